@@ -156,7 +156,7 @@ class ReplicaManager:
         self.checkpoint.read()
         self._log_manager.on_failure = self.log_dir_failures.failed
         self._log_manager.on_moved = self._log_moved
-        self._log_manager.upkeep.high_watermark = self.hosted.high_watermark
+        self._log_manager.background_tasks.high_watermark = self.hosted.high_watermark
         self._log_manager.cleaner.stable_offset = self.hosted.stable_offset
         self._register_gauges()
         self.appends.start(tasks)

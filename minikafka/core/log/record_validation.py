@@ -20,7 +20,7 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import decode_batch
-from minikafka.protocol.records.survey import Survey, survey_records
+from minikafka.protocol.records.record_summary import RecordSummary, summarize_records
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 
@@ -75,12 +75,12 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
         return batch
     try:
         data = batch.plain_records()
-        survey = survey_records(data, batch.record_count)
-        _check_records(batch, survey, config, now_ms)
+        summary = summarize_records(data, batch.record_count)
+        _check_records(batch, summary, config, now_ms)
         target = config.target_compression(source)
         level = config.compression_level(target)
-        max_timestamp = batch.base_timestamp + survey.largest_timestamp_delta
-        if not survey.consecutive and (source or target):
+        max_timestamp = batch.base_timestamp + summary.largest_timestamp_delta
+        if not summary.consecutive and (source or target):
             changed = _renumbered(batch, target, level)
         elif target is not source:
             changed = _with_payload(batch, compress(target, data, level), target, max_timestamp)
@@ -99,12 +99,14 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
     return stored
 
 
-def _check_records(batch: RecordBatch, survey: Survey, config: LogConfig, now_ms: int) -> None:
+def _check_records(
+    batch: RecordBatch, summary: RecordSummary, config: LogConfig, now_ms: int
+) -> None:
     base = batch.base_timestamp
-    first, last = base + survey.least_timestamp_delta, base + survey.largest_timestamp_delta
+    first, last = base + summary.least_timestamp_delta, base + summary.largest_timestamp_delta
     if first < -MAX_TIMESTAMP or max(last, last - first) > MAX_TIMESTAMP:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {first} to {last}")
-    if (survey.all_have_keys or not config.compacts) and _in_time(first, last, config, now_ms):
+    if (summary.all_have_keys or not config.compacts) and _in_time(first, last, config, now_ms):
         return
     refuse(
         record_problem(index, record.key, record.timestamp, config, now_ms)

@@ -2,7 +2,7 @@
 
 The records of an uncompressed batch are read only if a setting needs it (a limit on timestamps, a
 compacted topic, a codec): the header has their number and latest time, and the CRC protects the
-rest. Compressed batches are always surveyed. Kafka surveys all batches.
+rest. Those of a compressed batch are always read; Kafka reads those of all batches.
 Kafka: ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``, ``ProduceRequest``.
 """
 

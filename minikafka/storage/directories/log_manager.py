@@ -14,6 +14,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Files
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
+from minikafka.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.loading import DirectoryLoading
@@ -21,7 +22,6 @@ from minikafka.storage.directories.log_directories import LogDirectories, is_out
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.directories.log_starts import LogStarts
 from minikafka.storage.directories.moves import LogMoves
-from minikafka.storage.directories.upkeep import LogUpkeep
 from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log.loader import assign_topic_id, create_log
 from minikafka.storage.log.unified_log import UnifiedLog
@@ -60,7 +60,7 @@ class LogManager:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self.flushes = LogFlushes(clock, self._logs.get, self._flush_failed)
-        self.upkeep = LogUpkeep(
+        self.background_tasks = LogBackgroundTasks(
             clock, config, self.directories, self.flushes, self.failed, self._events
         )
         self.cleaner = LogCleaner(
@@ -121,7 +121,7 @@ class LogManager:
             for number in range(self._config.alter_log_dirs_threads):
                 name = f"ReplicaAlterLogDirsThread-{number}"
                 self.run_in_background(tasks, name, self.moves.run())
-            for name, work in self.upkeep.tasks().items():
+            for name, work in self.background_tasks.tasks().items():
                 self.run_in_background(tasks, name, work)
             self._background += self.cleaner.start(tasks)
 
@@ -324,8 +324,8 @@ class LogManager:
 
     async def checkpoint(self) -> None:
         """Flush rolled segments, write recovery points and log start offsets."""
-        await self.upkeep.checkpoint_recovery_points()
-        await self.upkeep.checkpoint_starts()
+        await self.background_tasks.checkpoint_recovery_points()
+        await self.background_tasks.checkpoint_starts()
 
     async def flush(self, logs: Iterable[UnifiedLog]) -> None:
         """Return when all that is in these logs now is on disk. A log whose flush fails goes

@@ -15,7 +15,7 @@ from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, pa
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.record import decode_batch, encode_record
 from minikafka.protocol.records.record_layout import problem_of, read_plainly
-from minikafka.protocol.records.survey import survey_records
+from minikafka.protocol.records.record_summary import summarize_records
 
 TP = TopicPartition("t", 0)
 # Around the numbers at which a zigzag varint gets a byte more.
@@ -73,7 +73,7 @@ def check_all_loops(data: bytes, count: int) -> None:
     batch = batch_of(data, count)
     if expected is None:
         assert refused(lambda: list(decode_batch(batch)))
-        assert refused(lambda: survey_records(data, count))
+        assert refused(lambda: summarize_records(data, count))
         assert refused(lambda: consumer_records(TP, batch))
         assert refused(lambda: consumer_records(TP, batch_of(data, count, dense=True)))
         return
@@ -94,16 +94,16 @@ def check_all_loops(data: bytes, count: int) -> None:
     assert [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in dense] == [
         (1000 + number, *row[1:]) for number, row in enumerate(rows)
     ]
-    survey = survey_records(data, count)
+    summary = summarize_records(data, count)
     times = [fields["timestamp_delta"] for fields in expected]
-    assert survey.consecutive == (
+    assert summary.consecutive == (
         [fields["offset_delta"] for fields in expected] == list(range(count))
     )
-    assert (survey.least_timestamp_delta, survey.largest_timestamp_delta) == (
+    assert (summary.least_timestamp_delta, summary.largest_timestamp_delta) == (
         min(times),
         max(times),
     )
-    assert survey.all_have_keys == all(fields["key"] is not None for fields in expected)
+    assert summary.all_have_keys == all(fields["key"] is not None for fields in expected)
     if all(fields["offset_delta"] >= 0 for fields in expected):
         found = list(find_records(data, count))
         assert [(time, offset, key, has_value) for _, _, time, offset, key, has_value in found] == [
@@ -155,4 +155,4 @@ GOOD = encode_record(0, 5, b"k", b"v", [("h", None)])
 def test_the_error_names_the_fault(data: bytes, problem: str) -> None:
     assert problem in problem_of(data, 1)
     with pytest.raises(CorruptRecordError, match=problem):
-        survey_records(data, 1)
+        summarize_records(data, 1)

@@ -29,7 +29,7 @@ class Broker:
     def __init__(self, logs: LogManager, files: MemoryFiles, clock: VirtualClock) -> None:
         self.logs, self.files, self.clock = logs, files, clock
         self.mark = EVERYTHING
-        logs.upkeep.high_watermark = lambda _: min(self.mark, self.log.log_end_offset)
+        logs.background_tasks.high_watermark = lambda _: min(self.mark, self.log.log_end_offset)
 
     @property
     def log(self) -> UnifiedLog:
@@ -81,11 +81,11 @@ async def test_expired_segments_go_after_the_delays() -> None:
 async def test_all_of_an_idle_log_goes_and_its_offsets_go_on() -> None:
     async with broker() as node:
         node.fill(KEPT_MS + 1, KEPT_MS + 1)
-        await node.logs.upkeep.retain()
+        await node.logs.background_tasks.retain()
         await node.clock.settle()
         assert node.names(".log") == [2]
         assert (node.log.log_start_offset, node.log.log_end_offset) == (2, 2)
-        assert await node.logs.upkeep.retain() == 0
+        assert await node.logs.background_tasks.retain() == 0
         node.fill(0)
         assert len(values_of(node.log)) == 1
         assert node.log.log_end_offset == 3
@@ -95,7 +95,7 @@ async def test_nothing_beyond_the_high_watermark_goes() -> None:
     async with broker() as node:
         node.fill(KEPT_MS + 1, KEPT_MS + 1, KEPT_MS + 1)
         node.mark = 1
-        assert await node.logs.upkeep.retain() == 1
+        assert await node.logs.background_tasks.retain() == 1
         assert node.log.log_start_offset == 1
 
 
@@ -107,15 +107,15 @@ async def test_records_without_a_time_are_as_old_as_their_file() -> None:
         await node.clock.advance(KEPT_MS)
         assert node.log.log_start_offset == 0
         await node.clock.advance(1)
-        assert await node.logs.upkeep.retain() == 2
+        assert await node.logs.background_tasks.retain() == 2
 
 
 async def test_new_settings_count_at_once() -> None:
     async with broker() as node:
         node.fill(0, 0, 0)
-        assert await node.logs.upkeep.retain() == 0
+        assert await node.logs.background_tasks.retain() == 0
         node.log.config = replace(SMALL, retention_bytes=node.log.size_bytes // 3)
-        assert await node.logs.upkeep.retain() == 2
+        assert await node.logs.background_tasks.retain() == 2
 
 
 async def test_who_reads_a_segment_that_goes_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ async def test_who_reads_a_segment_that_goes_reads_on(monkeypatch: pytest.Monkey
         node.fill(KEPT_MS + 1, 0)
         dead = node.log.segments.first
         assert dead is not None
-        await node.logs.upkeep.retain()
+        await node.logs.background_tasks.retain()
         await node.clock.settle()
         assert node.log.segments.first is not dead
         assert len(await dead.read_cold(1000, 0)) == dead.size_bytes
@@ -136,7 +136,7 @@ async def test_who_reads_a_segment_that_goes_reads_on(monkeypatch: pytest.Monkey
 async def test_what_lay_aside_goes_at_the_next_start() -> None:
     async with broker() as node:
         node.fill(KEPT_MS + 1, 0)
-        await node.logs.upkeep.retain()
+        await node.logs.background_tasks.retain()
         await node.clock.settle()
         assert node.names(".log.deleted") == [0]
     again = LogManager(node.files, node.clock, LogManagerConfig(log_dirs=("/d",)))

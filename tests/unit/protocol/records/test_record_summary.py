@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import Record, decode_batch, encode_record
-from minikafka.protocol.records.survey import Survey, survey_records
+from minikafka.protocol.records.record_summary import RecordSummary, summarize_records
 
 contents = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
@@ -36,7 +36,7 @@ def test_it_sees_what_the_decoder_sees(rows: list[Any]) -> None:
     (batch,) = parse_batches(build_batch(records))
     base = batch.base_timestamp
     times = [r.timestamp - base for r in decode_batch(batch)]
-    assert survey_records(bytes(batch.payload()), len(records)) == Survey(
+    assert summarize_records(bytes(batch.payload()), len(records)) == RecordSummary(
         [r.offset for r in records] == list(range(len(records))),
         min(times),
         max(times),
@@ -48,13 +48,13 @@ GOOD = encode_record(0, 0, b"k", b"v", [("h", b"x"), ("n", None)]) + encode_reco
 
 
 def test_negative_times_null_keys_and_headers() -> None:
-    assert survey_records(GOOD, 2) == Survey(True, -7, 0, False)
+    assert summarize_records(GOOD, 2) == RecordSummary(True, -7, 0, False)
 
 
 def test_offsets_that_do_not_follow_each_other() -> None:
     for deltas in ((1, 2), (0, 0), (0, 2), (1, 0), (-1, 0)):
         data = payload(*(encode_record(delta, 0, b"k", b"v") for delta in deltas))
-        assert not survey_records(data, 2).consecutive
+        assert not summarize_records(data, 2).consecutive
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_offsets_that_do_not_follow_each_other() -> None:
 )
 def test_malformed_records(data: bytes, count: int) -> None:
     with pytest.raises(CorruptRecordError):
-        survey_records(data, count)
+        summarize_records(data, count)
 
 
 @given(data=st.binary(max_size=60), count=st.integers(1, 4))
 @settings(max_examples=200)
 def test_garbage_gives_only_the_one_error(data: bytes, count: int) -> None:
     with suppress(CorruptRecordError):
-        survey_records(data, count)
+        summarize_records(data, count)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from minikafka.protocol.records.record_layout import Want, compile_walk
 
 
-class Survey(NamedTuple):
+class RecordSummary(NamedTuple):
     """What a leader has to know of the records in a batch (times are deltas to the batch's)."""
 
     consecutive: bool  # offset deltas are 0, 1, 2, ...
@@ -18,8 +18,8 @@ class Survey(NamedTuple):
 
 
 # This runs for every record of every batch that a producer has compressed.
-survey_records: Callable[[bytes, int], Survey] = compile_walk(
-    "survey_records",
+summarize_records: Callable[[bytes, int], RecordSummary] = compile_walk(
+    "summarize_records",
     "data, count",
     {"timestamp_delta": Want.RAW, "offset_delta": Want.RAW, "key": Want.RAW},
     before="""
@@ -41,10 +41,10 @@ survey_records: Callable[[bytes, int], Survey] = compile_walk(
         if key & 1:
             all_have_keys = False
     """,
-    result="Survey(consecutive, least, largest, all_have_keys)",
-    names={"Survey": Survey},
+    result="RecordSummary(consecutive, least, largest, all_have_keys)",
+    names={"RecordSummary": RecordSummary},
 )
-"""Survey the ``count`` records (at least one) in ``data``, which is uncompressed.
+"""RecordSummary the ``count`` records (at least one) in ``data``, which is uncompressed.
 
 Raises CorruptRecordError unless they are well-formed and fill ``data``. Kafka:
 ``DefaultRecord.readPartiallyFrom``.

@@ -49,7 +49,7 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
     return len(plan.deletions)
 
 
-class LogUpkeep:
+class LogBackgroundTasks:
     """Kafka's background tasks of ``LogManager``, each after the initial delay and then at its
     interval. ``failed`` is called with a directory and its OSError. ``high_watermark`` returns that
     of a partition: retention deletes nothing beyond it."""
