@@ -26,7 +26,10 @@ RETIRED = re.compile(
 ALLOWED = (
     "aio.py",
     "broker",
-    "core/log",
+    "client",
+    "coordinator",
+    "core/client",
+    "core/group",
     "core/replication",
     "kernel",
     "node",

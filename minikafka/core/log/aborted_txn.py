@@ -15,10 +15,10 @@ assert ENTRY.size == ENTRY_BYTES
 
 
 class AbortedTxn(NamedTuple):
-    """Its records lie from ``first_offset`` up to its marker at ``last_offset``.
+    """An aborted transaction: its records from ``first_offset`` to its marker at ``last_offset``.
 
-    ``last_stable_offset`` is where readers of committed records were held back when the marker had
-    been written: nothing from there on belongs to a transaction of an earlier entry.
+    ``last_stable_offset`` is the log's last stable offset after the marker was appended. No earlier
+    entry of the index covers an offset from there on, which ends a search.
     """
 
     producer_id: int

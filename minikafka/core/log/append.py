@@ -10,20 +10,19 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class AppendOrigin(Enum):
-    """Who appends, which decides how much is checked. Kafka: ``AppendOrigin``."""
+    """The origin of an append, which decides what is validated. Kafka: ``AppendOrigin``."""
 
-    CLIENT = "client"  # a produce request: everything
-    COORDINATOR = (
-        "coordinator"  # our own coordinators: no sequence numbers, control batches allowed
-    )
+    CLIENT = "client"  # a Produce request: everything is validated
+    COORDINATOR = "coordinator"  # a coordinator: control batches pass, sequences are not checked
 
 
 class LogAppendInfo(NamedTuple):
-    """An append that succeeded (or had succeeded before: ``duplicate``).
+    """The result of a successful append.
 
-    Offsets are those assigned; for a duplicate, those of the first time. ``log_append_time`` is -1
-    unless the topic uses LogAppendTime. ``size_bytes`` is what was written: 0 for a duplicate.
-    ``offset_of_max_timestamp`` is the last offset of the batch that has it.
+    ``duplicate`` is True if the batch is a producer's retry of one that is in the log already. Then
+    the offsets are those of the earlier append, and ``size_bytes``, the number of bytes written, is
+    0. ``log_append_time`` is in ms, -1 unless the topic uses LogAppendTime.
+    ``offset_of_max_timestamp`` is the last offset of the batch with the largest timestamp.
     """
 
     first_offset: int
@@ -38,24 +37,25 @@ class LogAppendInfo(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """Offsets taken, which is the number of records that a producer sent."""
+        """The number of offsets assigned, equal to the number of records that the producer sent."""
         return self.last_offset - self.first_offset + 1
 
 
 class RecordValidationError(KafkaError):
-    """A batch refused for some of its records. ``record_errors`` are (place in the batch, why)
-    of each (KIP-467)."""
+    """A batch is refused because of some of its records (KIP-467).
+
+    ``record_errors`` has the index in the batch and the reason for each of these records."""
 
     def __init__(self, code: ErrorCode, record_errors: Sequence[tuple[int, str]]) -> None:
-        super().__init__(code, f"{len(record_errors)} records are refused: {record_errors[0][1]}")
+        super().__init__(code, f"{len(record_errors)} records are invalid: {record_errors[0][1]}")
         self.record_errors = record_errors
 
 
 class UnexpectedAppendOffset(KafkaError):
-    """A leader's batch that lies before the end of this follower's log.
+    """A fetched batch starts below the end offset of the follower's log.
 
-    A follower whose log is still empty may start again at ``first_offset`` (Kafka:
-    ``UnexpectedAppendOffsetException``).
+    If the log is empty, the follower may restart it at ``first_offset``. Kafka:
+    ``UnexpectedAppendOffsetException``.
     """
 
     def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:

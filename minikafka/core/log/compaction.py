@@ -16,7 +16,9 @@ _THROTTLE_INTERVAL_MS: Final = 300
 
 
 class CleanableSegment(NamedTuple):
-    """A segment as the plan needs to know it. ``max_timestamp`` is in ms, or -1."""
+    """The facts about a segment that a cleaning is planned from.
+
+    ``max_timestamp`` is in ms, -1 if no record has a timestamp."""
 
     base_offset: int
     size_bytes: int
@@ -26,10 +28,10 @@ class CleanableSegment(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """A log as the plan needs to know it; the last of ``segments`` is the active one.
+    """The facts about a log that a cleaning is planned from. The last segment is the active one.
 
-    ``stable_offset``: everything below is committed and decided. ``cleaned_offset``: how far the
-    last cleaning has come, None before the first.
+    All records below ``stable_offset`` are below the high watermark and in no open transaction.
+    ``cleaned_offset`` is the end offset of the last cleaning, None before the first one.
     """
 
     start_offset: int
@@ -40,8 +42,11 @@ class LogFacts(NamedTuple):
 
 
 class Dirt(NamedTuple):
-    """What can be cleaned of one log: segments from the one that holds ``first_dirty`` up to
-    ``first_uncleanable``, which is where a segment starts."""
+    """The part of a log that can be cleaned.
+
+    It begins with the segment that holds the offset ``first_dirty`` and ends before the one that
+    starts at ``first_uncleanable``. ``clean_bytes`` is the size of the segments that start before
+    ``first_dirty``."""
 
     first_dirty: int
     first_uncleanable: int
@@ -50,16 +55,22 @@ class Dirt(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of what cleaning would leave aside or read that is dirty; 0 for nothing."""
+        """The dirty ratio: cleanable bytes over clean and cleanable bytes, 0 for an empty log.
+
+        Compared with ``min.cleanable.dirty.ratio``."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
 
 def dirt_of(log: LogFacts, config: LogConfig, now_ms: int) -> Dirt:
-    """Cleaning stops A: at the active segment, or before that at the last one that holds anything:
-    a log whose last batch went would end in a gap that no follower gets over; B: at what may still
-    be undone or undecided; C: at the first dirty segment with a record younger than
-    ``min.compaction.lag.ms``."""
+    """Return the part of a log that can be cleaned.
+
+    It ends at the first of these segments:
+    A. the last one with records, at most the active one. If the last batch of the log were removed,
+       the log would end in a gap, and followers could not fetch beyond it.
+    B. the one with ``stable_offset``: later records may be truncated or aborted.
+    C. the first dirty one with a record younger than ``min.compaction.lag.ms``.
+    """
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     first_dirty = _first_dirty(log)
@@ -81,8 +92,8 @@ def dirt_of(log: LogFacts, config: LogConfig, now_ms: int) -> Dirt:
 
 
 def _first_dirty(log: LogFacts) -> int:
-    """Where the last cleaning ended; the log start if the log does not reach there any more, or
-    starts later by now."""
+    """Return the end offset of the last cleaning, or the log start offset if none has been done or
+    if the log does not contain that offset any more."""
     cleaned = log.cleaned_offset
     if cleaned is None or not log.start_offset <= cleaned <= log.end_offset:
         return log.start_offset
@@ -90,13 +101,15 @@ def _first_dirty(log: LogFacts) -> int:
 
 
 def _floor(bases: Sequence[int], offset: int) -> int:
-    """Index of the segment that holds ``offset``, which is not before the log."""
+    """Return the index of the segment that holds ``offset``, which is not below the first base."""
     return bisect_right(bases, offset) - 1
 
 
 def overdue_ms(first_timestamps: Iterable[int], config: LogConfig, now_ms: int) -> int:
-    """For how long a dirty segment has been older than ``max.compaction.lag.ms``, by the timestamps
-    of the first batches of the dirty segments that are not active. 0: none is."""
+    """Return by how many ms the oldest dirty segment exceeds ``max.compaction.lag.ms``, else 0.
+
+    ``first_timestamps`` are those of the first batches of the dirty segments, without the active
+    one."""
     earliest = min((time for time in first_timestamps if time > 0), default=None)
     if earliest is None:
         return 0
@@ -112,7 +125,9 @@ def wants_cleaning(dirt: Dirt, config: LogConfig, is_overdue: bool) -> bool:
 def group_segments(
     segments: Sequence[CleanableSegment], config: LogConfig, first_uncleanable: int
 ) -> list[list[CleanableSegment]]:
-    """Neighbours that fit one segment together, so that cleaned segments do not stay small ones."""
+    """Group adjacent segments that fit into one segment together, by the sizes before cleaning.
+
+    Each group is cleaned into one segment, so that cleaning does not leave many small segments."""
     groups: list[list[CleanableSegment]] = []
     size = index_size = time_index_size = 0
     for number, segment in enumerate(segments):
@@ -136,7 +151,7 @@ def group_segments(
 
 
 class Throttle:
-    """Holds the bytes read and written to a rate, looked at every 300 ms."""
+    """A limit on the rate of bytes read and written, applied every 300 ms."""
 
     def __init__(self, bytes_per_second: float, now_ms: int) -> None:
         self._bytes_per_second = bytes_per_second
@@ -144,7 +159,7 @@ class Throttle:
         self._observed = 0
 
     def observe(self, size_bytes: int, now_ms: int) -> int:
-        """Milliseconds to wait before going on."""
+        """Count bytes, and return how many ms the caller must wait before it continues."""
         self._observed += size_bytes
         elapsed = now_ms - self._period_start_ms
         if elapsed < _THROTTLE_INTERVAL_MS:

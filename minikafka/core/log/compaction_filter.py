@@ -40,8 +40,8 @@ _BYTES_PER_UNIT: Final = 8192
 
 
 class LastRecord(NamedTuple):
-    """``data_offset``: where a producer's last batch with data ends; -1 if only a marker is
-    known."""
+    """The last batch of a producer. ``data_offset`` is the last offset of its last batch of data,
+    -1 if only a transaction marker is known."""
 
     data_offset: int
     producer_epoch: int
@@ -63,7 +63,7 @@ class CleanerStats:
 
 
 class Pace:
-    """Counts work, and says when to yield to other tasks."""
+    """Counts units of work; a result of True means that it is time to yield to other tasks."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -80,7 +80,9 @@ class Pace:
 
 
 def checked(batch: RecordBatch) -> RecordBatch:
-    """Raises CorruptRecordError: bytes that are not what was appended must not get a new CRC."""
+    """Return ``batch`` if its CRC is right, else raise CorruptRecordError.
+
+    The cleaner computes a new CRC for each batch that it writes, which would hide the damage."""
     if not crc_is_valid(batch):
         raise CorruptRecordError(f"the batch at offset {batch.base_offset} is corrupt")
     return batch
@@ -88,7 +90,8 @@ def checked(batch: RecordBatch) -> RecordBatch:
 
 @dataclass(slots=True)
 class KeyIndexer:
-    """Puts the keys of records from ``start_offset`` on into ``offsets``."""
+    """The first pass: adds the key and offset of each record from ``start_offset`` on to
+    ``offsets``. Control batches and records of aborted transactions are left out."""
 
     offsets: OffsetMap
     start_offset: int
@@ -97,8 +100,8 @@ class KeyIndexer:
     _pace: Pace = field(default_factory=Pace)
 
     def take(self, batches: Sequence[RecordBatch]) -> Generator[None, None, bool]:
-        """Returns True when the map is full, and the rest has to wait for another cleaning. Raises
-        KafkaError."""
+        """Add the keys of ``batches``. Returns True if the map is full; a later cleaning continues
+        at the first record that was not added. Raises KafkaError for a corrupt batch."""
         offsets, start = self.offsets, self.start_offset
         for batch in batches:
             if self._pace.of_batch(checked(batch)):
@@ -121,13 +124,17 @@ class KeyIndexer:
 
 @dataclass(slots=True)
 class BatchFilter:
-    """Removes the records of a batch that compaction may drop.
+    """The second pass: removes the records that compaction may drop.
 
-    A record of the part that the map covers stays A: if it is the last of its key, and, being a
-    tombstone, has not outlived its delete horizon. A batch that loses all its records stays, empty,
-    B: if it is the last of a producer that is still known: its sequence numbers must survive.
-    A marker stays C: while batches of its transaction do, and then until its delete horizon.
-    A horizon is set by the first cleaning that could have done without the record (KIP-534).
+    A. A record at an offset that ``offsets`` covers is kept if it is the latest of its key. A
+       tombstone is removed after its delete horizon (a time in the batch header).
+    B. A batch without remaining records is kept, empty, if it is the last one of a producer in
+       ``producers``, because its header has the producer's sequence numbers.
+    C. A transaction marker is kept while a batch of its transaction remains, and after that until
+       its delete horizon.
+
+    The delete horizon is ``now_ms + delete_retention_ms`` of the first cleaning that finds a
+    tombstone, or a marker without batches (KIP-534).
     """
 
     offsets: OffsetMap
@@ -139,7 +146,8 @@ class BatchFilter:
     _pace: Pace = field(default_factory=Pace)
 
     def take(self, batches: Sequence[RecordBatch]) -> Generator[None, None, list[Buffer]]:
-        """Returns the batches that are left, each in its place. Raises KafkaError."""
+        """Return the bytes of the batches that remain, in order. Raises KafkaError for a corrupt
+        batch."""
         left: list[Buffer] = []
         for batch in batches:
             if self._pace.of_batch(checked(batch)):
@@ -158,7 +166,7 @@ class BatchFilter:
             return self._emptied(batch)
         data = batch.plain_records()
         records: list[FoundRecord] = []
-        has_tombstones = unneeded  # a marker that only current readers may need
+        has_tombstones = unneeded  # a marker without batches gets a delete horizon, too
         base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
         for number, record in enumerate(find_records(data, batch.record_count)):
             if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
@@ -181,7 +189,8 @@ class BatchFilter:
         return self._rewritten(batch, data, records, sets_horizon)
 
     def _emptied(self, batch: RecordBatch) -> Buffer | None:
-        """The header alone of a producer's last batch (case B), nothing of any other one."""
+        """Return the batch without records if it is the last one of its producer (case B), else
+        None."""
         last = self.producers.get(batch.producer_id)
         if last is None:
             return None
@@ -222,7 +231,7 @@ def _with_records(
     base_timestamp: int,
     max_timestamp: int,
 ) -> bytes:
-    """``batch`` with other records: its offsets and sequence numbers stay."""
+    """Return ``batch`` with other records and the same offsets and sequence numbers."""
     return assemble_batch(
         payload,
         base_offset=batch.base_offset,

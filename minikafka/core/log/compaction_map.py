@@ -1,10 +1,10 @@
-"""The latest offset of each key of a log's dirty part, in a bounded number of bytes.
+"""A hash table of fixed size with the latest offset of each key in a log's dirty part.
 
-Kafka: ``SkimpyOffsetMap``. As there, an entry is the MD5 of a key and an offset: 24 bytes, in one
-flat table with open addressing. A dict would take six times that for each key, so the same buffer
-would see a sixth of the keys in one pass, and every pass reads the whole clean part again; and the
-time it saves is small beside that of finding the key in its record. Of two keys with one MD5 the
-older record would be lost; by chance this does not happen.
+Kafka: ``SkimpyOffsetMap``. An entry is the MD5 of a key and an offset, 24 bytes, in a flat table
+with open addressing. A dict takes six times as much memory for a key, so a cleaning would cover a
+sixth of the keys, and each cleaning reads the whole clean part of the log again. A dict is faster,
+but most of the time is spent parsing records. If two keys had the same MD5, the older one's record
+would be lost; the probability is negligible.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ _halves = Struct("=QQ").unpack
 
 
 def slots_for(memory_bytes: int, records: int, load_factor: float) -> int:
-    """Return how many slots a map needs for that many keys, within its memory; at least one."""
-    wanted = int(records / load_factor) + 2
-    return max(min(memory_bytes // ENTRY_BYTES, wanted), 1)
+    """Return the number of slots for ``records`` keys, limited by the memory; at least one."""
+    needed = int(records / load_factor) + 2
+    return max(min(memory_bytes // ENTRY_BYTES, needed), 1)
 
 
 class OffsetMap:
-    """Takes ``capacity`` keys: ``load_factor`` of its slots.
+    """A map of at most ``capacity`` keys, which is ``load_factor`` times its slots.
 
-    ``latest_offset``: how far the log has been looked at. The table has a prime number of slots, so
-    that steps of any length reach them all.
+    ``latest_offset`` is the highest offset that the map covers: the caller raises it beyond records
+    that it does not put in. The number of slots is prime, so that probing with any step length
+    reaches all slots.
     """
 
     def __init__(self, slots: int, load_factor: float) -> None:
@@ -46,7 +47,8 @@ class OffsetMap:
         return self.size >= self.capacity
 
     def put(self, key: bytes | memoryview, offset: int) -> None:
-        """``offset`` is above all before; the map must not be full."""
+        """Set the offset of ``key``, which must be above all offsets before. The map must not be
+        full."""
         first, second = _halves(md5(key, usedforsecurity=False).digest())
         table, slots = self._table, self.slots
         slot = first % slots
@@ -69,7 +71,7 @@ class OffsetMap:
         self.latest_offset = offset
 
     def get(self, key: bytes | memoryview) -> int:
-        """The latest offset of ``key``; -1 when it is not there."""
+        """Return the latest offset of ``key``, -1 if the map does not have it."""
         first, second = _halves(md5(key, usedforsecurity=False).digest())
         table, slots = self._table, self.slots
         slot = first % slots
@@ -89,7 +91,7 @@ class OffsetMap:
 
 
 def _prime_up_to(number: int) -> int:
-    """The largest prime that is not above ``number``; 1 below 2."""
+    """Return the largest prime up to ``number``, or 1 if ``number`` is below 2."""
     while number > 2 and not _is_prime(number):
         number -= 1
     return max(number, 1)

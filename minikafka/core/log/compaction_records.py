@@ -8,8 +8,9 @@ from typing import TypeAlias
 from minikafka.protocol.buffer import read_varlong, write_varint, write_varlong
 from minikafka.protocol.records.record_layout import Want, compile_walk
 
-# start, end, timestamp delta, offset delta, key, has value: where the record lies among those of
-# its batch, length included, and what compaction asks of it. A plain tuple: there are so many.
+# (start, end, timestamp delta, offset delta, key, has value). Start and end are positions in the
+# records of the batch, the record's length field included. A plain tuple, because one is made for
+# each record.
 FoundRecord: TypeAlias = tuple[int, int, int, int, bytes | None, bool]
 
 
@@ -30,12 +31,12 @@ find_records: Callable[[bytes, int], Iterator[FoundRecord]] = compile_walk(
     """,
     skip_rest=True,
 )
-"""The ``count`` records in ``data``, which is uncompressed; headers are not looked at. Raises
-CorruptRecordError."""
+"""Yield the ``count`` records in ``data``, which is uncompressed. Their headers are not parsed.
+Raises CorruptRecordError."""
 
 
 def with_timestamp_delta(data: bytes, record: FoundRecord, timestamp_delta: int) -> bytes:
-    """The bytes of ``record`` with another timestamp delta."""
+    """Return the bytes of ``record`` with another timestamp delta (ms)."""
     start, end = record[:2]
     _, position = read_varlong(data, start)
     attributes = data[position : position + 1]

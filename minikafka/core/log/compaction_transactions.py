@@ -15,26 +15,30 @@ from minikafka.protocol.records.record import decode_batch
 
 
 class CleanedTransactions:
-    """Decides which transactional batches of a log stay. It sees every batch once, in order.
+    """Tracks the transactions of a log during one pass over its batches, in order.
 
-    Records of aborted transactions are removed, whatever their keys. A marker may be removed when
-    no batch of its transaction is left. ``retained`` are the aborted transactions whose markers
-    stay: the caller adds them to the index of the cleaned segment and empties the list.
+    Records of aborted transactions are removed, whatever their keys. A marker may be removed if no
+    batch of its transaction remains. ``retained`` lists the aborted transactions whose markers
+    remain. The caller adds them to the transaction index of the cleaned segment and clears the
+    list.
     """
 
     def __init__(self) -> None:
         self.retained: list[AbortedTxn] = []
         self._coming: list[tuple[int, int, AbortedTxn]] = []  # a heap by first offset
-        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}  # by producer; is a batch left?
-        self._committed: set[int] = set()  # producers of which a batch is left
+        # By producer id: the transaction, and whether a batch of it was found.
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
+        self._committed: set[int] = set()  # producer ids with a batch in the current transaction
 
     def expect(self, txns: Iterable[AbortedTxn]) -> None:
-        """The aborted transactions that touch the segment that follows."""
+        """Add the aborted transactions with records in the next segment."""
         for txn in txns:
             heappush(self._coming, (txn.first_offset, txn.last_offset, txn))
 
     def takes_away(self, batch: RecordBatch) -> bool:
-        """True if no reader needs the records of this batch. Raises CorruptRecordError."""
+        """Return True if the batch is of an aborted transaction, or a marker without batches.
+
+        Raises CorruptRecordError."""
         self._reach(batch.last_offset)
         if batch.is_control:
             return self._marker_goes(batch)

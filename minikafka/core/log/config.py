@@ -1,4 +1,4 @@
-"""The settings of one log, as the broker and the topic together define them."""
+"""The settings of one log: those of its topic, and the broker's defaults for the others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UNCOMPRESSED: Final = "uncompressed"
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Kafka's topic settings, with the defaults of Kafka 3.9.
+    """Kafka's topic settings, with the defaults of Kafka 3.9. A retention of -1 means no limit.
 
     ``index_size_max_bytes`` is Kafka's ``segment.index.bytes``. ``compression_type`` is
-    ``producer``, ``uncompressed`` or the name of a codec. A segment's age is that of the timestamps
-    of its batches, so ``segment_ms`` never rolls a segment whose first batch has none. Each segment
-    takes a part of ``segment_jitter_ms`` off it. A retention of -1 is none.
+    ``producer``, ``uncompressed`` or the name of a codec. ``segment_ms`` is compared with the
+    timestamps of batches, so it does not roll a segment whose first batch has no timestamp. Each
+    segment rolls earlier by ``roll_jitter_ms``.
     """
 
     segment_bytes: int = 1024 * 1024 * 1024
@@ -51,7 +51,7 @@ class LogConfig:
     max_compaction_lag_ms: int = NO_LIMIT
 
     def target_compression(self, source: Compression) -> Compression:
-        """In which codec batches are stored that come in ``source``."""
+        """Return the codec in which to store a batch that was sent in the codec ``source``."""
         if self.compression_type == KEEP_PRODUCER_COMPRESSION:
             return source
         if self.compression_type == UNCOMPRESSED:
@@ -59,7 +59,7 @@ class LogConfig:
         return Compression[self.compression_type.upper()]
 
     def compression_level(self, codec: Compression) -> int | None:
-        """For recompression; None for codecs without levels (KIP-390)."""
+        """Return the level to compress with (KIP-390), None for codecs without levels."""
         return {
             Compression.GZIP: self.compression_gzip_level,
             Compression.LZ4: self.compression_lz4_level,
@@ -68,17 +68,20 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old records may be deleted: not where a topic is only compacted."""
+        """Whether ``cleanup.policy`` includes ``delete``: retention may delete old segments."""
         return "delete" in self.cleanup_policy.split(",")
 
     @property
     def compacts(self) -> bool:
-        """Whether only the last record of each key has to be kept."""
+        """Whether ``cleanup.policy`` includes ``compact``: only the last record of each key has to
+        be kept."""
         return "compact" in self.cleanup_policy.split(",")
 
 
 def roll_jitter_ms(config: LogConfig, path: str) -> int:
-    """How much earlier than ``segment_ms`` the segment at ``path`` rolls. Kafka uses a random
-    number; a hash of the name spreads logs as well, and survives a restart."""
+    """Return by how many ms less than ``segment_ms`` the segment at ``path`` rolls.
+
+    It is below ``segment_jitter_ms``. Kafka uses a random number; a hash of the path is spread as
+    well and is the same after a restart."""
     limit_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(path.encode()) % limit_ms if limit_ms > 0 else 0

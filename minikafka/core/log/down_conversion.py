@@ -19,14 +19,16 @@ from minikafka.protocol.records.record import decode_batch
 
 
 def message_set_of_batches(records: Buffer, magic: int, first_offset: int, max_bytes: int) -> bytes:
-    """Whole batches as messages of ``magic`` 0 or 1; one batch at least, else at most
-    ``max_bytes``. What has no place there is lost: headers, producers, markers of transactions,
-    and times in magic 0.
+    """Convert whole batches to messages of ``magic`` 0 or 1, for a Fetch response.
 
-    A message that is no wrapper has one record, so those of a plain batch below ``first_offset``
-    can be left out, and some versions of librdkafka need that. Raises
-    KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for zstd in the first batch that has records; a later
-    one ends the answer, and is met first by the next fetch.
+    Stop before ``max_bytes`` are exceeded, but convert at least one batch with records. The old
+    formats cannot carry headers, producer ids and transaction markers, nor timestamps in magic 0;
+    these are lost. From an uncompressed batch, records below ``first_offset`` (the fetch offset)
+    are left out, because some versions of librdkafka do not skip them.
+
+    Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) if the first batch with records is compressed
+    with zstd (KIP-110), CORRUPT_MESSAGE for a batch that cannot be converted. A later zstd batch
+    ends the result, and the client's next fetch starts with it.
     """
     parts: list[bytes] = []
     size = 0

@@ -10,17 +10,18 @@ TIME_ENTRY_BYTES: Final = 12
 
 
 def fits(base_offset: int, offset: int) -> bool:
-    """Whether ``offset`` can stand in the indexes of a segment that starts at ``base_offset``."""
+    """Return whether ``offset`` minus ``base_offset`` fits into the i32 of an index entry."""
     return 0 <= offset - base_offset <= MAX_RELATIVE_OFFSET
 
 
 def max_entries(index_size_max_bytes: int, entry_bytes: int) -> int:
-    """Return how many entries an index file may have; at least one, so that a segment can grow."""
+    """Return how many entries an index file may have: at least one, or no segment could grow."""
     return max(index_size_max_bytes // entry_bytes, 1)
 
 
 def first_full(limit: int, entry_bytes: int) -> int:
-    """With how many entries an index is full, which makes the log roll. The time index keeps its
-    last place for the entry that is added when the segment is rolled or closed (Kafka:
-    ``TimeIndex.isFull``)."""
+    """Return the number of entries with which an index is full, so that the log rolls.
+
+    It is one less for the time index, which gets another entry when the segment is rolled or closed
+    (Kafka: ``TimeIndex.isFull``)."""
     return limit - 1 if entry_bytes == TIME_ENTRY_BYTES else limit

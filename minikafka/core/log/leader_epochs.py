@@ -18,7 +18,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """Epochs and their start offsets, both rising."""
+    """Leader epochs and their start offsets. Both increase from entry to entry."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._epochs: list[int] = []
@@ -43,10 +43,10 @@ class LeaderEpochCache:
         return self._epochs[-1] if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Let ``epoch`` start at ``start_offset``; True if that changed anything.
+        """Set the start offset of ``epoch``. Returns True if the entries changed.
 
-        An epoch that is the latest already keeps its start unless the new one is lower. Entries
-        that contradict the new one (a later epoch, a later start) are dropped.
+        If ``epoch`` is the latest one, its start offset is only lowered, never raised. Entries with
+        the same or a later epoch, or with the same or a later start offset, are removed.
         """
         assert epoch >= 0
         assert start_offset >= 0
@@ -60,8 +60,10 @@ class LeaderEpochCache:
         return True
 
     def agree(self, epoch: int, offset: int) -> bool:
-        """A batch of ``epoch`` at ``offset`` is in the log: drop what contradicts that, and add the
-        epoch if it is not known. True if that changed anything."""
+        """Note that the log has a batch of ``epoch`` at ``offset``.
+
+        Adds the epoch if it is unknown and removes entries that contradict the batch. Returns True
+        if the entries changed."""
         if self.epoch_for_offset(offset) == epoch:
             return False
         entries = self.entries
@@ -74,12 +76,13 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
-        """The largest known epoch not above ``epoch``, and where it ends; (-1, -1) if unknown.
+        """Return the largest known epoch up to ``epoch`` and its end offset, (-1, -1) if unknown.
 
-        A. The latest epoch: it ends at the log end. B. Above the latest, or undefined: unknown.
-        C. Below the first known epoch: that epoch itself, ending where the first known one starts
-        (what lay before has been deleted). D. Otherwise: the epoch before the next higher one,
-        ending where that starts.
+        A. The latest epoch ends at the log end offset.
+        B. An epoch above the latest, or -1, is unknown.
+        C. For an epoch below the first known one, the result is that epoch itself, ending where the
+           first known one starts, because earlier records have been deleted.
+        D. Otherwise the result is the epoch before the next higher one, ending where that starts.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:  # B
             return EpochEntry(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
@@ -91,19 +94,20 @@ class LeaderEpochCache:
         return EpochEntry(self._epochs[higher - 1], self._offsets[higher])  # D
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which ``offset`` was written, or None when it lies before all known."""
+        """Return the epoch in which ``offset`` was written, None if it is below all entries."""
         index = bisect_right(self._offsets, offset) - 1
         return self._epochs[index] if index >= 0 else None
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget epochs that start at or after ``end_offset``; True if there were any."""
+        """Remove epochs that start at or after ``end_offset``. Returns True if there were any."""
         keep = bisect_left(self._offsets, end_offset)
         changed = keep < len(self._offsets)
         del self._epochs[keep:], self._offsets[keep:]
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget epochs that end before ``start_offset``; the one in force there starts there."""
+        """Remove epochs that end at or before ``start_offset``, and let the epoch of the record at
+        ``start_offset`` start there. Returns True if this changed the entries."""
         drop = bisect_right(self._offsets, start_offset) - 1
         if drop < 0 or self._offsets[0] == start_offset:
             return False

@@ -1,4 +1,4 @@
-"""The transactions of one log that readers of committed records have to wait for.
+"""The transactions of one log that hold back the last stable offset.
 
 Kafka: ``ongoingTxns`` and ``unreplicatedTxns`` of ``ProducerStateManager``.
 """
@@ -12,21 +12,22 @@ from typing import NamedTuple
 
 
 class EndedTransaction(NamedTuple):
-    """From its first batch to its marker, both inclusive."""
+    """The offsets of the first batch and of the marker of an ended transaction."""
 
     first_offset: int
     marker_offset: int
 
 
 class OpenTransactions:
-    """A transaction holds readers back from its first offset on, A: while it is ongoing; B: until
-    its marker is committed, that is, below the high watermark: before that, a new leader may not
-    have the marker.
+    """Consumers with ``read_committed`` may not read from a transaction's first offset on,
 
-    ``first_unstable_offset``: the first offset held back; None when there is none.
-    ``unreplicated``: transactions in state B, in the order of their markers, without those that
-    began later and end sooner than another: that one holds readers back in their place. So the
-    first offsets rise too, the first of them is the lowest, and nothing here looks at all of them.
+    A. while the transaction is ongoing: its marker has not been appended;
+    B. while its marker is not below the high watermark, because a new leader may not have it.
+
+    ``first_unstable_offset`` is the lowest first offset of these transactions, None if there are
+    none. ``unreplicated`` are the transactions in state B by increasing marker offset. One is left
+    out if another one began before it and ended after it, because that one holds back the same
+    offsets. So the first offsets increase, too, and the first entry has the lowest one.
     """
 
     __slots__ = ("_ongoing", "first_unstable_offset", "unreplicated")
@@ -38,12 +39,12 @@ class OpenTransactions:
 
     @property
     def ongoing(self) -> tuple[int, ...]:
-        """The first offsets of transactions in state A, rising."""
+        """The first offsets of the transactions in state A, in increasing order."""
         return tuple(self._ongoing)
 
     @property
     def first_ongoing(self) -> int | None:
-        """The offset where the first transaction in state A begins."""
+        """The lowest first offset of the transactions in state A, None if there are none."""
         return self._ongoing[0] if self._ongoing else None
 
     def begin(self, first_offset: int) -> None:
@@ -51,7 +52,7 @@ class OpenTransactions:
         self._look()
 
     def end(self, first_offset: int, marker_offset: int) -> None:
-        """A marker was appended for the transaction that began at ``first_offset``."""
+        """Note that a marker was appended for the transaction that began at ``first_offset``."""
         index = bisect_left(self._ongoing, first_offset)
         assert self._ongoing[index : index + 1] == [first_offset], "a transaction that never began"
         del self._ongoing[index]
@@ -61,20 +62,20 @@ class OpenTransactions:
         unreplicated.append(EndedTransaction(first_offset, marker_offset))
 
     def committed_up_to(self, high_watermark: int) -> None:
-        """All below ``high_watermark`` is committed."""
+        """Remove the transactions whose markers are below ``high_watermark``."""
         unreplicated = self.unreplicated
         while unreplicated and unreplicated[0].marker_offset < high_watermark:
             unreplicated.popleft()
             self._look()
 
     def load(self, first_offsets: Iterable[int]) -> None:
-        """Take over the ongoing transactions of a snapshot."""
+        """Replace all transactions by the ongoing ones of a snapshot, given by first offset."""
         self._ongoing = sorted(first_offsets)
         self.unreplicated.clear()
         self._look()
 
     def take_over(self, other: OpenTransactions) -> None:
-        """Be what ``other``, which is used no more, is."""
+        """Take over the transactions of ``other``, which is discarded."""
         self._ongoing = other._ongoing
         self.unreplicated = other.unreplicated
         self._look()

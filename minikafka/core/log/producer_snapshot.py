@@ -28,7 +28,7 @@ _ENTRY: Final = Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(ValueError):
-    """Not the bytes of a producer snapshot."""
+    """The bytes are not those of a producer snapshot."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -50,7 +50,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Raises CorruptSnapshotError."""
+    """Decode the producers in a ``.snapshot`` file. Raises CorruptSnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise CorruptSnapshotError(f"a snapshot of {len(data)} bytes")
     version, crc = _HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""The state of each idempotent producer of a log: its last batches, and which may come next.
+"""The idempotent producers of a log: their last batches, and checks of the next one.
 
 Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``.
 """
@@ -36,7 +36,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """One appended batch of a producer, by which a retry of it is recognised."""
+    """An appended batch of a producer, kept to recognize a retry of it."""
 
     first_sequence: int
     last_sequence: int
@@ -50,7 +50,8 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer id: its epoch, its last batches (oldest first), its open transaction."""
+    """The state of one producer id: its epoch, its last five batches (oldest first), and the first
+    offset of its open transaction."""
 
     __slots__ = (
         "batches",
@@ -90,15 +91,19 @@ class ProducerEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """Sequences of another epoch mean nothing in this one."""
+        """Set the epoch. If it is another one, forget the batches: each epoch has its own
+        sequence numbers."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
 
 
 class ProducerStates:
-    """The producers of one log, and their open ``transactions``. Holds as many as wrote within the
-    expiration time. ``_verifications``: of transactions that are about to begin here."""
+    """The producers of one log, and their open ``transactions``.
+
+    A producer is kept until it has not written for ``producer.id.expiration.ms``.
+    ``_verifications`` holds, by producer id, the transactions whose first batch in this log waits
+    for the response of the transaction coordinator (KIP-890)."""
 
     def __init__(self) -> None:
         self.transactions = OpenTransactions()
@@ -118,8 +123,10 @@ class ProducerStates:
     def verification_of(
         self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
     ) -> Verification | None:
-        """What has to be verified before this batch of a transaction may be appended; None when
-        its transaction is open here already."""
+        """Return the verification that must succeed before this transactional batch is appended.
+
+        Batches of one producer share it. Returns None if the transaction is open in this log
+        already."""
         entry = self._entries.get(producer_id)
         if entry is not None and entry.current_txn_first_offset >= 0:
             return None
@@ -137,15 +144,21 @@ class ProducerStates:
         origin: AppendOrigin,
         guard: Verification | None = NOT_REQUIRED,
     ) -> BatchMetadata | None:
-        """Decide whether this batch of a producer may be appended now.
+        """Check whether a batch of a producer may be appended.
 
-        None: yes. The metadata of an earlier batch: this is a retry of that one, and it is not to
-        be appended again (only the last five are remembered). Raises KafkaError:
-        INVALID_PRODUCER_EPOCH for a producer that a newer one has fenced,
-        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a retry too old to be known, INVALID_TXN_STATE
-        for a plain batch inside a transaction and for one of a transaction that is not open and not
-        verified either, CORRUPT_MESSAGE for a marker that is none, TRANSACTION_COORDINATOR_FENCED
-        for one of a coordinator that has been replaced.
+        Returns None if it may. Returns the metadata of an earlier batch if this one is a retry of
+        it; then the caller must not append it again. Only the last five batches of a producer are
+        known.
+
+        ``guard`` is the verification that the transaction coordinator has confirmed, None if there
+        was none, NOT_REQUIRED if no verification is needed. Raises KafkaError:
+
+        - INVALID_PRODUCER_EPOCH: the log has a batch of a higher epoch of this producer
+        - OUT_OF_ORDER_SEQUENCE_NUMBER: a gap, or a retry of a batch that is no longer known
+        - INVALID_TXN_STATE: a non-transactional batch within a transaction, or a batch that begins
+          a transaction without verification
+        - TRANSACTION_COORDINATOR_FENCED: a marker of a coordinator with a lower epoch
+        - CORRUPT_MESSAGE: a control batch that cannot be decoded
         """
         ended = end_marker(batch) if batch.attributes & CONTROL_FLAG else None
         entry = self._entries.get(batch.producer_id)
@@ -194,10 +207,11 @@ class ProducerStates:
         origin: AppendOrigin,
         guard: Verification | None,
     ) -> None:
-        """Refuse a batch that begins a transaction which its coordinator does not know: nothing
-        would ever end it. A retry of an appended batch begins none.
+        """Refuse a batch that begins a transaction in this log without a valid verification.
 
-        ``guard`` is what the coordinator was asked with; a marker meanwhile has made it void."""
+        The coordinator writes markers only to partitions that it knows, so it would never end such
+        a transaction (KIP-890). A retry of an appended batch passes. ``guard`` is the verification
+        that the coordinator confirmed; an append or a marker since then has made it invalid."""
         if entry is not None and entry.current_txn_first_offset >= 0:
             return
         if (
@@ -215,8 +229,8 @@ class ProducerStates:
         if batch.base_sequence > verification.lowest_sequence:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"sequence number {batch.base_sequence} of producer {batch.producer_id} before "
-                f"{verification.lowest_sequence}, which still waits",
+                f"sequence number {batch.base_sequence} of producer {batch.producer_id} was sent "
+                f"before {verification.lowest_sequence}, whose verification is not complete",
             )
 
     def update(
@@ -224,8 +238,9 @@ class ProducerStates:
     ) -> AbortedTxn | None:
         """Update the state with a batch that has been appended at ``first_offset``.
 
-        ``batch`` is the header as it came (its own base offset is not looked at). A control batch
-        must be there with its payload. Returns the transaction that this marker has aborted.
+        The base offset in the header of ``batch`` is ignored. ``max_timestamp`` is in ms. A control
+        batch must have its records, other batches need only the header. Returns the transaction
+        that ``batch`` aborts if it is an ABORT marker, else None. Raises CorruptRecordError.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -252,8 +267,10 @@ class ProducerStates:
     def _end_transaction(
         self, entry: ProducerEntry, batch: RecordBatch, marker_offset: int
     ) -> AbortedTxn | None:
-        """A marker ends the open transaction, if there is one; it may come with a raised epoch,
-        fencing the producer."""
+        """End the open transaction of a producer, if there is one, with the marker in ``batch``.
+
+        The marker may have a higher epoch than the producer's batches, which fences the producer.
+        """
         ended = end_marker(batch)
         if ended is None:
             return None
@@ -273,7 +290,7 @@ class ProducerStates:
         return aborted
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Take over the producers of a snapshot."""
+        """Replace all producers, and their open transactions, by those of a snapshot."""
         self._entries = {entry.producer_id: entry for entry in entries}
         offsets = (entry.current_txn_first_offset for entry in self._entries.values())
         self.transactions.load(offset for offset in offsets if offset >= 0)
@@ -291,7 +308,8 @@ class ProducerStates:
         self.load(())
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for ``expiration_ms``, unless in a transaction."""
+        """Forget producers without an open transaction that have not written for
+        ``expiration_ms``, and verifications that are as old."""
         self._entries = {
             producer_id: entry
             for producer_id, entry in self._entries.items()
@@ -305,8 +323,10 @@ class ProducerStates:
 
 
 def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
-    """The record and marker that end a transaction; None for control records of other kinds.
-    Raises CorruptRecordError, so call it before the batch is appended."""
+    """Decode the transaction marker in a control batch: the record, and its content.
+
+    Returns None for control records of other types. Raises CorruptRecordError; call this before
+    the batch is appended."""
     record = next(decode_batch(batch), None)
     marker = None if record is None else decode_end_txn_marker(record)
     return None if record is None or marker is None else (record, marker)
@@ -332,7 +352,9 @@ def _duplicate_or_raise(entry: ProducerEntry, batch: RecordBatch) -> BatchMetada
 
 
 def first_sequence(last_sequence: int, offset_delta: int) -> int:
-    """The sequence ``offset_delta`` before ``last_sequence``, across the wrap after 2**31 - 1."""
+    """Return the sequence number ``offset_delta`` before ``last_sequence``.
+
+    Sequence numbers continue at 0 after 2**31 - 1."""
     if last_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     if last_sequence >= offset_delta:

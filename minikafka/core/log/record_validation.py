@@ -1,4 +1,4 @@
-"""Which records a log accepts, and what becomes of a batch that had to be opened for them.
+"""Validation of the records in a producer's batch, and rewriting of the batch if it is needed.
 
 Kafka: ``LogValidator``.
 """
@@ -24,7 +24,7 @@ from minikafka.protocol.records.record_summary import RecordSummary, summarize_r
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 
-# (place in the batch, error, why)
+# (index in the batch, error, reason)
 RecordProblem: TypeAlias = tuple[int, ErrorCode, str]
 
 
@@ -39,7 +39,7 @@ def too_large(size_bytes: int, config: LogConfig) -> KafkaError:
 def record_problem(
     index: int, key: bytes | None, timestamp: int, config: LogConfig, now_ms: int
 ) -> RecordProblem | None:
-    """Why a log with this ``config`` does not accept the record; None if it does."""
+    """Return why a log with this ``config`` refuses the record, None if it accepts it."""
     if key is None and config.compacts:
         return index, ErrorCode.INVALID_RECORD, "a compacted topic accepts no message without key"
     if timestamp != NO_TIMESTAMP and not _in_time(timestamp, timestamp, config, now_ms):
@@ -51,8 +51,8 @@ def record_problem(
 
 
 def refuse(problems: Iterable[RecordProblem | None]) -> None:
-    """Raise RecordValidationError if there are any problems: INVALID_TIMESTAMP if one of them is,
-    INVALID_RECORD otherwise."""
+    """Raise RecordValidationError if there is a problem. Its code is INVALID_TIMESTAMP if any of
+    the problems has this code, otherwise INVALID_RECORD."""
     found = [problem for problem in problems if problem is not None]
     if found:
         codes = {code for _, code, _ in found}
@@ -63,12 +63,14 @@ def refuse(problems: Iterable[RecordProblem | None]) -> None:
 
 
 def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
-    """``batch``, whose header and CRC are right, as it may be stored: in the codec that the topic
-    wants, its offsets one after the other, its latest time in the header.
+    """Validate the records of a batch whose header and CRC are right. Return the batch to store.
 
-    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD (also for a payload that is not
-    what the header says: the CRC vouches that the producer meant it), INVALID_TIMESTAMP,
-    MESSAGE_TOO_LARGE.
+    The stored batch has the topic's ``compression.type``, consecutive offsets, and the largest
+    timestamp of its records in the header. It is ``batch`` itself if all of this holds already.
+
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+    INVALID_RECORD. INVALID_RECORD also stands for records that cannot be decoded or that contradict
+    the header: since the CRC is right, the producer wrote them so.
     """
     source = batch.compression
     if batch.is_control:
@@ -115,7 +117,8 @@ def _check_records(
 
 
 def _in_time(first: int, last: int, config: LogConfig, now_ms: int) -> bool:
-    """The topic's own clock stamps, or both are within the limits."""
+    """Return whether the timestamps from ``first`` to ``last`` (ms) are within the topic's limits.
+    There are no limits with LogAppendTime, which replaces the producer's timestamps."""
     return config.message_timestamp_type == LOG_APPEND_TIME or (
         now_ms - first <= config.message_timestamp_before_max_ms
         and last - now_ms <= config.message_timestamp_after_max_ms
@@ -123,7 +126,8 @@ def _in_time(first: int, last: int, config: LogConfig, now_ms: int) -> bool:
 
 
 def _renumbered(batch: RecordBatch, target: Compression, level: int | None) -> bytes:
-    """Kafka gives the records the offsets that they should have rather than refuse them."""
+    """Return the batch with consecutive offsets. Kafka assigns them, too, and does not refuse the
+    batch."""
     return build_batch(
         [(r.timestamp, r.key, r.value, r.headers) for r in decode_batch(batch)],
         compression=target,

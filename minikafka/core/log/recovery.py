@@ -1,4 +1,4 @@
-"""Decide what of a log's files is trusted at load time, and what is dropped.
+"""Decisions of log recovery: which segments, batches and snapshots are kept when a log is loaded.
 
 Kafka: ``LogLoader``, ``LogSegment.recover``.
 """
@@ -14,18 +14,19 @@ from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
 
 
 def first_to_recover(base_offsets: Sequence[int], recovery_point: int) -> int:
-    """Index of the first segment that may hold bytes which never reached the disk.
+    """Return the index of the first segment that may not be completely on disk.
 
-    Everything below ``recovery_point`` did. ``base_offsets`` rise. Returns 0 if there are none.
+    All records below ``recovery_point`` are on disk. ``base_offsets`` are in increasing order; if
+    there are none, the result is 0.
     """
     return max(bisect_right(base_offsets, recovery_point) - 1, 0)
 
 
 def batch_survives(batch: RecordBatch, base_offset: int, end_offset: int) -> bool:
-    """Whether recovery keeps this whole batch of the segment at ``base_offset``.
+    """Return whether recovery keeps a batch of the segment that starts at ``base_offset``.
 
-    ``end_offset`` is where the batches before it end. The base offset is not under the CRC, so it
-    must at least rise and fit the segment.
+    ``end_offset`` is the offset after the batch before it. The CRC does not cover the base offset
+    of a batch, so the check is that it increases and that its offsets fit the segment's indexes.
     """
     return (
         batch.base_offset >= end_offset
@@ -36,11 +37,11 @@ def batch_survives(batch: RecordBatch, base_offset: int, end_offset: int) -> boo
 
 
 def has_hole(end_offset: int, next_base_offset: int, compacted: bool) -> bool:
-    """Whether records are missing between a recovered segment and the one after it.
+    """Return whether records are missing between a recovered segment and the next one.
 
-    A power loss can take the tail of one file, cut exactly between two batches, and spare the next
-    file. What follows a hole is no prefix of what was appended, and is not loaded. The gaps
-    that compaction leaves are no holes. (Kafka does not check.)
+    A power loss can remove the tail of one file, exactly between two batches, and leave the next
+    file. Segments after a hole are not loaded, because a log must be a prefix of what was appended.
+    In a compacted log gaps are normal, so there it is not a hole. Kafka does not check this.
     """
     return end_offset < next_base_offset and not compacted
 
@@ -48,19 +49,19 @@ def has_hole(end_offset: int, next_base_offset: int, compacted: bool) -> bool:
 def recovery_point_after_load(
     clean: bool, checkpointed: int, log_end_offset: int, first_recovered: int | None
 ) -> int:
-    """Return the recovery point of a loaded log. Only a clean shutdown proves that everything is on
-    disk, and recovery itself flushes nothing.
+    """Return the recovery point of a loaded log.
 
-    ``first_recovered`` is the base offset of the first segment whose indexes were rebuilt, which
-    are not on disk again yet. (Kafka takes the checkpointed offset, and a second power loss may
-    cost an index.)
+    After a clean shutdown it is the log end offset, otherwise the checkpointed recovery point,
+    because recovery does not flush. It is at most ``first_recovered``, the base offset of the first
+    segment whose indexes were rebuilt: these are not on disk yet. Kafka takes the checkpointed
+    offset, and a second power loss may cost it an index.
     """
     point = log_end_offset if clean else min(checkpointed, log_end_offset)
     return point if first_recovered is None else min(point, first_recovered)
 
 
 class SnapshotChoice(NamedTuple):
-    """``use``: newest first. ``drop``: to be deleted."""
+    """The offsets of producer snapshots to try, newest first, and of those to delete."""
 
     use: list[int]
     drop: list[int]
@@ -69,7 +70,7 @@ class SnapshotChoice(NamedTuple):
 def choose_snapshots(
     snapshot_offsets: Sequence[int], log_start_offset: int, log_end_offset: int
 ) -> SnapshotChoice:
-    """Producer snapshots that lie within the log, and those that do not."""
+    """Divide producer snapshots into those within the log, to use, and others, to delete."""
     use: list[int] = []
     drop: list[int] = []
     for offset in sorted(snapshot_offsets, reverse=True):
@@ -79,8 +80,8 @@ def choose_snapshots(
 
 
 def stray_snapshots(snapshot_offsets: Sequence[int], base_offsets: Sequence[int]) -> list[int]:
-    """Snapshots that belong to no segment, but for the newest one when it lies beyond them all (a
-    clean shutdown's)."""
+    """Return the snapshots at no segment's base offset. The newest one is left out if it is above
+    all base offsets: a clean shutdown writes one at the log end."""
     bases = set(base_offsets)
     strays = sorted(offset for offset in snapshot_offsets if offset not in bases)
     if strays and strays[-1] > max(bases, default=-1):

@@ -1,4 +1,4 @@
-"""Which segments of a log are too old, too many, or below its start: what Kafka deletes and why."""
+"""Retention: which segments of a log are deleted, by time, by size, or below the log start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from minikafka.core.log.config import LogConfig
 
 
 class RetainedSegment(NamedTuple):
-    """``largest_timestamp`` (ms) is that of its records, or of its file where no record has one."""
+    """The facts about a segment that retention is planned from.
+
+    ``largest_timestamp`` (ms) is that of its records, or the file's modification time if no record
+    has one."""
 
     base_offset: int
     size_bytes: int
@@ -19,13 +22,14 @@ class RetainedSegment(NamedTuple):
 
 class SegmentDeletion(NamedTuple):
     base_offset: int
-    reason: str  # in Kafka's words
+    reason: str  # as in Kafka's log
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """``roll``: all segments go, so an empty one has to be added at the log end first. Then the log
-    starts at ``log_start_offset``."""
+    """The segments to delete, and the log start offset after that.
+
+    If ``roll`` is True, all segments are deleted, and the caller must roll a new one first."""
 
     deletions: tuple[SegmentDeletion, ...]
     log_start_offset: int
@@ -40,14 +44,18 @@ def plan_retention(
     log_start_offset: int,
     log_end_offset: int,
 ) -> RetentionPlan:
-    """The oldest segments that may go, and why. Kafka: ``UnifiedLog.deleteOldSegments``.
+    """Return the oldest segments that may be deleted. Kafka: ``UnifiedLog.deleteOldSegments``.
 
-    A. below the log start, whatever the policy: all of it lies below, and it is not the last one;
-    B. by size, where the policy deletes: without it the log still has ``retention_bytes``;
-    C. by time, where the policy deletes: its latest record is older than ``retention_ms``.
+    A segment may be deleted
 
-    What is not below the high watermark stays, so that the log start never passes it; so does a
-    last segment that is empty. The first segment that stays ends each of the cases.
+    A. whatever the cleanup policy, if all its offsets are below the log start offset and it is not
+       the last segment;
+    B. with the policy ``delete``, if the log has ``retention_bytes`` without it;
+    C. with the policy ``delete``, if its latest record is older than ``retention_ms``.
+
+    Each of these deletes from the oldest segment on and stops at the first that it keeps. A segment
+    that is not completely below the high watermark is kept, so that the log start never passes the
+    high watermark. An empty last segment is kept, too.
     """
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     going: list[SegmentDeletion] = []

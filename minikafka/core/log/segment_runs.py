@@ -9,8 +9,10 @@ from minikafka.protocol.records.batch import RecordBatch
 
 
 def segment_runs(batches: Sequence[RecordBatch], segment_bytes: int) -> list[Sequence[RecordBatch]]:
-    """Divide ``batches`` (at least one) into runs that fit into one segment each. A batch larger
-    than a segment is a run: its leader wrote it when segments were larger."""
+    """Divide ``batches`` (at least one) into runs that fit into one segment each.
+
+    A batch that is larger than a segment is a run by itself: the leader appended it when
+    ``segment.bytes`` was larger."""
     first, last = batches[0], batches[-1]
     if _fit_together(first, last, segment_bytes):
         return [batches]

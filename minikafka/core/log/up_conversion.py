@@ -1,4 +1,4 @@
-"""From the message sets that old producers send to the one batch that is stored.
+"""Up-conversion: turns the message set that an old producer sends into one record batch.
 
 Kafka: ``LogValidator`` with records of magic 0 and 1.
 """
@@ -28,12 +28,14 @@ from minikafka.protocol.records.legacy import LegacyMessage, inner_messages, ite
 
 
 def batch_of_message_set(records: Buffer, config: LogConfig, now_ms: int) -> RecordBatch:
-    """The whole messages in ``records`` as one batch without producer id, in their codec or the
-    one that the topic wants. A torn message at the end is left out.
+    """Convert the messages in ``records`` to one batch, without a producer id.
 
-    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (a message, or the batch), INVALID_RECORD
-    (none at all, formats mixed, more beside a compressed one, ...), INVALID_TIMESTAMP,
-    UNSUPPORTED_COMPRESSION_TYPE.
+    The batch has the topic's ``compression.type``, or the codec of the messages if that is
+    ``producer``. An incomplete message at the end is left out.
+
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE;
+    MESSAGE_TOO_LARGE for a message or for the batch; INVALID_RECORD, for example if there are no
+    messages, messages of both formats, or others beside a compressed one.
     """
     messages = list(iterate_messages(records))
     if not messages:
@@ -47,7 +49,7 @@ def batch_of_message_set(records: Buffer, config: LogConfig, now_ms: int) -> Rec
     if source is not Compression.NONE:
         if len(messages) > 1:
             raise KafkaError(
-                ErrorCode.INVALID_RECORD, "a compressed message has to come alone in its set"
+                ErrorCode.INVALID_RECORD, "a compressed message must be the only one in its set"
             )
         messages = inner_messages(first)
         for message in messages:
@@ -78,7 +80,8 @@ def _check_crc(message: LegacyMessage) -> None:
 def _problem(
     index: int, message: LegacyMessage, first: LegacyMessage, config: LogConfig, now_ms: int
 ) -> RecordProblem | None:
-    """``first`` is the wrapper, or the first of the set."""
+    """Return why a message is refused, None if it is accepted. ``first`` is the first message of
+    the set: for compressed messages, the one that contains them."""
     if message.magic != first.magic:
         why = f"a message of magic {message.magic} among those of magic {first.magic}"
         return index, ErrorCode.INVALID_RECORD, why
@@ -86,6 +89,6 @@ def _problem(
         why = "a producer may not set the timestamp type LogAppendTime"
         return index, ErrorCode.INVALID_TIMESTAMP, why
     if not NO_TIMESTAMP <= message.timestamp < MAX_TIMESTAMP:
-        why = f"{message.timestamp} is no timestamp"
+        why = f"{message.timestamp} is not a valid timestamp"
         return index, ErrorCode.INVALID_TIMESTAMP, why
     return record_problem(index, message.key, message.timestamp, config, now_ms)

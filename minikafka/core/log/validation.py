@@ -1,4 +1,4 @@
-"""Which batches a log accepts, from a producer and from a leader.
+"""Validation of the batches that a producer sends or that a follower fetches.
 
 The records of an uncompressed batch are read only if a setting needs it (a limit on timestamps, a
 compacted topic, a codec): the header has their number and latest time, and the CRC protects the
@@ -38,12 +38,15 @@ _NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 def leader_batch(
     records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> RecordBatch:
-    """The one batch that a producer may send for a partition, checked; or the one that its message
-    set of an older format is turned into. Its buffer starts with it.
+    """Validate what a producer sends for one partition, and return the batch to append.
 
-    Bytes after it that are no whole batch are ignored. Raises KafkaError: CORRUPT_MESSAGE,
-    MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; for single
-    records it is a RecordValidationError.
+    ``records`` must have exactly one batch, or a message set of an older format, which is converted
+    to one batch. An incomplete batch after the first one is ignored. The batch is at the start of
+    its buffer.
+
+    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE. If only some records are invalid, it is a RecordValidationError,
+    which names them.
     """
     batch = _only_batch(records)
     if batch is None:
@@ -76,10 +79,11 @@ def leader_batch(
 
 
 def follower_batches(records: Buffer) -> list[RecordBatch]:
-    """A leader's batches, checked: CRCs right, offsets rising. Torn bytes at the end are left out.
+    """Validate the batches that a follower has fetched, and return them.
 
-    Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, UNKNOWN_SERVER_ERROR for
-    offsets out of order.
+    An incomplete batch at the end is left out. Raises KafkaError: CORRUPT_MESSAGE for a wrong CRC,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for an older format, UNKNOWN_SERVER_ERROR if the offsets do not
+    increase.
     """
     batches = parse_batches(records)
     last_offset = -1
@@ -99,7 +103,9 @@ def follower_batches(records: Buffer) -> list[RecordBatch]:
 
 
 def _only_batch(records: Buffer) -> RecordBatch | None:
-    """None for what starts with a message of an older format."""
+    """Return the only batch in ``records``, None if they start with a message of an older format.
+
+    Raises KafkaError: INVALID_RECORD if there is no batch, or another one."""
     end = len(records)
     try:
         batch = next_batch(records, 0, end)
@@ -133,11 +139,11 @@ def _check_crc(batch: RecordBatch) -> None:
 
 
 def _bad_client_header(batch: RecordBatch, config: LogConfig) -> KafkaError:
-    """Why a producer may not send a batch with this header. A damaged one, or one too large, is
-    that before it is anything else, save for its base offset, which the CRC does not cover.
+    """Return the error for a producer's batch whose header is invalid.
 
-    Kafka takes LogAppendTime from producers where the topic keeps their times, and then strips it
-    of the time that it stood for; here it is refused everywhere."""
+    Size and CRC are checked before the fields that the CRC covers, so that a damaged batch is
+    reported as CORRUPT_MESSAGE. If the topic uses CreateTime, Kafka accepts a batch with the type
+    LogAppendTime and changes the type; here it is refused for all topics."""
     if batch.base_offset != 0:
         return KafkaError(
             ErrorCode.INVALID_RECORD,

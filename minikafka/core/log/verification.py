@@ -1,4 +1,4 @@
-"""Transactions that wait for their coordinator's confirmation before they begin in a log (KIP-890).
+"""Verification of a transaction by its coordinator, before its first append to a log (KIP-890).
 
 Kafka: ``VerificationStateEntry``, ``VerificationGuard``.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 
 class Verification:
-    """The verification of one transaction in one partition.
+    """The verification of one producer's transaction in one partition.
 
-    It begins with the first batch that has to be verified, and ends with an append or a marker of
-    the producer. A response to an earlier verification is void, so callers compare objects by
-    identity. ``lowest_sequence`` is that of the waiting batches, and is appended first.
+    It is created for the first batch that needs it, and ends when a batch or a marker of the
+    producer is appended. A response to an earlier verification must not count for a later one, so
+    they are compared by identity. ``lowest_sequence`` is the lowest sequence number of the batches
+    that wait for the response; the batch with it must be appended first.
     """
 
     __slots__ = ("lowest_sequence", "producer_epoch", "started_ms")
@@ -22,7 +23,7 @@ class Verification:
         self.started_ms = now_ms
 
     def also_waits(self, producer_epoch: int, sequence: int) -> None:
-        """Let another batch wait for the same response."""
+        """Note that another batch waits for the response. A higher epoch replaces the former."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -30,6 +31,6 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-# Given with a batch that needs no verification: a follower's, a coordinator's, or any where
-# ``transaction.partition.verification.enable`` is off.
+# The guard for a batch that needs no verification: one from the leader or from a coordinator, or
+# any if ``transaction.partition.verification.enable`` is off.
 NOT_REQUIRED = Verification(-1, -1, -1)
