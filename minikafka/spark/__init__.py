@@ -1,6 +1,6 @@
 """The PySpark data source ``minikafka``, and pipelines; nothing else imports PySpark.
 
-Spark loads ``source.py``. ``read/`` and ``write/`` are its two sides; they make blocking calls of
-``core/client`` through ``cluster.py``. Applications import ``session``, ``starting``, ``progress``,
-``foreach_batch`` and ``java``.
+Spark loads ``source.py``, whose readers are in ``read/`` and whose writers are in ``write/``. Both
+send requests through ``cluster.py``, with blocking calls. Applications import ``session``,
+``starting``, ``progress``, ``foreach_batch`` and ``java``.
 """

@@ -1,4 +1,4 @@
-"""The options ``kafka.*``: those that a Spark process uses, and those that it refuses."""
+"""The options ``kafka.*``, which configure the Kafka client of a Spark process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _SECURITY: Final = ("sasl.", "ssl.")
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """Kafka's consumer and producer keys, in snake case, with Kafka's defaults but for
-    ``max_partition_fetch_bytes``: a task reads one partition, so it takes more at once."""
+    """The settings of Kafka's consumers and producers that are used here, in snake case.
+
+    Defaults are Kafka's, except that ``max_partition_fetch_bytes`` is 4 MiB instead of 1 MiB: a
+    task reads a single partition."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "minikafka-spark"
@@ -36,8 +38,11 @@ class ClientOptions:
 
 
 def client_options(values: Mapping[str, str]) -> ClientOptions:
-    """Parse options with keys in lower case. Keys of the Java client that have no effect here are
-    ignored; ``check_option_names`` refuses those that it does not have. Raises ValueError."""
+    """Parse the options ``kafka.*`` among ``values``, whose keys are in lower case.
+
+    Keys of the Java client that have no effect here are ignored; ``check_option_names`` refuses
+    names that the Java client does not have. Raises OptionError for an invalid value, and for
+    ``sasl`` and ``ssl`` settings."""
     given = Options(values)
     protocol = given.get("kafka.security.protocol")
     if protocol is not None and protocol.upper() != "PLAINTEXT":

@@ -1,4 +1,4 @@
-"""A cluster as a Spark process sees it: blocking calls to the right broker, retried."""
+"""Blocking calls to the brokers of a cluster, with metadata and retries, for Spark's processes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _METADATA_VERSION: Final = 11  # at most; from version 12 on topics may lack nam
 
 
 class Cluster:
-    """The connections and metadata of one thread, and calls that are retried after a failover.
+    """A client of one cluster for one thread: its connections and its metadata.
 
-    Nothing is sent before the first call. Call ``close`` when done, or use it as a context manager.
-    ``topics`` holds the topics of the last Metadata responses that had no error."""
+    It connects at the first call. Call ``close`` at the end, or use it as a context manager.
+    ``topics`` has the metadata of the topics that were described without an error."""
 
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
@@ -62,7 +62,7 @@ class Cluster:
         self._connections.clear()
 
     def now_ms(self) -> int:
-        """Return the wall clock time."""
+        """Return the wall clock time in ms."""
         return self._clock.wall_ms()
 
     # ---- calls
@@ -74,9 +74,12 @@ class Cluster:
         timeout_ms: int | None = None,
         final: Container[ErrorCode] = (),
     ) -> R:
-        """Return the result of ``attempt``, repeating it after retriable errors that are not
-        ``final``. Raises the last KafkaError, with ``what`` and the bootstrap servers in its text.
-        """
+        """Call ``attempt`` until it succeeds, and return its result.
+
+        It is called again after a retriable error that is not in ``final``, until ``timeout_ms``
+        have passed, by default as long as ``_patience_ms`` says. Errors that mean stale metadata
+        clear the metadata. Raises the last KafkaError, with ``what`` and the bootstrap servers in
+        its message."""
         begun_ms = self._clock.monotonic_ms()
         retries = Retries(self._backoff)
         while True:
@@ -101,24 +104,28 @@ class Cluster:
             pause(delay_ms)
 
     def backoff_ms(self, failures: int) -> int:
-        """Return how long to wait before the next attempt, after ``failures`` failures before."""
+        """Return how many ms to wait before the next attempt, after that many failed ones."""
         return self._backoff.delay_ms(failures, random.random())
 
     def _patience_ms(self, error: KafkaError) -> int:
-        """Return how long an operation is retried: shorter for a cluster that has never responded
-        and for a topic that no broker knows. After the silent death of a broker it takes a
-        request's time-out and an election."""
+        """Return for how many ms an operation is retried after ``error``.
+
+        Usually ``default.api.timeout.ms``, so that a call outlasts the death of a broker: a request
+        times out, and a new leader is elected. At most 10 s while no broker has responded, and for
+        a topic that the brokers do not know."""
         options = self.options
         if self._addresses and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return options.api_timeout_ms
         return min(options.first_contact_timeout_ms, options.api_timeout_ms)
 
     def learn_address(self, broker_id: int, host: str, port: int) -> None:
-        """Note a broker's address from a response other than Metadata."""
+        """Store a broker's address from a response other than Metadata."""
         self._addresses[broker_id] = (host, port)
 
     def call(self, broker_id: int, call: Call[R]) -> R:
-        """Carry out a call to one broker once. Raises KafkaError."""
+        """Send the request of ``call`` to one broker, without retries, and return the result.
+
+        Raises KafkaError."""
         connection = self._open(self._address(broker_id))
         return call.read(connection.request(call.request, call.highest_version))
 
@@ -130,10 +137,10 @@ class Cluster:
         return connection
 
     def call_any(self, call: Call[R]) -> R:
-        """Carry out a call to the first broker that succeeds. Raises the last KafkaError.
+        """Send the request of ``call`` to one broker after the other until one succeeds.
 
-        Brokers with an open connection are tried first, those with a lost one last: it takes a
-        time-out to notice that a host is gone."""
+        Brokers with an open connection are tried first, those with a lost connection last, because
+        connecting to a dead host takes a time-out. Raises the last KafkaError."""
         failure = KafkaError(ErrorCode.NETWORK_EXCEPTION, "no bootstrap servers")
         known = [*self._connections, *self._addresses.values(), *self.options.bootstrap_servers]
         for address in sorted(dict.fromkeys(known), key=self._distance):
@@ -145,7 +152,7 @@ class Cluster:
         raise failure
 
     def _address(self, broker_id: int) -> tuple[str, int]:
-        """Raises KafkaError."""
+        """Return the host and port of a broker. Raises KafkaError if they are unknown."""
         address = self._addresses.get(broker_id)
         if address is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {broker_id}")
@@ -169,11 +176,11 @@ class Cluster:
     # ---- topics
 
     def describe(self, topics: Iterable[str] | None) -> dict[str, ErrorCode]:
-        """Refresh the metadata of ``topics`` (None: of all). Returns the error of each topic that
-        has one. Raises KafkaError.
+        """Refresh the metadata of ``topics``, or of all topics if it is None.
 
-        A response without brokers comes from a broker that has just started and has no metadata
-        yet. Kafka's ``NetworkClient.handleSuccessfulResponse`` ignores such a response, too."""
+        Returns the error code of each topic that has one. Raises KafkaError. A response without
+        brokers is an error: it comes from a broker that has just started and has no metadata yet.
+        Kafka's ``NetworkClient.handleSuccessfulResponse`` ignores such a response, too."""
 
         def read(response: MetadataResponse) -> MetadataResponse:
             if not response.brokers:
@@ -192,8 +199,10 @@ class Cluster:
         return errors
 
     def describe_everywhere(self, topics: Iterable[str] | None) -> None:
-        """Add partitions of ``topics`` that any broker knows: the broker that was asked before may
-        have started a moment ago. Brokers that fail are passed over."""
+        """Add the partitions of ``topics`` that any broker knows to the metadata.
+
+        A broker that has just started may not know all partitions yet. Brokers that cannot be
+        reached are skipped."""
         request = metadata_request(topics)
         for address in self._addresses.values():
             with suppress(KafkaError):
@@ -205,8 +214,10 @@ class Cluster:
                         self.topics[topic.name] = replace(known, partitions=partitions)
 
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
-        """Return the partitions of a subscription. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION at
-        once for a named topic or partition that does not exist."""
+        """Return the partitions to read. Raises KafkaError.
+
+        It is UNKNOWN_TOPIC_OR_PARTITION if a named topic or partition does not exist, after a few
+        attempts, because a new topic is not known to all brokers at once."""
         topics = _topics_of(subscription)
         errors = self.retrying(lambda: self.describe(topics), "topics")
         for _ in range(_ATTEMPTS_FOR_NEW_TOPICS):
@@ -226,9 +237,10 @@ class Cluster:
     def partitions_there(
         self, subscription: TopicSelection, expected: Iterable[TopicPartition] = ()
     ) -> list[TopicPartition]:
-        """As ``partitions``, without those that do not exist. One of ``expected`` counts as deleted
-        only if no broker knows it: found again later, it would be read from its start. Raises
-        KafkaError."""
+        """Return the partitions to read, without those that do not exist. Raises KafkaError.
+
+        A partition in ``expected`` is left out only if no broker knows it. If it were left out by
+        mistake and found again later, the stream would read it as a new one, from its start."""
         topics = _topics_of(subscription)
 
         def attempt() -> None:
@@ -244,8 +256,9 @@ class Cluster:
         return self._known(subscription)
 
     def _known(self, subscription: TopicSelection) -> list[TopicPartition]:
-        """Return the known partitions. A pattern leaves internal topics out, as in the official
-        connector."""
+        """Return the partitions to read that are in the metadata.
+
+        A pattern does not match internal topics, as in the official connector."""
         topics: Iterable[str] = subscription.topics
         if subscription.pattern:
             pattern = re.compile(subscription.pattern)
@@ -256,8 +269,9 @@ class Cluster:
         return _partitions_of(topics, self.topics)
 
     def leader(self, partition: TopicPartition) -> int:
-        """Return the broker id of the leader. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
-        LEADER_NOT_AVAILABLE."""
+        """Return the broker id of a partition's leader, from the metadata if they have the topic.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
         if partition.topic not in self.topics:
             code = self.describe([partition.topic]).get(partition.topic)
             if code is not None:
@@ -274,13 +288,12 @@ class Cluster:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], missing_is_final: bool = False
     ) -> Offsets:
-        """Return the first offset at or after each timestamp, -1 if there is none. Timestamp -1
-        stands for the end, -2 for the start of the log; the end is the last stable offset for
-        readers of committed records.
+        """Return the offset of the first record at or after each timestamp (ms), -1 for none.
 
-        Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION after retries, or at once if
-        ``missing_is_final``.
-        """
+        As in ListOffsets, the timestamp -1 stands for the latest offset, -2 for the earliest. With
+        ``read_committed`` the latest offset is the last stable one. Raises KafkaError. A missing
+        partition is UNKNOWN_TOPIC_OR_PARTITION after retries, or immediately with
+        ``missing_is_final``."""
         found: Offsets = {}
 
         def attempt() -> Offsets:
@@ -289,8 +302,8 @@ class Cluster:
                 self.describe({each.topic for each in missing})
             groups = group_by_leader(missing, {each: self.leader(each) for each in missing})
             view = ClusterView(topics=self.topics)
-            for leader, asked in groups.by_leader.items():
-                call = list_offsets_call.list_offsets(asked, view, int(self.options.read_committed))
+            for leader, times in groups.by_leader.items():
+                call = list_offsets_call.list_offsets(times, view, int(self.options.read_committed))
                 listed = self.call(leader, call)
                 found.update((each, at.offset) for each, at in listed.found.items())
                 raise_gravest(listed.errors)
@@ -311,14 +324,14 @@ def _reason(code: ErrorCode) -> str:
 
 
 def _topics_of(subscription: TopicSelection) -> list[str] | None:
-    """Return the topics to describe; None for all."""
+    """Return the topics to describe, None for all."""
     if subscription.pattern:
         return None
     return sorted({*subscription.topics, *(topic for topic, _ in subscription.partitions)})
 
 
 def _partitions_of(topics: Iterable[str], views: Mapping[str, TopicView]) -> list[TopicPartition]:
-    """Return the partitions of the topics that are known."""
+    """Return the partitions of those topics that ``views`` has."""
     return sorted(
         TopicPartition(name, number)
         for name in topics

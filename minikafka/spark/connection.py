@@ -1,4 +1,4 @@
-"""A blocking connection to one broker, for the short-lived processes that Spark starts."""
+"""A blocking connection to one broker, for the Python processes that Spark starts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _MAX_CORRELATION_ID: Final = (1 << 31) - 1
 
 
 class BlockingConnection:
-    """Requests and their responses in the same order. Every failure is a KafkaError
-    NETWORK_EXCEPTION or REQUEST_TIMED_OUT, after which the connection is closed."""
+    """A connection that sends requests and receives the responses in the same order.
+
+    After a network failure the connection is closed, and a KafkaError is raised: REQUEST_TIMED_OUT
+    if the broker does not respond in time, otherwise NETWORK_EXCEPTION."""
 
     def __init__(self, host: str, port: int, options: ClientOptions) -> None:
         self.peer = f"{host}:{port}"
@@ -32,7 +34,8 @@ class BlockingConnection:
         self._options = options
         self._socket: socket.socket | None = None
         self._versions: dict[int, tuple[int, int]] = {}
-        self._waiting: deque[tuple[type[Message], int, int]] = deque()  # its users bound it
+        # Response class, version and correlation id of each request in flight. Callers limit it.
+        self._waiting: deque[tuple[type[Message], int, int]] = deque()
         self._next_correlation_id = 0
 
     @property
@@ -44,7 +47,7 @@ class BlockingConnection:
         return self._socket is not None
 
     def open(self) -> None:
-        """Connect and learn the versions. Raises KafkaError."""
+        """Connect and request the broker's API versions. Raises KafkaError."""
         try:
             self._socket = socket.create_connection(
                 self._address, self._options.connection_setup_timeout_ms / 1000
@@ -53,7 +56,7 @@ class BlockingConnection:
             self._socket.settimeout(self._options.request_timeout_ms / 1000)
         except OSError as error:
             raise self._failure(error, "cannot connect to") from error
-        self._send(ApiVersionsRequest(), 0)  # every broker responses version 0
+        self._send(ApiVersionsRequest(), 0)  # the version that every broker supports
         response = self.receive()
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
@@ -62,7 +65,9 @@ class BlockingConnection:
         self._versions = {r.api_key: (r.min_version, r.max_version) for r in response.api_keys}
 
     def version_for(self, message: Message, highest_version: int | None = None) -> int:
-        """Raises KafkaError UNSUPPORTED_VERSION."""
+        """Return the highest version of a request that both sides support.
+
+        It is at most ``highest_version``. Raises KafkaError UNSUPPORTED_VERSION for none."""
         spec = message.SPEC
         assert spec.api_key is not None
         version = choose_version(
@@ -78,23 +83,29 @@ class BlockingConnection:
         return version
 
     def send(self, message: Message, highest_version: int | None = None) -> None:
-        """Send in the highest version that both sides know, at most ``highest_version``."""
+        """Send a request, in the version of ``version_for``, without waiting for the response.
+
+        Raises KafkaError."""
         self._send(message, self.version_for(message, highest_version))
 
     def send_and_forget(self, message: Message) -> None:
-        """Send a request that has no response: Produce with acks=0."""
+        """Send a Produce request with acks=0, to which brokers do not respond.
+
+        Raises KafkaError."""
         self._send(message, self.version_for(message))
         self._waiting.pop()
 
     def request(self, message: Message, highest_version: int | None = None) -> Any:
-        """Send a request and return the response; nothing else may be in flight."""
+        """Send a request and return its response. No other request may be in flight. Raises
+        KafkaError."""
         assert not self._waiting, "other requests are in flight"
         self.send(message, highest_version)
         return self.receive()
 
     def receive(self) -> Any:
-        """Return the response to the oldest request; records in it are views that own their memory.
-        Raises KafkaError."""
+        """Wait for the response to the oldest request in flight and return it. Raises KafkaError.
+
+        Records in it are memoryviews, which stay valid after later calls."""
         if not self._waiting:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.peer} is gone")
         response_class, version, expected = self._waiting.popleft()
@@ -149,9 +160,9 @@ class BlockingConnection:
 
 
 def _response_class(message: Message) -> type[Message]:
-    """The response class in the module of the request class.
+    """Return the response class, from the module of the request's class.
 
-    The registry of all messages is not used here: to import it takes a Python worker 0.2 s."""
+    The registry of all messages is not used because importing it takes a Python worker 0.2 s."""
     request = type(message)
     name = request.__name__.removesuffix("Request") + "Response"
     found: type[Message] = getattr(sys.modules[request.__module__], name)

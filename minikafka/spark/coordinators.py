@@ -1,4 +1,4 @@
-"""Calls of a Spark process to the coordinators of groups and of transactional ids."""
+"""Blocking calls to the coordinators of consumer groups and of transactional ids."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ R = TypeVar("R")
 
 
 class BlockingCoordinators:
-    """The coordinators that were found; each is looked up again when it is lost."""
+    """Calls to coordinators, which are looked up at the first call and again after a failover."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._found: dict[CoordinatorKey, int] = {}
 
     def call(self, call: CoordinatorCall[R]) -> R:
-        """Carry out a call, retrying retriable errors for ``delivery.timeout.ms``. Raises
-        KafkaError."""
+        """Send the request of ``call`` to its coordinator and return the result.
+
+        Retriable errors are retried for ``delivery.timeout.ms``. Raises KafkaError."""
 
         def attempt() -> R:
             try:

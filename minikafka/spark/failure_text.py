@@ -1,4 +1,4 @@
-"""The one line that tells a person why Spark failed, out of the pages that Spark says of it."""
+"""Extraction of the cause from Spark's error texts, which may be pages long, as one line."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _OURS: Final = "minikafka."
 _MODULE: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?::|$))")
 _ERROR: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .+")
-# What Py4J says before it comes to the point.
+# The line that Py4J puts before the exception of the JVM.
 _CALLING: Final = "An error occurred while calling "
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+")
 _LONGEST: Final = 500
 
 
 def cause_of(error: BaseException | str) -> str:
-    """Reduce an error to one line.
+    """Return the line of an error's text that explains the failure, at most 500 characters.
 
-    From a text with a Python traceback, return the last exception of minikafka, or the last
-    exception of all if none is ours: what PySpark raises after ours does not explain anything.
-    From other texts return the first line, or the second if Py4J puts a line before the error."""
+    If the text has a Python traceback, this is the last exception that minikafka raised, because
+    those that PySpark raises afterwards do not explain anything; or the last exception if
+    minikafka raised none. Otherwise it is the first line, or the second if the first is Py4J's."""
     text = str(error)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if _TRACEBACK in text:

@@ -35,7 +35,6 @@ ALLOWED = (
     "node",
     "protocol",
     "simulator",
-    "spark",
     "storage",
     "testing",
     "verify",

@@ -93,7 +93,7 @@ def _run_process(
 def command_line(spec: Spec, engine: Engine, command: Sequence[str]) -> list[str]:
     """Return the command line of PySpark's program for pipelines.
 
-    The program runs beside a Spark Connect server of its own unless the engine names a server. With
+    The program runs together with a new Spark Connect server unless the engine names a server. With
     ``-P`` the processes do not search the project's folder for modules."""
     program = [sys.executable, "-P", "-m"]
     client = [*program, "pyspark.pipelines.cli", *command, "--spec", str(spec.path)]

@@ -1,4 +1,4 @@
-"""Reading topics into DataFrames: offsets are planned, ranges fetched, records decoded.
+"""Reading topics into DataFrames: planning offset ranges, fetching them, decoding records.
 
 Spark calls ``batch_reader.py`` and ``stream_reader.py``; start reading there.
 """

@@ -35,16 +35,19 @@ _NO_END = (1 << 63) - 1
 
 
 class RangePartition(InputPartition):
-    """The range that one task reads."""
+    """The range of offsets that one task reads."""
 
-    def __init__(self, wanted: OffsetRange | SegmentRange) -> None:
-        super().__init__(wanted)
+    def __init__(self, offsets: OffsetRange | SegmentRange) -> None:
+        super().__init__(offsets)
 
 
 def read_range(
     schema: StructType, options: ReadOptions, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """What a task yields; of a query without ranges Spark makes one task with the value None."""
+    """Yield the records of a task's range as Arrow batches.
+
+    If a query has no ranges, Spark runs one task with the value None, which yields nothing. Raises
+    DataLossError, KafkaError; for a range of a file OSError, CorruptRecordError."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if partition.value is None:
@@ -64,8 +67,11 @@ def read_range(
 
 
 def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
-    """Return a reader. Spark refuses one that can push filters unless the session allows it, so
-    the option ``pushdown`` asks for it."""
+    """Return the reader of a batch query, which pushes filters down if the option ``pushdown`` is
+    true.
+
+    It is an option because Spark refuses a reader with this ability unless the session sets
+    ``spark.sql.python.filterPushdown.enabled``."""
     for note in options.notes:
         warnings.warn(note, stacklevel=2)
     pushdown = options.pushdown and options.path is None
@@ -73,7 +79,7 @@ def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
 
 
 class BatchReader(DataSourceReader):
-    """Plans ranges on the driver, and reads them in tasks."""
+    """Plans offset ranges on the driver and reads each of them in a task."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self._schema = schema
@@ -98,7 +104,9 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """Narrows the ranges by comparisons of ``offset`` and ``partition`` with numbers."""
+    """A reader that applies filters on ``offset`` and ``partition`` when it plans the ranges.
+
+    Spark applies all other filters to the rows that it gets."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
@@ -117,7 +125,7 @@ class PushdownReader(BatchReader):
         match given:
             case EqualTo() if name == "partition":
                 if self._partition not in (None, value):
-                    self._end = 0  # two partitions at once: nothing
+                    self._end = 0  # no row is in two partitions
                 self._partition = value
             case EqualTo():
                 self._narrow(value, value + 1)

@@ -1,4 +1,4 @@
-"""Builds Arrow columns from positions in a buffer."""
+"""Arrow columns made of byte ranges in a buffer of records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def binary_column(data: Bytes, starts: Ints, sizes: Ints) -> pa.Array:
-    """Return a column of ``data[start : start + size]`` for each row; null where the size is -1.
+    """Return a binary column with ``data[start : start + size]`` in each row, null if size is -1.
 
-    Rows must not overlap and must rise. One array over the whole buffer has the rows as its even
-    entries and what lies between them as its odd ones; taking the even ones copies in C++.
+    The ranges must be in increasing order and must not overlap. An Arrow array over the whole
+    buffer has the rows as its even entries and the gaps between them as its odd ones. ``take`` then
+    copies the even entries, without a loop in Python.
     """
     import pyarrow as pa
 
@@ -41,7 +42,8 @@ def headers_column(data: Bytes, counts: Ints, starts: Ints) -> pa.Array:
     """Return a column ``array<struct<key string, value binary>>``, null for a record without
     headers.
 
-    ``starts``: where the first header of each record begins. Raises CorruptRecordError.
+    ``counts`` are the numbers of headers, ``starts`` the positions of the first headers. Raises
+    CorruptRecordError.
     """
     import pyarrow as pa
 
@@ -57,8 +59,10 @@ def headers_column(data: Bytes, counts: Ints, starts: Ints) -> pa.Array:
 
 
 def _headers(data: Bytes, counts: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return row, key start, key size, value start and value size of every header, in the order of
-    the buffer. Decoded are the first headers of all records together, then the second, ..."""
+    """Return the row, key start, key size, value start and value size of every header, in the
+    order of the buffer.
+
+    The first headers of all records are decoded in one step, then all second headers, and so on."""
     rows = np.flatnonzero(counts > 0)
     at, left = starts[rows], counts[rows]
     found: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 5]

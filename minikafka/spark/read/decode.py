@@ -1,4 +1,4 @@
-"""Decodes fetched record batches to Arrow, all records of many batches at once."""
+"""Decoding of fetched record batches to Arrow, with numpy over all records of many batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHORTEST_RUN = 8
 
 @dataclass(frozen=True)
 class Slice:
-    """What is wanted of a partition: offsets in ``start <= offset < end``."""
+    """The offsets ``start <= offset < end`` of one partition."""
 
     topic: str
     partition: int
@@ -44,7 +44,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class Records:
-    """The decoded records of some batches: positions in ``data``, -1 as length for null."""
+    """The records of some batches, as arrays with one entry for each record.
+
+    Keys, values and headers are given by their positions in ``data``. The size of null is -1."""
 
     data: Bytes
     offsets: Ints
@@ -65,28 +67,31 @@ _PER_RECORD = tuple(Records.__dataclass_fields__)[1:]
 
 
 def visible_batches(
-    buffer: Buffer, wanted: Slice, aborted: Iterable[tuple[int, int]], check_crcs: bool = True
+    buffer: Buffer, span: Slice, aborted: Iterable[tuple[int, int]], check_crcs: bool = True
 ) -> Iterator[RecordBatch]:
-    """Return the whole batches with records of ``wanted``, in order, without control batches and
-    without those of aborted transactions, given by (producer id, first offset).
+    """Yield the complete batches in ``buffer`` that have offsets of a slice.
 
-    Raises CorruptRecordError for a wrong CRC, and as ``iterate_batches``.
+    Control batches are left out, and so are batches of aborted transactions, which ``aborted``
+    lists by (producer id, first offset). Raises CorruptRecordError for a wrong CRC or a malformed
+    batch, and KafkaError for a batch of an older format.
     """
     hidden = AbortedTransactions(aborted)
     for batch in iterate_batches(buffer):
-        if batch.base_offset >= wanted.end:
+        if batch.base_offset >= span.end:
             return
         if check_crcs and not crc_is_valid(batch):
             raise CorruptRecordError(
-                f"{wanted.topic}-{wanted.partition}: the batch at offset {batch.base_offset} "
+                f"{span.topic}-{span.partition}: the batch at offset {batch.base_offset} "
                 "fails its CRC"
             )
-        if not hidden.hides(batch) and batch.last_offset >= wanted.start and batch.record_count:
+        if not hidden.hides(batch) and batch.last_offset >= span.start and batch.record_count:
             yield batch
 
 
 def next_offset(buffer: Buffer, position: int) -> int:
-    """Return the offset after the whole batches in ``buffer``, for a reader at ``position``."""
+    """Return the next offset to fetch: the one after the complete batches in ``buffer``.
+
+    It is ``position``, the last fetch offset, if there is no complete batch."""
     for batch in iterate_batches(buffer):
         position = max(position, batch.next_offset)
     return position
@@ -94,42 +99,42 @@ def next_offset(buffer: Buffer, position: int) -> int:
 
 def decode_to_arrow(
     buffer: Buffer,
-    wanted: Slice,
+    span: Slice,
     schema: pa.Schema,
     aborted: Iterable[tuple[int, int]] = (),
     check_crcs: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the records of ``wanted`` in ``buffer`` into the columns of ``schema`` (some of those
+    """Decode the records of ``span`` in ``buffer`` into the columns of ``schema`` (some of those
     of the Kafka connector, in any order). Raises CorruptRecordError, KafkaError."""
     group: list[RecordBatch] = []
     size = 0
-    for batch in visible_batches(buffer, wanted, aborted, check_crcs):
+    for batch in visible_batches(buffer, span, aborted, check_crcs):
         if group and (size + batch.length > CHUNK_BYTES or len(group) == CHUNK_BATCHES):
-            yield from _arrow_of(group, wanted, schema)
+            yield from _arrow_of(group, span, schema)
             group, size = [], 0
         group.append(batch)
         size += batch.length
         if batch.compression is not Compression.NONE:
             size += 3 * batch.length  # a guess of what comes out
     if group:
-        yield from _arrow_of(group, wanted, schema)
+        yield from _arrow_of(group, span, schema)
 
 
 def _arrow_of(
-    batches: Sequence[RecordBatch], wanted: Slice, schema: pa.Schema
+    batches: Sequence[RecordBatch], span: Slice, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for records in decode_batches(batches):
         offsets = records.offsets
-        if offsets.min() < wanted.start or offsets.max() >= wanted.end:
-            records = records.select((offsets >= wanted.start) & (offsets < wanted.end))
+        if offsets.min() < span.start or offsets.max() >= span.end:
+            records = records.select((offsets >= span.start) & (offsets < span.end))
         if len(records.offsets):
-            columns = [_column(name, records, wanted) for name in schema.names]
+            columns = [_column(name, records, span) for name in schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column(name: str, records: Records, wanted: Slice) -> pa.Array:
+def _column(name: str, records: Records, span: Slice) -> pa.Array:
     import pyarrow as pa
 
     match name:
@@ -138,9 +143,9 @@ def _column(name: str, records: Records, wanted: Slice) -> pa.Array:
         case "value":
             return binary_column(records.data, records.value_starts, records.value_sizes)
         case "topic":
-            return pa.repeat(wanted.topic, len(records.offsets))
+            return pa.repeat(span.topic, len(records.offsets))
         case "partition":
-            return pa.array(np.full(len(records.offsets), wanted.partition, np.int32))
+            return pa.array(np.full(len(records.offsets), span.partition, np.int32))
         case "offset":
             return pa.array(records.offsets)
         case "timestamp":

@@ -1,4 +1,4 @@
-"""Reads a planned range of offsets of one partition: fetches and decodes it."""
+"""Reading of one planned range of offsets: fetching from the leader, retries, data losses."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ if TYPE_CHECKING:
 
 
 class RangeReader:
-    """Reads one range, once. While a fetched buffer is decoded, the next fetch is in flight.
+    """Reads one range of offsets, once. The next fetch is in flight while a response is decoded.
 
-    All offsets of a range existed when it was planned. If some are gone (records were deleted, or
-    the topic was deleted or truncated), that is a DataLossError; with ``fail_on_data_loss`` False
-    they are skipped. A range that makes no progress for ``poll_timeout_ms`` fails, too.
+    All offsets of the range existed when it was planned. If some do not exist any more, because
+    records or the topic were deleted, ``read`` raises DataLossError, or skips them if
+    ``fail_on_data_loss`` is False. It raises KafkaError REQUEST_TIMED_OUT if no record arrives for
+    ``poll_timeout_ms``.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        wanted: OffsetRange,
+        offset_range: OffsetRange,
         fail_on_data_loss: bool = True,
         poll_timeout_ms: int = 120_000,
     ) -> None:
-        self.position = wanted.start
+        self.position = offset_range.start
         self._cluster = cluster
-        self._wanted = wanted
-        self._partition = wanted.topic_partition
-        self._slice = Slice(*wanted)
+        self._range = offset_range
+        self._partition = offset_range.topic_partition
+        self._slice = Slice(*offset_range)
         options = cluster.options
         self._limits = FetchLimits(
             options.fetch_max_wait_ms,
@@ -68,7 +69,7 @@ class RangeReader:
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range. Raises DataLossError, KafkaError."""
         self._progress_at_ms = self._clock.monotonic_ms()
-        while self.position < self._wanted.end:
+        while self.position < self._range.end:
             leader = self._leader()
             if leader is None:
                 self._lost(f"{self._partition} was deleted")
@@ -87,7 +88,8 @@ class RangeReader:
                     raise
 
     def _leader(self) -> int | None:
-        """Return the leader's broker id; None for a partition that does not exist."""
+        """Return the broker id of the leader, None if the partition does not exist. Raises
+        KafkaError."""
         try:
             return self._cluster.retrying(
                 lambda: self._cluster.leader(self._partition), f"reading {self._partition}"
@@ -111,7 +113,7 @@ class RangeReader:
                 self._give_up()
                 return
             self.position = following
-            done = following >= self._wanted.end
+            done = following >= self._range.end
             if not done:
                 connection.send(self._request(), FETCH_VERSION)
             aborted = [(each.producer_id, each.first_offset)
@@ -131,7 +133,7 @@ class RangeReader:
         return fetch_request(self._limits, [(self._partition, position)])
 
     def _receive(self, connection: BlockingConnection) -> PartitionData:
-        """Return the row of the partition. Raises KafkaError."""
+        """Wait for a Fetch response and return the data of the partition. Raises KafkaError."""
         response = connection.receive()
         where = f"fetching {self._partition} at {self.position}"
         raise_for(response.error_code, where)
@@ -143,27 +145,30 @@ class RangeReader:
         return self._clock.monotonic_ms() - self._progress_at_ms >= self._poll_timeout_ms
 
     def _give_up(self) -> None:
-        """End without records: the log ends before the planned end, or its broker sends nothing."""
+        """End the range, of which no record arrived for ``poll_timeout_ms``.
+
+        If the log ends before the planned end, this is a data loss. Otherwise the leader has the
+        records and does not send them: raises KafkaError REQUEST_TIMED_OUT."""
         what = (
-            f"{self._partition}: nothing came of offset {self.position} for "
-            f"{self._poll_timeout_ms} ms, planned were those below {self._wanted.end}"
+            f"{self._partition}: no record at offset {self.position} or later arrived for "
+            f"{self._poll_timeout_ms} ms, but the planned end is {self._range.end}"
         )
         end = self._cluster.list_offsets({self._partition: LATEST})[self._partition]
         if end > self.position:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, what)
         self._lost(f"{what}, and the log ends at {end}")
-        self.position = self._wanted.end
+        self.position = self._range.end
 
     def _skip_what_is_gone(self) -> None:
         first = self._cluster.list_offsets({self._partition: EARLIEST})[self._partition]
         if first > self.position:
             self._lost(f"{self._partition}: offsets {self.position} to {first - 1} are gone")
-            self.position = min(first, self._wanted.end)
-            # its batch may still hold older records
+            self.position = min(first, self._range.end)
+            # The batch with the first offset may have deleted records before it.
             self._slice = replace(self._slice, start=first)
         else:
             self._lost(f"{self._partition} ends before offset {self.position}")
-            self.position = self._wanted.end
+            self.position = self._range.end
 
     def _lost(self, what: str) -> None:
         if self._fail_on_data_loss:

@@ -1,4 +1,6 @@
-"""Reads topics from a broker's log directory, without the broker: ``option("path", LOG_DIR)``."""
+"""Batch reads from the files of a broker's log directory: ``option("path", LOG_DIR)``.
+
+The broker need not run. It may run; the records that its checkpoint covers are read then."""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ _NO_END = (1 << 63) - 1
 
 
 class SegmentRange(NamedTuple):
-    """Offsets to read in one segment file, and the aborted transactions that touch it."""
+    """The offsets to read from one segment file, and the aborted transactions in it."""
 
     topic: str
     partition: int
@@ -61,8 +63,10 @@ class _Log:
 
 
 def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
-    """Plan one range for each segment, up to the high watermark in the broker's checkpoint (written
-    every few seconds), or for readers of committed records up to the last stable offset.
+    """Plan one range for each segment of the partitions to read.
+
+    The latest offset is the high watermark in the broker's checkpoint, which a running broker
+    writes every few seconds. With ``read_committed`` it is the last stable offset below that.
 
     Raises OptionError if ``directory`` is not a log directory; ValueError for an unknown partition
     and for a start beyond the end; DataLossError for given offsets outside the log."""
@@ -94,15 +98,16 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
 
 
 def read_segment(
-    wanted: SegmentRange, schema: pa.Schema, check_crcs: bool
+    segment: SegmentRange, schema: pa.Schema, check_crcs: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read a planned range. Raises OSError when the file is gone, CorruptRecordError."""
-    data = _mapped(Path(wanted.file))
-    yield from decode_to_arrow(data, Slice(*wanted[:4]), schema, wanted.aborted, check_crcs)
+    """Yield the records of a planned range. Raises OSError if the file is gone,
+    CorruptRecordError."""
+    data = _mapped(Path(segment.file))
+    yield from decode_to_arrow(data, Slice(*segment[:4]), schema, segment.aborted, check_crcs)
 
 
 def _mapped(file: Path) -> memoryview:
-    """Map a file. The mapping lives as long as views into it do."""
+    """Map a file into memory. The mapping is kept until the last view of it is deleted."""
     with file.open("rb") as opened:
         if opened.seek(0, 2) == 0:  # an empty file cannot be mapped
             return memoryview(b"")
@@ -124,25 +129,25 @@ def _check_log_directory(directory: Path) -> None:
     )
 
 
-def _logs(directory: Path, wanted: TopicSelection) -> dict[TopicPartition, _Log]:
+def _logs(directory: Path, selection: TopicSelection) -> dict[TopicPartition, _Log]:
     found = sorted(
         each
         for path in directory.iterdir()
         if path.is_dir() and (each := parse_directory_name(path.name)) is not None
     )
-    if wanted.pattern:
-        pattern = re.compile(wanted.pattern)
+    if selection.pattern:
+        pattern = re.compile(selection.pattern)
         chosen = [
             each
             for each in found
             if pattern.fullmatch(each.topic) and each.topic not in INTERNAL_TOPICS
         ]
-    elif wanted.topics:
-        chosen = [each for each in found if each.topic in wanted.topics]
-        if missing := set(wanted.topics) - {each.topic for each in chosen}:
+    elif selection.topics:
+        chosen = [each for each in found if each.topic in selection.topics]
+        if missing := set(selection.topics) - {each.topic for each in chosen}:
             raise ValueError(f"topic {min(missing)} is not in {directory}")
     else:
-        chosen = list(wanted.partitions)
+        chosen = list(selection.partitions)
         if absent := set(chosen) - set(found):
             raise ValueError(f"{names(absent)} not in {directory}")
     high_watermarks = _checkpoint(directory / REPLICATION_OFFSET)
@@ -175,7 +180,8 @@ def _log(directory: Path, log_start: int, high_watermark: int) -> _Log:
 
 
 def _last_stable_offset(log: _Log) -> int:
-    """Return the start of the first transaction without a marker below the high watermark."""
+    """Return the first offset of the first transaction that has no marker below the high watermark,
+    or the high watermark if there is none."""
     started: dict[int, int] = {}
     for _, file in log.segments:
         for batch in iterate_batches(_mapped(file)):

@@ -1,12 +1,12 @@
-"""The connector's JSON: offsets by topic and partition, and lists of partitions.
+"""The JSON in which the Kafka connector writes offsets and partitions, in options and checkpoints.
 
-The end offset of a query's first batch also holds the query's starting offsets (``with_start``).
-Spark stores the end offset of a batch in the checkpoint before it runs the batch, but asks the
-source for the start of the first batch again after a crash. The official connector keeps its
-starting offsets in ``<checkpoint>/sources/<n>/0``; Spark does not give a Python data source the
-path of the checkpoint. The starting offsets are the name of an additional "topic" without
-partitions. That name holds spaces, so no Kafka topic has it, and a reader of the offset JSON that
-does not know of it, such as the official connector, finds no partition in it."""
+The end offset of a query's first batch also has the query's starting offsets (``with_start``).
+Spark stores the end offset of a batch in the checkpoint before it runs the batch, but calls the
+source's ``initialOffset`` again if it repeats the first batch after a crash. The official connector
+stores its starting offsets in ``<checkpoint>/sources/<n>/0``; a Python data source does not get the
+path of the checkpoint. So the starting offsets are the name of an additional "topic" without
+partitions. The name has spaces, so no Kafka topic has this name, and readers of the JSON that do
+not know it, such as the official connector, find no partition in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNRESOLVED_START: Final[Mapping[str, Any]] = {_START: {}}  # of a query that has
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """``{"topic":[0,1]}``. Raises ValueError."""
+    """Parse a JSON list of partitions such as ``{"topic":[0,1]}``. Raises ValueError."""
     shape = '{"topicA":[0,1],"topicB":[0,1]}'
     topics = _parse(text, shape)
     found = []
@@ -38,27 +38,33 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def parse_offsets(text: str, lowest: int = EARLIEST) -> Offsets:
-    """``{"topic":{"0":23,"1":-2}}``: numbers from ``lowest`` on. Raises ValueError."""
+    """Parse JSON offsets such as ``{"topic":{"0":23,"1":-2}}``, or timestamps in the same form.
+
+    Raises ValueError, also for a number below ``lowest``."""
     shape = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
     return offsets_of(_parse(text, shape), lowest, f"expected e.g. {shape}, got {text}")
 
 
 def offsets_of(topics: Mapping[str, Any], lowest: int = 0, complaint: str = "") -> Offsets:
-    """Of the parsed JSON, as a checkpoint has it. Raises ValueError."""
+    """Return the offsets in a parsed JSON object.
+
+    Raises ValueError, with ``complaint`` if that is set, for another form or a number below
+    ``lowest``."""
     offsets = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, Mapping):
-            raise ValueError(complaint or f"no offsets: {topics}")
+            raise ValueError(complaint or f"expected offsets by topic and partition: {topics}")
         for partition, offset in partitions.items():
             is_number = isinstance(offset, int) and not isinstance(offset, bool)
             if not (str(partition).isdecimal() and is_number and offset >= lowest):
-                raise ValueError(complaint or f"no offsets: {topics}")
+                raise ValueError(complaint or f"expected offsets by topic and partition: {topics}")
             offsets[TopicPartition(topic, int(partition))] = offset
     return dict(sorted(offsets.items()))
 
 
 def offsets_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """What ``json.dumps`` makes the connector's text of: topics and partitions in order."""
+    """Return the object for ``json.dumps`` to write the connector's JSON, with topics and
+    partitions in order."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -72,12 +78,12 @@ def is_unresolved(offset: Mapping[str, Any]) -> bool:
 def with_start(
     end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
 ) -> dict[str, dict[str, int]]:
-    """The JSON of the end offset of a first batch that begins at ``start``."""
+    """Return the end offset of a first batch, with its starting offsets in it."""
     return {**offsets_json(end), f"{_START} {json.dumps(offsets_json(start))}": {}}
 
 
 def start_in(end: Mapping[str, Any]) -> Offsets | None:
-    """The starting offsets in the JSON of the end offset of a first batch, None without them."""
+    """Return the starting offsets in the end offset of a first batch, None if it has none."""
     for name in end:
         if name.startswith(f"{_START} "):
             return parse_offsets(name.removeprefix(f"{_START} "), lowest=0)

@@ -1,4 +1,4 @@
-"""Plans the offset ranges of a batch: from starts and ends, split, limited, with data losses."""
+"""Decisions about the offset ranges of a batch: start, end, splitting, rate limit, data losses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ADVICE_FAIL = (
 
 
 class DataLossError(RuntimeError):
-    """Records that should have been read are gone, and ``failOnDataLoss`` is true."""
+    """Records to be read do not exist any more, and ``failOnDataLoss`` is true."""
 
 
 class OffsetRange(NamedTuple):
-    """``start <= offset < end`` of a partition."""
+    """The offsets ``start <= offset < end`` of one partition."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class OffsetRange(NamedTuple):
 
 
 class RangePlan(NamedTuple):
-    """The ranges to read, and a line for each data loss."""
+    """The ranges to read, and a message for each data loss that was found."""
 
     ranges: list[OffsetRange]
     losses: list[str]
@@ -49,17 +49,21 @@ def plan_ranges(
     end: Mapping[TopicPartition, int],
     earliest_of_new: Mapping[TopicPartition, int],
 ) -> RangePlan:
-    """Plan ranges from ``start`` to ``end``. Partitions that only ``end`` has are new and start at
-    ``earliest_of_new``, which lacks those that were deleted meanwhile."""
+    """Plan the ranges between two offsets of a stream.
+
+    A partition that is only in ``end`` is new and is read from its offset in ``earliest_of_new``. A
+    new partition that is missing there was deleted meanwhile, which is a data loss, as are a new
+    partition that does not start at 0, one that is missing in ``end``, and an end before the start.
+    """
     losses = []
     new = end.keys() - start.keys()
     if gone := new - earliest_of_new.keys():
-        losses.append(f"the start of {names(gone)} is not to be found")
+        losses.append(f"new partitions were deleted: {names(gone)}")
     for partition in sorted(new & earliest_of_new.keys()):
         if earliest_of_new[partition] != 0:
             losses.append(f"added partition {partition} starts at {earliest_of_new[partition]}")
     if deleted := start.keys() - end.keys():
-        losses.append(f"{names(deleted)} gone")
+        losses.append(f"partitions were deleted: {names(deleted)}")
     ranges = []
     for partition in sorted(end):
         first = start.get(partition, earliest_of_new.get(partition))
@@ -76,36 +80,37 @@ def plan_ranges(
 def split_ranges(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """Split ranges into one for each task, of at most ``max_records`` offsets, about
-    ``min_partitions`` in all. Empty ranges are dropped. Kafka connector:
-    ``KafkaOffsetRangeCalculator.getRanges``."""
-    wanted = [each for each in ranges if each.size > 0]
+    """Split the ranges so that there is one for each task. Empty ranges are dropped.
+
+    No range has more than ``max_records`` offsets, and there are about ``min_partitions`` ranges.
+    Kafka connector: ``KafkaOffsetRangeCalculator.getRanges``."""
+    pieces = [each for each in ranges if each.size > 0]
     if max_records is not None:
-        wanted = [
-            piece for each in wanted for piece in _divide(each, math.ceil(each.size / max_records))
+        pieces = [
+            piece for each in pieces for piece in _divide(each, math.ceil(each.size / max_records))
         ]
-    if min_partitions is None or len(wanted) >= min_partitions:
-        return wanted
-    total = sum(each.size for each in wanted)
-    whole = [_parts(each.size, total, min_partitions) == 1 for each in wanted]
-    rest = total - sum(each.size for each, is_whole in zip(wanted, whole, strict=True) if is_whole)
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    total = sum(each.size for each in pieces)
+    whole = [_parts(each.size, total, min_partitions) == 1 for each in pieces]
+    rest = total - sum(each.size for each, is_whole in zip(pieces, whole, strict=True) if is_whole)
     pieces_left = max(min_partitions - sum(whole), 1)
     return [
         piece
-        for each, is_whole in zip(wanted, whole, strict=True)
+        for each, is_whole in zip(pieces, whole, strict=True)
         for piece in _divide(each, 1 if is_whole else _parts(each.size, rest, pieces_left))
     ]
 
 
-def _parts(size: int, total: int, wanted: int) -> int:
-    return max(math.floor(size / total * wanted + 0.5), 1)  # Java's Math.round
+def _parts(size: int, total: int, pieces: int) -> int:
+    return max(math.floor(size / total * pieces + 0.5), 1)  # Java's Math.round
 
 
 def _divide(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     pieces = []
     start, remaining = whole.start, whole.size
     for part in range(parts):
-        size = remaining // (parts - part)  # the last takes what rounding left
+        size = remaining // (parts - part)  # the last part gets the remainder
         remaining -= size
         if size:
             pieces.append(whole._replace(start=start, end=start + size))
@@ -119,8 +124,10 @@ def rate_limit(
     latest: Mapping[TopicPartition, int],
     earliest_of_new: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Return ends that share ``limit`` offsets among the partitions in proportion to what is left
-    of each, rounded down, but at least one. Kafka connector: ``rateLimit``."""
+    """Return the end offsets of a batch of about ``limit`` offsets (``maxOffsetsPerTrigger``).
+
+    Each partition gets a share in proportion to the offsets that it has left, rounded down, but at
+    least one. Kafka connector: ``KafkaMicroBatchStream.rateLimit``."""
     sizes = {}
     for partition, end in latest.items():
         begin = start.get(partition, earliest_of_new.get(partition))
@@ -136,14 +143,16 @@ def rate_limit(
 
 
 def new_records(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
-    """Count the new offsets as ``minOffsetsPerTrigger`` does."""
+    """Return the number of new offsets that ``minOffsetsPerTrigger`` is compared with.
+
+    As in the Kafka connector, a new partition counts from offset 0."""
     return sum(end - start.get(partition, 0) for partition, end in latest.items())
 
 
 def check_start_within(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> None:
-    """Refuse a start beyond the end of its partition. Raises ValueError.
+    """Raise ValueError if the start of a partition is beyond its end.
 
     Kafka connector: ``KafkaExceptions.resolvedStartOffsetGreaterThanEndOffset``."""
     for partition, first in sorted(start.items()):
@@ -159,7 +168,7 @@ def check_start_within(
 def check_same_partitions(
     named: Iterable[TopicPartition], assigned: Sequence[TopicPartition], option: str
 ) -> None:
-    """Check that offsets are given for all partitions. Raises ValueError."""
+    """Raise ValueError unless an option names exactly the partitions that are read."""
     if set(named) != set(assigned):
         raise ValueError(
             f"{option} must specify all partitions (-1 is latest, -2 is earliest). "

@@ -53,7 +53,7 @@ _POLL_MS = 50  # with no trigger interval Spark asks for news every few millisec
 
 
 class StartUnknownError(RuntimeError):
-    """The first batch in the checkpoint lacks its starting offsets."""
+    """The checkpoint does not have the starting offsets of the query's first batch."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -162,7 +162,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starting_offsets(self._cluster, self._options, partitions)
 
     def _limited(self, begin: Offsets, limit: ReadLimit) -> Offsets:
-        """Return the ends of the next batch: the latest offsets, or as many as ``limit`` allows."""
+        """Return the end offsets of the next batch: the latest ones, or lower ones if ``limit``
+        is smaller."""
         if isinstance(limit, ReadMaxRows):
             new = self._earliest_of_new(begin, self._latest)
             return rate_limit(limit.max_rows, begin, self._latest, new)
@@ -182,8 +183,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def _look_up_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        """Look the latest offsets up, again if one is below what was read, as a broker may lag
-        behind, and if a topic was deleted since its partitions were looked up."""
+        """Look up the latest offsets of all partitions. Raises KafkaError, DataLossError.
+
+        Repeat this, ``fetchOffset.numRetries`` times in all, if a latest offset is below what was
+        read, because a new leader may lag behind, or if a topic was deleted meanwhile."""
         last = max(1, self._options.fetch_retries) - 1
         for attempt in range(last + 1):
             partitions = self._current_partitions(begin)
@@ -204,8 +207,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _current_partitions(self, begin: Iterable[TopicPartition]) -> list[TopicPartition]:
         now_ms = self._clock.monotonic_ms()
-        asked_at_ms = self._partitions_at_ms
-        if asked_at_ms is None or now_ms - asked_at_ms >= _METADATA_MAX_AGE_MS:
+        looked_up_ms = self._partitions_at_ms
+        if looked_up_ms is None or now_ms - looked_up_ms >= _METADATA_MAX_AGE_MS:
             self._cluster.topics.clear()
             self._partitions = self._cluster.partitions_there(self._options.subscription, begin)
             self._partitions_at_ms = now_ms
@@ -213,8 +216,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._partitions
 
     def _check_topic_ids(self) -> None:
-        """Raise DataLossError for a topic that was deleted and created again: it has other records
-        at the same offsets."""
+        """Raise DataLossError if a topic was deleted and created again, and ``failOnDataLoss`` is
+        true. The new topic has other records at the same offsets."""
         for name, view in self._cluster.topics.items():
             known = self._topic_ids.setdefault(name, view.topic_id)
             if known != view.topic_id and ZERO_UUID not in (known, view.topic_id):
@@ -234,7 +237,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster.list_offsets(dict.fromkeys(sorted(there), EARLIEST)) if there else {}
 
     def _is_too_early(self, begin: Mapping[TopicPartition, int]) -> bool:
-        """Whether fewer than ``minOffsetsPerTrigger`` offsets are new, and not for long."""
+        """Return whether to wait for more records before the next batch.
+
+        That is so if fewer than ``minOffsetsPerTrigger`` offsets are new and the last batch was
+        planned less than ``maxTriggerDelay`` ago."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._available_now:
             return False
@@ -248,10 +254,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a query with wrong options: every method that Spark calls raises ``error``.
+    """The reader of a query with invalid options: every method that Spark calls raises ``error``.
 
-    PySpark 4.3 expects ``DataSource.streamReader`` to return. If it raises, PySpark calls ``stop``
-    on a variable without a value, and the user sees an UnboundLocalError last."""
+    In PySpark 4.3 ``DataSource.streamReader`` must not raise: PySpark would then call ``stop`` on
+    an unassigned variable, and the user would see an UnboundLocalError last."""
 
     def __init__(self, error: OptionError) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""Writing DataFrames to topics: rows are encoded, sent, and committed exactly once.
+"""Writing DataFrames to topics: encoding rows, producing them, committing them exactly once.
 
 Spark calls ``writers.py``; start reading there.
 """

@@ -1,4 +1,4 @@
-"""Encodes Arrow columns to record batches (magic 2), all records of many batches at once."""
+"""Encoding of Arrow columns to record batches, with Arrow and numpy over many batches at once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from minikafka.spark.write.murmur2 import buffers_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of a batch before compression; brokers accept 1,048,588 bytes by default.
+# The size of a batch before compression. Brokers accept 1,048,588 bytes by default.
 BATCH_BYTES: Final = 512 * 1024
 # The most bytes that are encoded at once, unless one batch is larger. Arrow's offsets are 32 bits
 # wide.
 GROUP_BYTES: Final = 64 * 1024 * 1024
-_FIXED_BYTES: Final = 21  # of a record, at most: lengths, attributes, deltas
+_FIXED_BYTES: Final = 21  # at most, for the lengths, attributes and deltas of a record
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ class ProducerStamp:
 
 
 class EncodedBatch(NamedTuple):
-    """``data`` is a whole batch with base offset 0. ``next_sequence`` is the sequence of the next
-    batch, -1 without a producer id."""
+    """The bytes of one record batch, with base offset 0.
+
+    ``next_sequence`` is the base sequence of the next batch, -1 without a producer id."""
 
     data: bytes
     record_count: int
@@ -60,8 +61,11 @@ def encode_batches(
     compression: Compression = Compression.NONE,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[EncodedBatch]:
-    """Encode the rows of ``columns`` (value, perhaps key and headers) in order, in batches of at
-    most ``batch_bytes`` unless one record is larger. All records have the same timestamp."""
+    """Encode the rows of the columns ``value`` and, if present, ``key`` and ``headers``.
+
+    Yields batches in the order of the rows. A batch has at most ``batch_bytes`` before compression,
+    unless a single record is larger. All records get the timestamp ``timestamp_ms``. Raises
+    ValueError for a header without a key."""
     import pyarrow as pa
 
     value = columns["value"].cast(pa.binary())
@@ -111,8 +115,10 @@ def _batch(
 
 
 def _cut(sizes: Ints, limit: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the first row of each batch and the number of rows, and the ranges of batches
-    [(first, last + 1), ...] that are encoded at once."""
+    """Divide rows into batches of at most ``limit`` bytes, and batches into groups.
+
+    Returns the first row of each batch, followed by the number of rows; and for each group, which
+    is encoded at once, the index of its first batch and the index after its last one."""
     ends = np.cumsum(sizes)
     firsts, groups = [0], []
     group, group_begin = 0, 0
@@ -128,7 +134,8 @@ def _cut(sizes: Ints, limit: int) -> tuple[list[int], list[tuple[int, int]]]:
 
 
 def varint_column(*columns: Ints) -> pa.Array:
-    """Return a binary column with the unsigned numbers of the columns as varints in each row."""
+    """Return a binary column that has, in each row, the numbers of this row in all columns as
+    unsigned varints."""
     import pyarrow as pa
 
     sizes = [varint_sizes(column) for column in columns]
@@ -153,7 +160,7 @@ def _join(*columns: pa.Array) -> pa.Array:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """Return the sizes of the rows, -1 for null."""
+    """Return the sizes of the rows, -1 for null, zigzag-encoded."""
     sizes = np.diff(buffers_of(column)[1])
     if column.null_count:
         sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
@@ -161,7 +168,7 @@ def _lengths(column: pa.Array) -> Ints:
 
 
 def _row_sizes(*columns: pa.Array) -> Ints:
-    """Return the bytes of each row over all columns; null takes none."""
+    """Return the number of bytes of each row over all columns. Null has none."""
     total = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         total += np.diff(buffers_of(column)[1])
@@ -171,7 +178,7 @@ def _row_sizes(*columns: pa.Array) -> Ints:
 def _payload(
     key: pa.Array, value: pa.Array, headers: pa.Array, deltas: Ints
 ) -> tuple[memoryview, Ints]:
-    """Return all records in one buffer, and where each begins (with one bound more)."""
+    """Return all records in one buffer, and the position of each, followed by that of the end."""
     nothing = np.zeros(len(deltas), np.int64)
     # attributes 0 | timestamp delta 0 | offset delta | key size
     prefix = varint_column(nothing, nothing, zigzag(deltas), _lengths(key))
@@ -183,7 +190,9 @@ def _payload(
 
 
 def header_blobs(column: pa.Array | None, count: int) -> pa.Array:
-    """Return the end of each record: the number of headers, and the headers."""
+    """Return the encoded headers of each record, preceded by their number.
+
+    Raises ValueError for a header without a key."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,19 +1,22 @@
-"""The exactly-once sink: each task writes in a transaction of its own, the driver commits them.
+"""The exactly-once sink: each task writes in its own transaction, and the driver commits them all.
 
-With the rows goes a marker, in the same transaction: rows are visible if and only if the marker is.
+Each transaction also commits a marker: an offset of a consumer group, with the number of the batch
+in its metadata. So the rows of a task are committed if and only if its marker is.
 
-1. A task (partition p of batch b of query q) takes the transactional id ``mk-q-p``, which fences
-   every older attempt and waits until its transaction has ended. If the marker says b, an earlier
-   attempt was committed, and the task writes nothing. Otherwise it writes its rows and leaves the
-   transaction open.
-2. The driver, when all tasks are done, adds each marker and commits each transaction. A driver that
-   dies half-way finds the markers of what it committed when the batch is run again; the rest was
-   aborted by step 1 and is written again.
+1. A task (partition p of batch b of query q) initializes the transactional id ``mk-q-p``. This
+   fences every older attempt and waits until its transaction has ended. If the committed marker is
+   of batch b, an earlier attempt was committed, and the task writes nothing. Otherwise it writes
+   its rows and leaves the transaction open.
+2. When all tasks have succeeded, the driver adds a marker to each transaction and commits it.
 
-This holds if a task of the repeated batch gets the same rows, as it does for planned offset ranges
-and for shuffles. A changed query may break it: then the committed markers do not fit the new plan,
-and the batch fails with PlanChangedError. The first transaction of a batch that the driver
-commits also has a marker of the whole batch: a new plan may lack the tasks that are committed.
+If the driver dies between two commits, Spark runs the batch again. Tasks whose transactions were
+committed find their markers; the transactions of the others are aborted by step 1, and their rows
+are written again.
+
+This requires that a task gets the same rows when the batch is run again. It does with planned
+offset ranges and with shuffles. If the query was changed in between, the markers do not fit the new
+plan, and the batch fails with PlanChangedError. The new plan may not have the tasks that were
+committed, so the first transaction that the driver commits also has a marker of the whole batch.
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ _LANES: Final = 4
 
 
 class PlanChangedError(RuntimeError):
-    """A batch that is partly committed was planned differently when it was run again."""
+    """A batch that was committed in part has another plan now that it is run again."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task: a partition of a batch of a query."""
+    """A task of Spark, identified by its query, batch and partition."""
 
     query: str
     batch: int
@@ -52,19 +55,19 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The transactional id, and the group, of the task."""
+        """The transactional id of the task, and the consumer group of its marker."""
         return f"mk-{self.query}-{self.partition}"
 
     @property
     def whole(self) -> str:
-        """The group with the marker of the whole batch."""
+        """The consumer group with the marker of the whole batch."""
         return f"mk-{self.query}-batch"
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """An open transaction; or the marker of an earlier attempt that was committed; or, for a task
-    without rows, neither."""
+    """The result of a task: ``producer`` if it has an open transaction, ``marker`` if an earlier
+    attempt was committed. A task without rows has neither."""
 
     task: Task
     rows: int = 0
@@ -74,7 +77,7 @@ class TaskResult:
 
 
 def write_task(batches: Iterator[pa.RecordBatch], options: WriteOptions, task: Task) -> TaskResult:
-    """Do step 1. Raises PlanChangedError, WriteError, KafkaError."""
+    """Write the rows of a task (step 1). Raises PlanChangedError, WriteError, KafkaError."""
     with Cluster(options.client) as cluster:
         transactions = SinkTransactions(cluster)
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -106,28 +109,28 @@ def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterat
 def _check_marker(marker: Marker, options: WriteOptions, task: Task) -> None:
     if marker.batch > task.batch:
         raise PlanChangedError(
-            f"{task.name} has written batch {marker.batch} already, and shall write batch "
-            f"{task.batch}: the checkpoint is older than the topic. Go on with the newer "
+            f"{task.name} has already written batch {marker.batch} and cannot write batch "
+            f"{task.batch}: the checkpoint is older than the topic. Continue with the newer "
             "checkpoint, or with a new query"
         )
     if marker.plan != options.plan:
         raise PlanChangedError(
-            f"batch {task.batch} is in the topic in part, written with other columns or to another "
-            "topic. Let the query finish this batch as it was, and change it then"
+            f"batch {task.batch} was committed in part, with other columns or to another topic. "
+            "Restore the query, let it complete this batch, and then change it"
         )
 
 
 def _check_count(marker: Marker, results: Sequence[TaskResult]) -> None:
     if marker.tasks != len(results):
         raise PlanChangedError(
-            f"batch {marker.batch} is in the topic in part, written by {marker.tasks} tasks; now "
-            f"there are {len(results)}. Let the query finish this batch with the settings it had "
-            "(minPartitions, shuffle partitions)"
+            f"batch {marker.batch} was committed in part, by a plan of {marker.tasks} tasks; now "
+            f"there are {len(results)}. Restore the settings (minPartitions, shuffle partitions) "
+            "until the query has completed this batch"
         )
 
 
 def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
-    """Do step 2. Raises PlanChangedError, KafkaError."""
+    """Commit the transactions of all tasks (step 2). Raises PlanChangedError, KafkaError."""
     for result in results:
         if result.marker is not None:
             _check_count(result.marker, results)
@@ -159,8 +162,10 @@ def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
 
 
 def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
-    """Abort what is open, as far as the brokers respond: the rest is aborted by the next attempt or
-    by its time-out."""
+    """Abort the open transactions of a failed batch, and ignore errors.
+
+    A transaction that is not aborted here is aborted when the task is run again, or after
+    ``transaction.timeout.ms``."""
     patience_ms = min(options.client.delivery_timeout_ms, options.client.first_contact_timeout_ms)
 
     def abort(
@@ -170,7 +175,7 @@ def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
             transactions.end(producer, committed=False)
         except KafkaError as error:
             if error.code.retriable:
-                raise  # no broker responds: the others would not be aborted either
+                raise  # the brokers do not respond: skip the other transactions
 
     with suppress(KafkaError):
         client = replace(options.client, delivery_timeout_ms=patience_ms)
@@ -182,7 +187,8 @@ def _for_each_open(
     results: Sequence[TaskResult],
     options: WriteOptions,
 ) -> None:
-    """Run ``act`` on every open transaction, in several threads: each waits for coordinators."""
+    """Call ``act`` for every open transaction, in a few threads, because each call waits for the
+    coordinators."""
     pending = [(each.producer, each) for each in results if each.producer is not None]
 
     def take_turns(lane: int) -> None:

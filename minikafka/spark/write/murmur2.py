@@ -1,4 +1,4 @@
-"""Hashes many keys at once as Kafka's Java client does, and so finds their partitions."""
+"""Kafka's default partitioner for a column of keys: murmur2 hashes, computed in numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
 def buffers_of(column: pa.Array) -> tuple[Bytes, Ints]:
-    """Return the bytes of a binary or string column, and the bounds of its rows (one more)."""
+    """Return the bytes of a binary or string column, and the position of each row in them,
+    followed by that of the end."""
     _, bounds, data = column.buffers()
     if len(column) == 0 or data is None:
         return np.empty(0, np.uint8), np.zeros(len(column) + 1, np.int64)
@@ -59,7 +60,7 @@ def _word(data: Bytes, at: Ints) -> npt.NDArray[np.uint32]:
 
 
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> Ints:
-    """Return the partitions of the rows of a binary or string column; undefined for null."""
+    """Return the partition for each key of a binary or string column. It is undefined for null."""
     data, bounds = buffers_of(keys)
     hashes = murmur2(data, bounds[:-1], np.diff(bounds))
     return (hashes & _POSITIVE).astype(np.int64) % partition_count

@@ -1,4 +1,4 @@
-"""Writes Arrow columns to partitions, idempotent, retrying each batch until it is acknowledged."""
+"""An idempotent producer of Arrow columns, which retries each batch until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ _REQUEST_BYTES: Final = 8 * 1024 * 1024
 
 
 def idempotent_producer(cluster: Cluster) -> ProducerIdAndEpoch:
-    """Get a new producer id. Raises KafkaError."""
+    """Request a new producer id from any broker. Raises KafkaError."""
     return cluster.retrying(lambda: cluster.call_any(new_producer_id()), "InitProducerId")
 
 
 class Producing:
-    """A producer for one task. One request per broker is in flight at a time, with at most one
-    batch of each partition, so that batches of a partition stay in order when one is sent again.
+    """A producer for one task.
 
-    ``add`` queues rows, ``settle`` leaves at most the requests in flight while the caller makes
-    more rows, ``flush`` waits for all. They raise KafkaErrors: final ones at once, retriable ones
-    after ``delivery.timeout.ms`` without progress. Call ``close`` at the end."""
+    Each broker has at most one request in flight, with at most one batch of each partition, so that
+    the batches of a partition stay in order when one is sent again.
+
+    ``add`` queues rows. ``settle`` sends them and returns with the last requests in flight, so that
+    the caller can encode more rows meanwhile. ``flush`` waits until all are acknowledged. All raise
+    KafkaError: a fatal one immediately, a retriable one after ``delivery.timeout.ms`` without any
+    acknowledgement. Call ``close`` at the end."""
 
     def __init__(
         self,
@@ -62,7 +65,8 @@ class Producing:
         self._clock = WallClock()
 
     def add(self, partition: TopicPartition, columns: Mapping[str, pa.Array]) -> None:
-        """Encode rows and queue them."""
+        """Encode rows and queue the batches. Raises KafkaError MESSAGE_TOO_LARGE if a batch is
+        larger than ``max.request.size``."""
         first = NO_SEQUENCE if self._stamp.producer_id == NO_PRODUCER_ID else 0
         for batch in encode_batches(
             columns,
@@ -108,7 +112,7 @@ class Producing:
             elif self._clock.monotonic_ms() >= deadline_ms:
                 raise KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"nothing could be written to {names(self._queues)} for {timeout_ms} ms",
+                    f"no batch for {names(self._queues)} was acknowledged for {timeout_ms} ms",
                 )
             else:
                 pause(self._cluster.backoff_ms(failures))
@@ -183,8 +187,8 @@ class Producing:
             del self._queues[partition]
 
     def _note_error(self, error: KafkaError) -> None:
-        """Raise a final error. After a retriable one the batches are sent again, to the current
-        leader."""
+        """Raise ``error`` unless it is retriable. The batches of a failed request are still queued
+        and are sent again, to the current leader."""
         if not error.code.retriable:
             raise error
         if error.code in STALE_METADATA:
@@ -194,5 +198,5 @@ class Producing:
 def _explain(partition: TopicPartition, code: ErrorCode, message: str | None) -> str:
     text = f"writing to {partition}: {message or code.name}"
     if code is ErrorCode.MESSAGE_TOO_LARGE:
-        text += " (smaller batches: option kafka.batch.size)"
+        text += " (set the option kafka.batch.size to a lower value)"
     return text

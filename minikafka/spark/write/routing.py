@@ -25,8 +25,10 @@ class WriteError(ValueError):
 
 
 def check_columns(types: dict[str, str], topic: str | None) -> None:
-    """Check the columns; ``types`` are Spark's simple type names. Other columns than the
-    connector's are ignored, as by the official one. Raises WriteError."""
+    """Raise WriteError unless the columns can be written.
+
+    ``types`` has the type of each column in Spark's notation. Columns with other names than those
+    of the Kafka connector are ignored, as there."""
     if "value" not in types:
         raise WriteError("Required attribute 'value' not found")
     if topic is None and "topic" not in types:
@@ -38,16 +40,18 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
     headers = ("array<struct<key:string,value:binary>>",)
     allowed = {"key": text_or_bytes, "value": text_or_bytes, "topic": ("string",),
                "partition": ("int",), "headers": headers}  # fmt: skip
-    for name, wanted in allowed.items():
-        if name in types and types[name] not in wanted:
+    for name, supported in allowed.items():
+        if name in types and types[name] not in supported:
             raise WriteError(
                 f"{name} attribute unsupported type {types[name]}. "
-                f"{name} must be a(n) {' or '.join(wanted)}"
+                f"{name} must be a(n) {' or '.join(supported)}"
             )
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, pa.Array]]:
-    """Join small Arrow batches, so that record batches are not small; yield their columns."""
+    """Join small Arrow batches into larger chunks and yield the columns of each chunk.
+
+    The rows of a chunk are encoded together, so that record batches do not become small."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -81,8 +85,10 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 class Router:
-    """Groups rows by partition. ``count_of`` returns the number of a topic's partitions, ``draw`` a
-    random number: all rows of a chunk without key and partition go to one random partition."""
+    """Assigns rows to partitions: by the column ``partition``, else by the hash of the key.
+
+    All rows of a chunk with neither go to one random partition. ``count_of`` returns the number of
+    partitions of a topic, ``draw`` a random number."""
 
     def __init__(
         self, topic: str | None, count_of: Callable[[str], int], draw: Callable[[], int]
@@ -94,7 +100,10 @@ class Router:
     def route(
         self, columns: dict[str, pa.Array]
     ) -> Iterator[tuple[TopicPartition, dict[str, pa.Array]]]:
-        """Yield the content columns of each partition's rows, in their order. Raises WriteError."""
+        """Group the rows by partition, in order, and yield the columns of each group.
+
+        Yields only the columns key, value and headers. Raises WriteError if a row has no topic,
+        KafkaError UNKNOWN_TOPIC_OR_PARTITION if its partition does not exist."""
         import pyarrow as pa
 
         content = {name: columns[name] for name in _CONTENT if name in columns}
@@ -144,6 +153,6 @@ class Router:
                 wrong = where[(where < 0) | (where >= count)][0]
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"partition {wrong} of topic {topic}, which has {count}",
+                    f"partition {wrong} of topic {topic} does not exist: the topic has {count}",
                 )
         return where

@@ -1,4 +1,4 @@
-"""Writes all rows of a task to their partitions, for every kind of delivery."""
+"""Sending of all rows of a task, for at-least-once and exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def send_rows(
     producing: Producing,
     announce: Callable[[set[TopicPartition]], None],
 ) -> set[str]:
-    """Encode and send rows, wait for their acknowledgement, and return the topics that got rows.
-    ``announce`` is called with partitions before anything is sent to them. Raises WriteError,
-    KafkaError."""
+    """Send rows, wait until they are acknowledged, and return the topics that they went to.
+
+    ``announce`` is called with partitions before rows are sent to them, so that a transaction can
+    add them. Raises WriteError, KafkaError."""
     counts: dict[str, int] = {}
     announced: set[TopicPartition] = set()
 

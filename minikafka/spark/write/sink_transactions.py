@@ -1,4 +1,4 @@
-"""The transactions of the exactly-once sink: begun by tasks, marked and ended by the driver."""
+"""The transactions of the exactly-once sink, and the markers that they commit."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from minikafka.spark.coordinators import BlockingCoordinators
 
 @dataclass(frozen=True)
 class Marker:
-    """What a task commits in the same transaction as its rows: the offset ``batch + 1`` of a group,
-    with these fields as its metadata. Where a marker is found, the rows are committed."""
+    """The record of a committed batch, which a transaction commits together with the rows.
+
+    It is stored as a committed offset of a consumer group: the offset is ``batch + 1``, and the
+    metadata are these fields as JSON."""
 
     query: str
     batch: int
@@ -36,31 +38,37 @@ class Marker:
 
     @classmethod
     def of(cls, offset: int, metadata: str | None) -> Marker:
-        """Decode a committed offset. Raises ValueError for one that this sink did not write."""
+        """Decode a committed offset. Raises ValueError if this sink did not write it."""
         try:
             fields = json.loads(metadata or "")
             marker = cls(**fields)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"a marker that is not of this sink: {metadata!r}") from error
+            raise ValueError(
+                f"this sink did not write the committed offset: {metadata!r}"
+            ) from error
         if marker.batch + 1 != offset:
             raise ValueError(f"a marker of batch {marker.batch} at offset {offset}")
         return marker
 
 
 class SinkTransactions:
-    """Blocking calls about the transactions of a batch. All raise KafkaError; a final one is for
-    example PRODUCER_FENCED, when a later attempt has begun or the transaction has timed out."""
+    """Blocking calls to begin, mark and end the transactions of a batch.
+
+    All raise KafkaError, for example PRODUCER_FENCED if a later attempt of the task has begun or
+    the transaction has timed out."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._coordinators = BlockingCoordinators(cluster)
 
     def begin(self, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
-        """Fence every older attempt, and wait until its transaction has ended."""
+        """Initialize a transactional id: fence older attempts, and wait until their transaction has
+        ended. The transaction times out after ``timeout_ms``."""
         call = init_producer_id(transactional_id, timeout_ms, NO_PRODUCER)
         return TransactionalProducer(transactional_id, *self._coordinators.call(call))
 
     def marker(self, group: str) -> Marker | None:
-        """Return the last committed marker. Raises ValueError for one of another sink."""
+        """Return the last committed marker, None for none. Raises ValueError if the group has
+        offsets that this sink did not write."""
         found = self._coordinators.call(offset_fetch(group, None, require_stable=True))
         if not found:
             return None
@@ -73,7 +81,7 @@ class SinkTransactions:
         self._call(add_partitions_to_txn(producer, partitions))
 
     def mark(self, producer: TransactionalProducer, group: str, topic: str, marker: Marker) -> None:
-        """Put the marker into the transaction, as an offset of partition 0 of ``topic``."""
+        """Add a marker to the open transaction, as an offset of partition 0 of ``topic``."""
         self._call(add_offsets_to_txn(producer, group))
         offset = OffsetAndMetadata(marker.batch + 1, json.dumps(asdict(marker)))
         offsets = {TopicPartition(topic, 0): offset}

@@ -28,8 +28,11 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """``topic`` is None if each row names its own. ``sink_id``: the name of a batch job;
-    ``sink_batch`` numbers the runs that write under that name."""
+    """The parsed options of a sink.
+
+    ``topic`` is None if the rows have a column ``topic``. ``sink_id`` is the name under which a
+    batch job writes exactly once, None if it does not; ``sink_batch`` numbers the batches under
+    this name. ``plan`` is the ``fingerprint``."""
 
     client: ClientOptions
     topic: str | None = None
@@ -44,7 +47,7 @@ class WriteOptions:
 def write_options(
     options: Mapping[str, str], types: Mapping[str, str], streaming: bool = False
 ) -> WriteOptions:
-    """Parse options. Raises OptionError, and WriteError for columns."""
+    """Parse the options of a sink, for columns of these types. Raises OptionError, WriteError."""
     given = Options.of(options)
     check_option_names(given)
     if not (given.get("kafka.bootstrap.servers") or "").strip():
@@ -76,19 +79,21 @@ def write_options(
 
 
 def _exactly_once(given: Options, streaming: bool, sink_id: str | None) -> bool:
-    """Whether to deliver exactly once: a stream unless an option says otherwise, a batch if it has
-    a name by which a second run recognises the first."""
+    """Return whether to deliver exactly once, as the option ``delivery`` says.
+
+    By default streams do, and batches with a ``sink.id``, by which a second run recognizes what the
+    first has written. Raises OptionError."""
     delivery = given.get("delivery")
     if delivery is not None and delivery.lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(f"delivery must be {EXACTLY_ONCE} or {AT_LEAST_ONCE}, not {delivery!r}")
     if streaming and sink_id is not None:
-        raise OptionError("sink.id is for batches: a stream has the id in its checkpoint")
+        raise OptionError("sink.id is for batches: a stream is identified by its checkpoint")
     if delivery is None:
         return streaming or sink_id is not None
     if delivery.lower() == EXACTLY_ONCE and not streaming and sink_id is None:
         raise OptionError(
             "delivery=exactly-once needs the option sink.id in a batch: a name of the job, by "
-            "which a second run knows what the first has written"
+            "which a second run recognizes what the first has written"
         )
     return delivery.lower() == EXACTLY_ONCE
 
@@ -101,6 +106,6 @@ def _sink_batch(given: Options, sink_id: str | None) -> int:
 
 
 def fingerprint(topic: str | None, types: Mapping[str, str]) -> str:
-    """Return a hash of what must not change between two runs of a batch."""
+    """Return a hash of the topic and the columns, which must not change between runs of a batch."""
     text = json.dumps({"topic": topic, "columns": dict(types)})
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The writers that Spark calls: ``df.write`` and ``df.writeStream``."""
+"""The writers that Spark calls for ``df.write`` and ``df.writeStream``."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ from minikafka.spark.write.write_options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Spark passes neither to a sink; its own code reads them from these local properties.
+# The local properties of a task in which Spark stores the ids of its batch and query. Spark does
+# not pass them to a Python sink.
 _BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
 class TaskCommit(WriterCommitMessage):
-    """The message of a task that has written. ``result`` is None if there is nothing to commit."""
+    """The message of a successful task to the driver. ``result`` is None unless the delivery is
+    exactly-once."""
 
     def __init__(self, records: int, result: TaskResult | None = None) -> None:
         self.records = records
@@ -44,8 +46,9 @@ class TaskCommit(WriterCommitMessage):
 
 
 def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
-    """Write all rows, and return their number. A task that fails half-way and is run again writes
-    its rows again. Raises WriteError, KafkaError."""
+    """Write all rows of a task and return their number. Raises WriteError, KafkaError.
+
+    If Spark runs a failed task again, rows that it had written are duplicated."""
     with Cluster(options.client) as cluster:
         producer = idempotent_producer(cluster) if options.client.acks == -1 else NO_PRODUCER
         with closing(Producing(cluster, producer, options.batch_bytes)) as producing:
@@ -64,7 +67,7 @@ def _write(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> WriterCo
 
 
 def _this_task(options: WriteOptions) -> Task:
-    """Return the task that runs here. Raises RuntimeError if Spark does not set its properties."""
+    """Return the running task. Raises RuntimeError if Spark did not set the query and batch."""
     context = TaskContext.get()
     assert context is not None, "not in a task of Spark"
     if options.sink_id is not None:
@@ -73,7 +76,8 @@ def _this_task(options: WriteOptions) -> Task:
     batch = context.getLocalProperty(_BATCH_ID)
     if query is None or batch is None:
         raise RuntimeError(
-            "this Spark does not tell a sink its query and batch: use delivery=at-least-once"
+            "this version of Spark does not set the query and batch of a task: use "
+            "delivery=at-least-once"
         )
     return Task(query, int(batch), context.partitionId())
 
@@ -83,7 +87,8 @@ def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a batch query. With a ``sink.id``, a job that is run again writes nothing twice."""
+    """Writes the rows of a batch query. With a ``sink.id``, it writes nothing that an earlier run
+    of the job has written."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -101,8 +106,10 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a streaming query. Spark creates one writer for the tasks of a batch
-    and another one to commit it, so all state of a batch is in the commit messages."""
+    """Writes the batches of a streaming query.
+
+    Spark creates one writer for the tasks of a batch and another one to commit it, so the state of
+    a batch is in the commit messages of its tasks."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options

@@ -86,7 +86,7 @@ def test_a_query_that_failed_ends_with_the_reason() -> None:
 
 def test_brokers_that_are_gone_leave_the_lag_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line of the batch is shown all the same, and why no offsets were committed."""
-    monkeypatch.setattr("minikafka.spark.progress._PATIENCE_MS", "1")
+    monkeypatch.setattr("minikafka.spark.progress._TIMEOUT_MS", "1")
     lines: list[str] = []
     listener = ProgressListener("127.0.0.1:1", lines.append)
     progress = {"id": "1", "name": "n", "batchId": 0, "sources": [{"endOffset": {"t": {"0": 5}}}]}

@@ -50,7 +50,9 @@ def test_the_topic_of_each_row_unless_the_option_says_it() -> None:
 
 def test_a_partition_that_is_not_there() -> None:
     for wrong in (-1, 3):
-        with pytest.raises(KafkaError, match=f"partition {wrong} of topic a, which has 3"):
+        with pytest.raises(
+            KafkaError, match=f"partition {wrong} of topic a does not exist: the topic has 3"
+        ):
             routed("a", value=pa.array(["x"]), partition=pa.array([wrong], pa.int32()))
 
 
