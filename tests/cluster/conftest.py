@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.real_cluster import RealCluster
+from tests.support.cluster.real_cluster import RealCluster
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from tests.support.real_cluster import RealCluster, run_verb
-from tests.support.terminals import needs_a_terminal
+from tests.support.cluster.real_cluster import RealCluster, run_verb
+from tests.support.cluster.terminals import needs_a_terminal
 
 pytestmark = pytest.mark.cluster
 

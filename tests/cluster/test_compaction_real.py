@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.confluent import offset_of
-from tests.support.leaders import wait_for_leaders
-from tests.support.real_cluster import RealCluster, until
+from tests.support.clients.confluent import offset_of
+from tests.support.cluster.leaders import wait_for_leaders
+from tests.support.cluster.real_cluster import RealCluster, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.real_cluster import RealCluster, run_verb, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 PATIENCE_S = 60

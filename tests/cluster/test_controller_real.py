@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.load import Load
-from tests.support.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.load import Load
+from tests.support.cluster.real_cluster import RealCluster, run_verb, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 PATIENCE_S = 90

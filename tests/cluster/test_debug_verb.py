@@ -25,7 +25,7 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.schema import Message
 from scripts.lib.cluster import free_ports
-from tests.support.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.real_cluster import RealCluster, run_verb, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.exactly_once import ExactlyOnce
-from tests.support.real_cluster import RealCluster
+from tests.support.cluster.exactly_once import ExactlyOnce
+from tests.support.cluster.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

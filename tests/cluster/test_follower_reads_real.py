@@ -17,7 +17,7 @@ from minikafka import client
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.kernel import cluster as ids
 from minikafka.world.real.world import real_world, run
-from tests.support.real_cluster import RealCluster, until
+from tests.support.cluster.real_cluster import RealCluster, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

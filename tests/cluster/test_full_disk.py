@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_cluster import RealCluster, until
-from tests.support.verify_process import VerifyProcess
+from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.verify_process import VerifyProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.group_clients import Clients
-from tests.support.real_cluster import RealCluster, until
+from tests.support.clients.group_clients import Clients
+from tests.support.cluster.real_cluster import RealCluster, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 PARTITIONS = 4

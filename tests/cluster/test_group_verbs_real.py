@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.group_clients import Clients
-from tests.support.real_cluster import RealCluster, run_verb, until
+from tests.support.clients.group_clients import Clients
+from tests.support.cluster.real_cluster import RealCluster, run_verb, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 GROUP = TOPIC = "seen"

@@ -17,7 +17,7 @@ ONE_TEST = """
 import os, signal, time
 from pathlib import Path
 import psutil
-from tests.support.real_cluster import RealCluster
+from tests.support.cluster.real_cluster import RealCluster
 from tests.support.zookeeper.process import running_zookeeper
 
 def test_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tests.support.real_cluster import RealCluster, run_verb
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

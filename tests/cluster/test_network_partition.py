@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.namespaces import SpacedCluster, spaced_cluster, why_not
-from tests.support.real_cluster import until
-from tests.support.verify_process import VerifyProcess
+from tests.support.cluster.namespaces import SpacedCluster, spaced_cluster, why_not
+from tests.support.cluster.real_cluster import until
+from tests.support.cluster.verify_process import VerifyProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.real_cluster import RealCluster, run_verb, until
 
 pytestmark = [
     pytest.mark.cluster,

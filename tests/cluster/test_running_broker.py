@@ -33,9 +33,9 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.golden import golden
-from tests.support.lone_broker import LoneBroker
-from tests.support.real_cluster import RealCluster
+from tests.support.cluster.lone_broker import LoneBroker
+from tests.support.cluster.real_cluster import RealCluster
+from tests.support.protocol.golden import golden
 from tests.support.zookeeper.process import ZookeeperProcess, four_letters
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

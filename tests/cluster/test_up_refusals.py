@@ -11,7 +11,7 @@ import pytest
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.world.real.files import RealFiles
 from scripts.lib.cluster import free_ports
-from tests.support.real_cluster import run_verb
+from tests.support.cluster.real_cluster import run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

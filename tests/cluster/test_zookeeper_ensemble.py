@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_cluster import RealCluster
-from tests.support.verify_process import VerifyProcess
+from tests.support.cluster.real_cluster import RealCluster
+from tests.support.cluster.verify_process import VerifyProcess
 from tests.support.zookeeper.ensemble import SERVERS, running_ensemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

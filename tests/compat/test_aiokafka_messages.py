@@ -14,7 +14,7 @@ from minikafka.protocol.layout import layout_of
 from minikafka.protocol.messages.create_partitions import CreatePartitionsRequest
 from minikafka.protocol.messages.list_offsets import ListOffsetsRequest
 from minikafka.protocol.schema import Message
-from tests.support.messages import ALL_VERSIONS, messages, title
+from tests.support.protocol.messages import ALL_VERSIONS, messages, title
 
 for name in ("admin", "coordination", "fetch", "metadata", "offset", "produce", "transaction"):
     importlib.import_module(f"aiokafka.protocol.{name}")

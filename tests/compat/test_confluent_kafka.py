@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from scripts.lib.cluster import Cluster
-from tests.support.confluent import partition_of, value_of
-from tests.support.leaders import wait_for_leaders
+from tests.support.clients.confluent import partition_of, value_of
+from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import OffsetOutOfRangeError, PolicyViolationError
 
 from scripts.lib.cluster import Cluster
-from tests.support.leaders import wait_for_leaders
+from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat"), pytest.mark.mission("DOP-8")]
 COUNT = 10

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.cluster import Cluster
-from tests.support.group_clients import Clients
-from tests.support.group_scenes import PARTITIONS, join_leave_die_and_resume
-from tests.support.leaders import wait_for_leaders
+from tests.support.clients.group_clients import Clients
+from tests.support.clients.group_scenes import PARTITIONS, join_leave_die_and_resume
+from tests.support.cluster.leaders import wait_for_leaders
 
 KAFKAJS = "kafkajs@2.2.4"
 INSTALL_LIMIT_S = 120

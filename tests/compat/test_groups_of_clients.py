@@ -9,15 +9,15 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.cluster import Cluster
-from tests.support.group_clients import Clients
-from tests.support.group_scenes import (
+from tests.support.clients.group_clients import Clients
+from tests.support.clients.group_scenes import (
     PARTITIONS,
     committed,
     join_leave_die_and_resume,
     produce,
 )
-from tests.support.leaders import wait_for_leaders
-from tests.support.real_cluster import until
+from tests.support.cluster.leaders import wait_for_leaders
+from tests.support.cluster.real_cluster import until
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 LIBRARIES = ["confluent", "kafka-python", "aiokafka"]

@@ -5,7 +5,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic
 
 from scripts.lib.cluster import Cluster
-from tests.support.leaders import wait_for_leaders
+from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]

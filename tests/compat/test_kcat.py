@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from scripts.lib.cluster import Cluster
-from tests.support.leaders import wait_for_leaders
+from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [
     pytest.mark.compat,

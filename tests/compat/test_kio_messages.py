@@ -20,7 +20,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.layout import layout_of
 from minikafka.protocol.schema import Message
-from tests.support.messages import ALL_VERSIONS, messages, title
+from tests.support.protocol.messages import ALL_VERSIONS, messages, title
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 CODES = {code.value for code in ErrorCode}

@@ -14,7 +14,7 @@ from minikafka.protocol.records.legacy import (
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record
-from tests.support.message_sets import decode_message_set
+from tests.support.protocol.message_sets import decode_message_set
 
 T0 = 1_700_000_000_000
 RECORDS = [

@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.aio import Admin, Compression, Consumer, Producer
 from scripts.lib.cluster import Cluster
-from tests.support.group_clients import GroupClient
+from tests.support.clients.group_clients import GroupClient
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 

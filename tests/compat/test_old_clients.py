@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from scripts.lib.cluster import Cluster
-from tests.support.leaders import wait_for_leaders
+from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minikafka.kernel.ports import World
-from tests.support.wire_end import WireEnd
+from tests.support.network.wire_end import WireEnd
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Play

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
-from tests.support import docker_engine as engine
-from tests.support.confluent import value_of
+from tests.support.clients.confluent import value_of
+from tests.support.cluster import docker_engine as engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("cluster")]
 

@@ -14,7 +14,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from tests.support.verified import PARTITIONS, Events, up, verified
+from tests.support.simulated.verified import PARTITIONS, Events, up, verified
 
 SESSION_S = 6
 WHOLE_GAP_MS = 1_000

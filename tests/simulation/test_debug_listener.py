@@ -15,8 +15,8 @@ from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.simulator.cluster import SimCluster
-from tests.support.http_lab import PORT, get, responses
-from tests.support.wire_end import WireEnd
+from tests.support.network.http_lab import PORT, get, responses
+from tests.support.network.wire_end import WireEnd
 
 SETTINGS = {"debug.listener": f"HTTP://127.0.0.1:{PORT}"}
 TP = TopicPartition("shown", 0)

@@ -14,7 +14,7 @@ from minikafka.storage.directories.log_manager import LogConfig, LogManager, Log
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.world.sim.process import HostDown
 from minikafka.world.sim.world import SimHost, SimWorld
-from tests.support.logs import NOW, batch, batches_of, values_of
+from tests.support.storage.logs import NOW, batch, batches_of, values_of
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)

@@ -12,7 +12,7 @@ from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.simulator.cluster import SimCluster
-from tests.support import layouts_2_0
+from tests.support.protocol import layouts_2_0
 from tests.support.simulated.raw_wire import exchange
 
 SETTINGS = {

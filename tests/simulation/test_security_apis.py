@@ -28,7 +28,7 @@ from minikafka.protocol.messages.scram_credentials import (
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.simulated.raw_wire import exchange
 
-RECORDED = Path(__file__).parents[1] / "support" / "kafka_3_9_security.json"
+RECORDED = Path(__file__).parents[1] / "support" / "protocol" / "kafka_3_9_security.json"
 
 
 async def up(cluster: SimCluster) -> None:

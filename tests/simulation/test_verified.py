@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.faults import storm
-from tests.support.verified import verified
+from tests.support.simulated.verified import verified
 
 FAULTS = 4
 DAY_MS = 24 * 3600 * 1000

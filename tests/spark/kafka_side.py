@@ -8,7 +8,7 @@ from typing import Any
 import kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.support.confluent import partition_of
+from tests.support.clients.confluent import partition_of
 
 Rows = list[tuple[Any, ...]]
 

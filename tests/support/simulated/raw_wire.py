@@ -6,7 +6,7 @@ import asyncio
 import struct
 
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from tests.support.wire_end import WireEnd
+from tests.support.network.wire_end import WireEnd
 
 
 async def exchange(cluster: SimCluster, broker_id: int, frame: bytes) -> bytes | None:

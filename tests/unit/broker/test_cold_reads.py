@@ -9,8 +9,8 @@ import pytest
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.storage.log import reader as log_reader
-from tests.support.memory_files import MemoryFile
-from tests.support.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
+from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
+from tests.support.storage.memory_files import MemoryFile
 
 OTHER = TP._replace(partition=1)
 

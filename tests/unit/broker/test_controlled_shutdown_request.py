@@ -21,9 +21,9 @@ from minikafka.protocol.messages.controlled_shutdown import (
     RemainingPartition,
 )
 from minikafka.protocol.messages.update_metadata import UpdateMetadataPartitionState
-from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
-from tests.support.manual_clock import ManualClock
-from tests.support.network_lab import Lab
+from tests.support.broker.cluster_metadata import cache_with, live_broker, partition_state, update
+from tests.support.network.network_lab import Lab
+from tests.support.world.manual_clock import ManualClock
 
 STILL_LED = [RemainingPartition(topic_name="t", partition_index=0)]
 

@@ -16,7 +16,7 @@ from minikafka.protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tests.support.replicas import TOPIC, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, ReplicaCluster
 
 PARTITIONS = 4
 VERSION = 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 
 from minikafka.kernel.errors import ErrorCode
-from tests.support.memory_files import MemoryFiles
-from tests.support.replicas import ReplicaCluster, error_of
+from tests.support.broker.replicas import ReplicaCluster, error_of
+from tests.support.storage.memory_files import MemoryFiles
 
 
 class NoRoomForEpochs:

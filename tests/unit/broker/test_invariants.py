@@ -12,7 +12,7 @@ from minikafka.core.replication import partition_state as facts
 from minikafka.core.replication.partition_state import IsrState, LeadershipState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.replicas import TP, Node, ReplicaCluster
+from tests.support.broker.replicas import TP, Node, ReplicaCluster
 
 
 async def leader(cluster: ReplicaCluster) -> tuple[Node, Partition]:

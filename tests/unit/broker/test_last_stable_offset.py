@@ -17,8 +17,8 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from tests.support.deletions import delete_records
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, error_of, values_in
+from tests.support.broker.deletions import delete_records
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, error_of, values_in
 
 pytestmark = pytest.mark.mission("DOP-5")
 COMMITTED = 1

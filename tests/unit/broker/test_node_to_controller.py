@@ -12,8 +12,8 @@ from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from minikafka.world.sim.entropy import SimEntropy
-from tests.support.cluster_metadata import cache_with, live_broker, update
-from tests.support.network_lab import Lab
+from tests.support.broker.cluster_metadata import cache_with, live_broker, update
+from tests.support.network.network_lab import Lab
 
 
 class Stage:

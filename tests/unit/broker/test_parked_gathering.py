@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.replicas import ReplicaCluster, values_in
+from tests.support.broker.replicas import ReplicaCluster, values_in
 
 
 async def turns(count: int) -> None:

@@ -16,7 +16,7 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
 
 RECORD: Any = (1_700_000_000_000, b"k", b"v", [])
 

@@ -13,7 +13,7 @@ from minikafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from tests.support.replicas import TOPIC, TOPIC_ID, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, ReplicaCluster
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 

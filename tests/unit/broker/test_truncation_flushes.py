@@ -10,8 +10,8 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.memory_files import MemoryFile
-from tests.support.replicas import TOPIC, TP, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster
+from tests.support.storage.memory_files import MemoryFile
 
 OTHER = TopicPartition(TOPIC, 1)
 

@@ -24,8 +24,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from minikafka.protocol.records.builder import build_batch
-from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
+from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
 
 
 class Holes(MemoryNetwork):

@@ -14,8 +14,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.builder import build_batch
-from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

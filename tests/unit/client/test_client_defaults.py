@@ -12,8 +12,8 @@ from minikafka.client import ClientConfig, Consumer, ConsumerConfig, Producer, P
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.compression import Compression
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 
 T0 = TopicPartition("t", 0)
 

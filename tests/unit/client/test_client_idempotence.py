@@ -12,8 +12,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import parse_batches
-from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 from tests.unit.client.test_client_producer import code_of, producing
 
 T0 = TopicPartition("t", 0)

@@ -14,8 +14,8 @@ from minikafka.client import Admin, ClientConfig, Consumer, ConsumerConfig, Prod
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.api_keys import ApiKey
-from tests.support.fake_cluster import SILENCE, FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import SILENCE, FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 
 T0 = TopicPartition("t", 0)
 

@@ -15,8 +15,8 @@ from minikafka.protocol.records.compression import Compression
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import run
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import memory_world
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import memory_world
 
 
 @pytest.mark.mission("PAR-8")

@@ -12,8 +12,8 @@ import pytest
 from minikafka.client import Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import jumping
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import jumping
 from tests.unit.client.test_client_producer import producing
 
 LEADERLESS = (0, 3)

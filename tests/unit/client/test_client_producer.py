@@ -15,8 +15,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
-from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster, FakePartition
-from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
+from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster, FakePartition
+from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -18,8 +18,8 @@ from minikafka.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -13,7 +13,7 @@ from minikafka.client import ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
-from tests.support.jumping_loop import jumping
+from tests.support.world.jumping_loop import jumping
 from tests.unit.client.test_client_producer import code_of, producing
 
 U1 = TopicPartition("u", 1)

@@ -11,8 +11,8 @@ from minikafka.client import ClientConfig, Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from tests.support.fake_cluster import SILENCE, FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import SILENCE, FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 from tests.unit.client.test_client_producer import code_of, producing
 
 T0 = TopicPartition("t", 0)

@@ -12,8 +12,8 @@ from minikafka.client import Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import jumping
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import jumping
 from tests.unit.client.test_client_consumer import consuming, error_of, fill, take
 from tests.unit.client.test_client_producer import code_of, producing
 

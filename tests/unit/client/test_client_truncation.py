@@ -20,8 +20,8 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
 )
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.builder import build_batch
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 
 T0 = TopicPartition("t", 0)
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from minikafka.controller.leader_election import TASK_NAME as TIMER
-from tests.support.controller_lab import (
+from tests.support.controller.controller_lab import (
     ClusterOfControllers,
     Gist,
     InShort,
     NewCluster,
 )
-from tests.support.manual_clock import ManualClock
+from tests.support.world.manual_clock import ManualClock
 
 
 @pytest.fixture

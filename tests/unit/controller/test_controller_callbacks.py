@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import InShort, NewCluster
+from tests.support.controller.controller_lab import InShort, NewCluster
 
 
 def steps(logs: Any) -> Any:

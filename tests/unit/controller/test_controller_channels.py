@@ -18,7 +18,7 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from tests.support.manual_clock import ManualClock
+from tests.support.world.manual_clock import ManualClock
 
 
 def broker(broker_id: int) -> Any:

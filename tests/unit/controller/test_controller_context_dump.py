@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.core.controller.events import ControlledShutdown, TopicChange
-from tests.support.controller_lab import NewCluster
+from tests.support.controller.controller_lab import NewCluster
 
 FIELDS_OF_KAFKA_0_8 = {
     "controllerChannelManager",

@@ -23,8 +23,8 @@ from minikafka.kernel.cluster import ElectionType, PartitionAndReplica, TopicPar
 from minikafka.kernel.errors import ErrorCode
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.reassigning import catch_up
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.reassigning import catch_up
 
 # --------------------------------------------------------------------------------------- elector
 

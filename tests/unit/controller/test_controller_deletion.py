@@ -9,7 +9,7 @@ from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.errors import ErrorCode
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
+from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
 
 
 async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:

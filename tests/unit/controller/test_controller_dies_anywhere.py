@@ -12,8 +12,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import ControllerEpochZnode
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.reassigning import DeathAt, assigned, catch_up, wish
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.reassigning import DeathAt, assigned, catch_up, wish
 
 BROKERS = (1, 2, 3)
 CONTROLLERS = (7, 8, 9)  # lead nothing, so that only their office is lost with them

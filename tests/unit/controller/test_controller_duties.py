@@ -19,7 +19,7 @@ from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import InShort, NewCluster
+from tests.support.controller.controller_lab import InShort, NewCluster
 
 
 @pytest.mark.mission("CDU-3", "CRS-5", "CRS-1")

@@ -24,8 +24,8 @@ from minikafka.protocol.messages.leader_and_isr import (
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.reassigning import catch_up
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.reassigning import catch_up
 
 QUIET = {"auto_leader_rebalance_enable": False}
 

@@ -10,7 +10,7 @@ from minikafka.controller.elector import STAND_DOWN_MS
 from minikafka.core.controller.events import ControlledShutdown
 from minikafka.kernel.errors import KafkaError
 from minikafka.zookeeper.store import ControllerMoved
-from tests.support.controller_lab import NewCluster
+from tests.support.controller.controller_lab import NewCluster
 
 
 def lines(logs: Any) -> Any:

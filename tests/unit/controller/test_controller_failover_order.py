@@ -17,9 +17,9 @@ from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.controller_trace import story
-from tests.support.reassigning import assigned, catch_up, wish
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.controller_trace import story
+from tests.support.controller.reassigning import assigned, catch_up, wish
 from tests.support.zookeeper.direct import DirectSession
 
 QUIET = {"auto_leader_rebalance_enable": False}

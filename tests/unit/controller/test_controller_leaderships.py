@@ -7,7 +7,7 @@ import pytest
 from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
 
 
 async def write_isr(

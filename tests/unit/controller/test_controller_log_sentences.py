@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from minikafka.zookeeper import paths
-from tests.support.controller_lab import NewCluster
-from tests.support.reassigning import catch_up, wish
+from tests.support.controller.controller_lab import NewCluster
+from tests.support.controller.reassigning import catch_up, wish
 
 # Sentences that only OPS-3 asks for begin like one of these.
 BEGINNINGS = (

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.core.controller.events import ControlledShutdown
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import NewCluster
+from tests.support.controller.controller_lab import NewCluster
 
 CONTROLLED_SHUTDOWN = 8  # the number of this state in Kafka
 

@@ -18,9 +18,9 @@ from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.controller_trace import story
-from tests.support.reassigning import assigned, catch_up
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.controller_trace import story
+from tests.support.controller.reassigning import assigned, catch_up
 
 
 async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:

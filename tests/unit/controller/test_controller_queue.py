@@ -15,7 +15,7 @@ from minikafka.core.controller.events import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from tests.support.manual_clock import ManualClock
+from tests.support.world.manual_clock import ManualClock
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from minikafka.core.controller.states import (
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.ports import WatchEvent
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.reassigning import catch_up
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.reassigning import catch_up
 from tests.support.zookeeper.direct import DirectZookeeper
 
 BROKERS = (1, 2, 3)

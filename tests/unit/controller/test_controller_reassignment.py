@@ -11,9 +11,16 @@ from minikafka.kernel import events
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
-from tests.support.controller_trace import trace
-from tests.support.reassigning import DeathAt, Logs, assigned, catch_up, in_zookeeper, wish
+from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
+from tests.support.controller.controller_trace import trace
+from tests.support.controller.reassigning import (
+    DeathAt,
+    Logs,
+    assigned,
+    catch_up,
+    in_zookeeper,
+    wish,
+)
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
 ALL = (*OLD, *NEW)

@@ -14,9 +14,9 @@ from minikafka.kernel.ports import WatchEvent
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.controller_trace import story
-from tests.support.reassigning import assigned, catch_up, wish
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.controller_trace import story
+from tests.support.controller.reassigning import assigned, catch_up, wish
 
 QUIET = {"auto_leader_rebalance_enable": False}
 

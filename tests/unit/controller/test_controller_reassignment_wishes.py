@@ -11,8 +11,8 @@ from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
-from tests.support.reassigning import Logs, assigned, catch_up, in_zookeeper, wish
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.reassigning import Logs, assigned, catch_up, in_zookeeper, wish
 
 NOTHING = ((), ())
 

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.core.controller.events import AutoPreferredReplicaLeaderElection
 from minikafka.core.controller.states import ControllerState
-from tests.support.controller_lab import ClusterOfControllers, NewCluster
+from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
 
 TASK_NAME = "auto-leader-rebalance-task"
 

@@ -9,7 +9,7 @@ from minikafka.controller import state_machines as machines
 from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
-from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
+from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
 
 LED_BY_ALL = [(3, 1, 2), (1, 2, 3), (2, 3, 1)] * 3
 

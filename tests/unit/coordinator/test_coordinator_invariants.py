@@ -22,8 +22,8 @@ from minikafka.core.transaction.transaction import (
     TransactionState,
 )
 from minikafka.kernel.errors import ErrorCode
-from tests.support.group_lab import PARTITION, GroupLab, MemoryLog
-from tests.support.transaction_lab import P0, TransactionLab
+from tests.support.coordinator.group_lab import PARTITION, GroupLab, MemoryLog
+from tests.support.coordinator.transaction_lab import P0, TransactionLab
 
 S = TransactionState
 

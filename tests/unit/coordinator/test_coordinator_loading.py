@@ -25,8 +25,8 @@ from minikafka.protocol.records.batch import parse_batch, stamp
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import ControlRecordType, EndTxnMarker
 from minikafka.protocol.records.control import encode_end_txn_marker as encode_marker
-from tests.support.group_lab import GroupLab, LabClock, MemoryLog, run
-from tests.support.recording_log import RecordingLog
+from tests.support.coordinator.group_lab import GroupLab, LabClock, MemoryLog, run
+from tests.support.world.recording_log import RecordingLog
 
 
 def value(

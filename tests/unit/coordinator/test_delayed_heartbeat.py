@@ -12,7 +12,7 @@ from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.result import HeartbeatTimer
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.errors import ErrorCode
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 SESSION_MS = 10_000
 

@@ -19,7 +19,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 NONE = ErrorCode.NONE
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from tests.support.group_lab import GroupLab
+from tests.support.coordinator.group_lab import GroupLab
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 NONE = ErrorCode.NONE
 DAY_MS = 24 * 60 * 60 * 1000

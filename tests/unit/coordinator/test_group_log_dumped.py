@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.cli.main import main
-from tests.support.group_lab import GroupLab
+from tests.support.coordinator.group_lab import GroupLab
 
 METADATA = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 ASSIGNMENT = b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\xff\xff\xff\xff"

@@ -10,7 +10,7 @@ from minikafka.core.group.rebalance import remove_and_rebalance
 from minikafka.core.group.result import CheckJoin, GroupResult, HeartbeatTimer, JoinTimer
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 

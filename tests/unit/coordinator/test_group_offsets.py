@@ -26,7 +26,7 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 NONE = ErrorCode.NONE
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,7 +9,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.leave_group import MemberIdentity
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 PATIENT = {"session_ms": 60_000, "rebalance_ms": 60_000}

@@ -21,7 +21,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 SESSION_MS = 10_000
 REBALANCE_MS = 20_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
-from tests.support.group_lab import GroupLab
+from tests.support.coordinator.group_lab import GroupLab
 
 GROUPS = [f"g{number}" for number in range(1_000)]
 BOTH = ("a", "b")

@@ -15,8 +15,8 @@ from minikafka.core.group.records import CommittedOffset, OffsetCommitted
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.batch import parse_batch, stamp
-from tests.support.group_lab import GROUP, PARTITION, GroupLab
-from tests.support.transactions import marker
+from tests.support.coordinator.group_lab import GROUP, PARTITION, GroupLab
+from tests.support.storage.transactions import marker
 
 E = ErrorCode
 PID = 7

@@ -5,7 +5,7 @@ import pytest
 from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity
-from tests.support.group_lab import GROUP, GroupLab
+from tests.support.coordinator.group_lab import GROUP, GroupLab
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID
 

@@ -7,7 +7,7 @@ from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from tests.support.transaction_lab import ID, P0, P1, P2, TIMEOUT_MS, TransactionLab
+from tests.support.coordinator.transaction_lab import ID, P0, P1, P2, TIMEOUT_MS, TransactionLab
 
 E = ErrorCode
 

@@ -5,7 +5,7 @@ from minikafka.core.transaction.transaction import MAX_EPOCH, TransactionFacts
 from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode
-from tests.support.transaction_lab import ID, P0, TIMEOUT_MS, TransactionLab
+from tests.support.coordinator.transaction_lab import ID, P0, TIMEOUT_MS, TransactionLab
 
 E = ErrorCode
 

@@ -7,7 +7,7 @@ from minikafka.core.transaction.transaction import TransactionFacts
 from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
-from tests.support.transaction_lab import ID, P0, P1, TransactionLab
+from tests.support.coordinator.transaction_lab import ID, P0, P1, TransactionLab
 
 E = ErrorCode
 

@@ -11,7 +11,14 @@ import pytest
 from minikafka.coordinator.transaction_markers import MarkerItem, complete_markers
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from tests.support.transaction_lab import ID, P0, P1, P2, TransactionLab, marker_response
+from tests.support.coordinator.transaction_lab import (
+    ID,
+    P0,
+    P1,
+    P2,
+    TransactionLab,
+    marker_response,
+)
 
 STEPS = 150
 TIMEOUT_MS = 10_000

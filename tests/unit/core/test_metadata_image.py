@@ -12,7 +12,13 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from tests.support.cluster_metadata import deletion, live_broker, partition_state, topic_id, update
+from tests.support.broker.cluster_metadata import (
+    deletion,
+    live_broker,
+    partition_state,
+    topic_id,
+    update,
+)
 
 
 def image_of(*requests: UpdateMetadataRequest) -> MetadataImage:

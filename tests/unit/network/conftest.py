@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.network_lab import Lab
+from tests.support.network.network_lab import Lab
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from tests.support.network_lab import Lab
+from tests.support.network.network_lab import Lab
 
 Item = tuple[str, int]  # a key, a number
 

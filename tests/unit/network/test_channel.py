@@ -20,7 +20,7 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.support.network_lab import Lab
+from tests.support.network.network_lab import Lab
 
 
 class Broker:

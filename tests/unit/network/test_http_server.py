@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minikafka.network.http_server import BadQuery, HttpConfig, Query, Route, names_loopback
 from minikafka.world.sim.links import LinkProfile
-from tests.support.http_lab import PORT, HttpLab, get, responses
+from tests.support.network.http_lab import PORT, HttpLab, get, responses
 
 
 def echo(query: Query) -> Any:

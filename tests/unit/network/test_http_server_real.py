@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.network.http_server import HttpConfig, HttpServer
 from minikafka.world.real.world import real_world, run
-from tests.support.http_lab import get, responses
+from tests.support.network.http_lab import get, responses
 
 BIG = "x" * 3_000_000
 LIMIT_S = 20

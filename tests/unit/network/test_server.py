@@ -15,7 +15,7 @@ from minikafka.network.server import (
     ServerConnection,
     UnsentReplies,
 )
-from tests.support.network_lab import Lab, Peer, framed
+from tests.support.network.network_lab import Lab, Peer, framed
 
 
 def reading_end(peer: Peer) -> asyncio.ReadTransport:

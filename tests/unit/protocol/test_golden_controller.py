@@ -38,7 +38,7 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from minikafka.protocol.schema import Message
-from tests.support.golden import golden
+from tests.support.protocol.golden import golden
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 

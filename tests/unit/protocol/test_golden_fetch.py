@@ -24,7 +24,7 @@ from minikafka.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.support.golden import golden
+from tests.support.protocol.golden import golden
 
 HEADER = "{size} 0001 {version} 00000007 0003 'cli'"
 REQUESTS = {

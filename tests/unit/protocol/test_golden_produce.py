@@ -21,7 +21,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tests.support.golden import golden
+from tests.support.protocol.golden import golden
 
 REQUEST = """
     {size} 0000 {version} 00000007 0003 'cli'   # size, key, version, correlation id, client id

@@ -30,7 +30,7 @@ from minikafka.protocol.messages.fetch import (
 )
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
-from tests.support.golden import golden
+from tests.support.protocol.golden import golden
 
 
 def head(text: str) -> tuple[RequestHeader, int]:

@@ -13,8 +13,8 @@ from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.layout import layout_of
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.schema import Message
-from tests.support import layouts_2_0
-from tests.support.layouts_2_0 import Api, Fields
+from tests.support.protocol import layouts_2_0
+from tests.support.protocol.layouts_2_0 import Api, Fields
 
 APIS = layouts_2_0.read()
 

@@ -17,8 +17,8 @@ from minikafka.protocol.messages.scram_credentials import (
     UserName,
 )
 from minikafka.protocol.schema import Message
-from tests.support.golden import golden
-from tests.support.messages import ALL_VERSIONS, messages, title
+from tests.support.protocol.golden import golden
+from tests.support.protocol.messages import ALL_VERSIONS, messages, title
 
 BAD_INTEGERS = [b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f", b"\x80"]
 

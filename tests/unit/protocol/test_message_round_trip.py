@@ -13,7 +13,7 @@ from minikafka.protocol.messages.registry import (
     version_range,
 )
 from minikafka.protocol.schema import Message
-from tests.support.messages import ALL_VERSIONS, messages, title
+from tests.support.protocol.messages import ALL_VERSIONS, messages, title
 
 few = settings(
     max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None

@@ -35,8 +35,8 @@ from minikafka.protocol.types import (
     String,
     Uuid,
 )
-from tests.support.golden import golden
-from tests.support.messages import messages
+from tests.support.protocol.golden import golden
+from tests.support.protocol.messages import messages
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from tests.support.log_fuzz import fuzz_appends, fuzz_files
+from tests.support.storage.log_fuzz import fuzz_appends, fuzz_files
 
 SECONDS = float(os.environ.get("MINIKAFKA_FUZZ_SECONDS", "0"))
 SEEDS = 200

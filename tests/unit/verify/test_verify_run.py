@@ -12,8 +12,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.verify.report import RunVerdict
 from minikafka.verify.run import Progress, Run, RunConfig
-from tests.support.fake_cluster import HANG_UP, FakeCluster, FakePartition
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import HANG_UP, FakeCluster, FakePartition
+from tests.support.world.jumping_loop import jumping, memory_world
 
 
 class Forgetful(FakePartition):

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.world.sim.links import LinkProfile
 from minikafka.world.sim.world import SimWorld
-from tests.support.wire_end import WireEnd
+from tests.support.network.wire_end import WireEnd
 
 PORT = 9092
 SEEDS = range(1, 11)

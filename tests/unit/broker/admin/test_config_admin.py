@@ -14,7 +14,17 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import ConnectionLost, SetOp
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.zookeeper.store import ZkStore
-from tests.support.config_lab import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC, Lab, fate
+from tests.support.broker.config_lab import (
+    APPEND,
+    BROKER,
+    DELETE,
+    LOGGER,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    Lab,
+    fate,
+)
 from tests.support.zookeeper.direct import DirectZookeeper
 
 

@@ -32,8 +32,14 @@ from minikafka.protocol.messages.delete_topics import (
 )
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.zookeeper.store import ZkStore
-from tests.support.cluster_metadata import cache_with, deletion, partition_state, topic_id, update
-from tests.support.manual_clock import ManualClock
+from tests.support.broker.cluster_metadata import (
+    cache_with,
+    deletion,
+    partition_state,
+    topic_id,
+    update,
+)
+from tests.support.world.manual_clock import ManualClock
 from tests.support.zookeeper.direct import DirectZookeeper
 
 

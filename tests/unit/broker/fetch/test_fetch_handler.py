@@ -22,7 +22,7 @@ from minikafka.protocol.messages.fetch import (
     ReplicaState,
 )
 from minikafka.world.sim.entropy import SimEntropy
-from tests.support.replicas import (
+from tests.support.broker.replicas import (
     TOPIC,
     TOPIC_ID,
     TP,
@@ -32,7 +32,7 @@ from tests.support.replicas import (
     error_of,
     values_in,
 )
-from tests.support.transactions import TxnProducer
+from tests.support.storage.transactions import TxnProducer
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from minikafka.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, values_in
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, values_in
 
 LAST_BY_NAME, LAST = 12, 17
 

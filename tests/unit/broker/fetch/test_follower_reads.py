@@ -12,7 +12,7 @@ from minikafka.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from tests.support.replicas import TOPIC, TOPIC_ID, Node, ReplicaCluster, error_of, values_in
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, Node, ReplicaCluster, error_of, values_in
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"

@@ -24,7 +24,7 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.support.replicas import TOPIC, Node, ReplicaCluster, error_of
+from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, error_of
 
 BASE_MS = 1_700_000_000_000
 

@@ -12,7 +12,7 @@ from minikafka.broker.fetch.delayed_fetch import (
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from tests.support.replicas import TOPIC, ReplicaCluster, error_of
+from tests.support.broker.replicas import TOPIC, ReplicaCluster, error_of
 
 MANY = 200
 

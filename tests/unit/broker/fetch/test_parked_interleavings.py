@@ -14,7 +14,7 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.replicas import TOPIC, TP, ReplicaCluster, batch, error_of
+from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, batch, error_of
 
 
 @pytest.mark.mission("DOP-2", "DOP-4")

@@ -9,8 +9,8 @@ import pytest
 
 from minikafka.broker.fetch.reader import SharedReads
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from tests.support.logs import NOW, batch, new_log
-from tests.support.replicas import values_in
+from tests.support.broker.replicas import values_in
+from tests.support.storage.logs import NOW, batch, new_log
 
 
 class Counting:

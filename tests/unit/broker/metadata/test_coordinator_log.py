@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from tests.support.replicas import TOPIC, TP, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster
 
 COMMIT_TIMEOUT_MS = 5_000
 

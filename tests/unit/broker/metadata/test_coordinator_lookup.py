@@ -13,7 +13,7 @@ from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, CoordinatorType, TopicPartition
 from minikafka.kernel.ports import SessionExpired
 from minikafka.zookeeper.errors import MalformedZnode
-from tests.support.cluster_metadata import cache_with, partition_state, update
+from tests.support.broker.cluster_metadata import cache_with, partition_state, update
 
 GROUP = CoordinatorType.GROUP
 GROUPS = [f"g{i}" for i in range(40)]

@@ -21,7 +21,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from tests.support.replicas import (
+from tests.support.broker.replicas import (
     TOPIC,
     TOPIC_ID,
     TP,

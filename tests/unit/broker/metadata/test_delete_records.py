@@ -22,9 +22,9 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from tests.support.deletions import delete_records
-from tests.support.memory_files import MemoryFiles
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, error_of
+from tests.support.broker.deletions import delete_records
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, error_of
+from tests.support.storage.memory_files import MemoryFiles
 
 STARTS = "/data/log-start-offset-checkpoint"
 

@@ -31,8 +31,8 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.support.memory_files import MemoryFile
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.storage.memory_files import MemoryFile
 
 OTHER = TP._replace(partition=1)
 

@@ -2,7 +2,7 @@
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
-from tests.support.cluster_metadata import (
+from tests.support.broker.cluster_metadata import (
     cache_with,
     deletion,
     live_broker,
@@ -10,7 +10,7 @@ from tests.support.cluster_metadata import (
     topic_id,
     update,
 )
-from tests.support.recording_log import RecordingLog
+from tests.support.world.recording_log import RecordingLog
 
 
 def test_answers() -> None:

@@ -26,8 +26,8 @@ from minikafka.protocol.records.legacy import (
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record, decode_records
-from tests.support.message_sets import decode_message_set
-from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.protocol.message_sets import decode_message_set
 
 T0 = 1_700_000_000_000
 PRODUCE_VERSIONS = range(12)

@@ -9,8 +9,8 @@ from minikafka.broker.replication.partition import Instruction, Partition
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
-from tests.support.memory_files import MemoryFiles
-from tests.support.replicas import TP, batch
+from tests.support.broker.replicas import TP, batch
+from tests.support.storage.memory_files import MemoryFiles
 
 LAG_MS = 1_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.kernel.errors import ErrorCode
-from tests.support.replicas import TP, ReplicaCluster, error_of, values_in
+from tests.support.broker.replicas import TP, ReplicaCluster, error_of, values_in
 
 
 @pytest.mark.mission("DOP-1")

@@ -11,7 +11,7 @@ from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.core.replication.throttled_replicas import ThrottledReplicas
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchRequest
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
 
 SMALL = ReplicaFetcherConfig(replica_fetch_max_bytes=1)  # each answer brings one batch
 BATCH = len(batch("v10"))

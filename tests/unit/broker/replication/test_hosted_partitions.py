@@ -10,7 +10,7 @@ import pytest
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
-from tests.support.replica_fakes import Metadata
+from tests.support.broker.replica_fakes import Metadata
 
 KEPT, GONE = UUID(int=1), UUID(int=2)
 

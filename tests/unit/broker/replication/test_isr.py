@@ -6,7 +6,7 @@ import asyncio
 
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.kernel.errors import ErrorCode
-from tests.support.replicas import TP, ReplicaCluster, error_of
+from tests.support.broker.replicas import TP, ReplicaCluster, error_of
 
 
 async def test_a_laggard_leaves_the_isr_and_comes_back() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.broker.replication.stray_replicas import GRACE_MS, OrphanedLogs
 from minikafka.kernel.ports import CoordinationError
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster
 
 Topics = Callable[[], Awaitable[Sequence[str]]]
 

@@ -26,7 +26,7 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.replicas import (
+from tests.support.broker.replicas import (
     TOPIC,
     TOPIC_ID,
     TP,

@@ -12,7 +12,7 @@ from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
-from tests.support.replicas import TP, ReplicaCluster, error_of, failures
+from tests.support.broker.replicas import TP, ReplicaCluster, error_of, failures
 
 # Of the batches of these tests, each answer brings one.
 SMALL = ReplicaFetcherConfig(replica_fetch_max_bytes=1)

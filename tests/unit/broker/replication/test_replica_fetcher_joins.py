@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.broker.replication import replica_fetcher
 from minikafka.protocol.messages.fetch import FetchRequest
-from tests.support.replicas import ReplicaCluster
+from tests.support.broker.replicas import ReplicaCluster
 
 MANY = 20
 

@@ -12,7 +12,7 @@ from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.protocol.messages.produce import PartitionProduceResponse
 from minikafka.protocol.releases import Release
-from tests.support.replicas import TP, ReplicaCluster
+from tests.support.broker.replicas import TP, ReplicaCluster
 
 BROKERS = (1, 2, 3)
 

@@ -13,8 +13,8 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.support.cluster_metadata import partition_state
-from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster
+from tests.support.broker.cluster_metadata import partition_state
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster
 
 ELSEWHERE = (4, 5, 6)
 

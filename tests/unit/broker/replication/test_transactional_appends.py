@@ -25,10 +25,10 @@ from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.logs import NOW
-from tests.support.manual_clock import ManualClock
-from tests.support.replicas import TP, Node, ReplicaCluster
-from tests.support.transactions import marker
+from tests.support.broker.replicas import TP, Node, ReplicaCluster
+from tests.support.storage.logs import NOW
+from tests.support.storage.transactions import marker
+from tests.support.world.manual_clock import ManualClock
 
 E = ErrorCode
 OTHER = TP._replace(partition=1)

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.protocol.releases import Release
-from tests.support.replicas import TP, ReplicaCluster
+from tests.support.broker.replicas import TP, ReplicaCluster
 
 PAIR = (1, 2)
 SOON_MS = 2_000

@@ -24,7 +24,7 @@ from minikafka.protocol.messages.find_coordinator import (
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minikafka.protocol.messages.registry import RESPONSES
-from tests.support.network_lab import Lab, Peer
+from tests.support.network.network_lab import Lab, Peer
 
 
 def cluster(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:

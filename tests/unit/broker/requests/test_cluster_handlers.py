@@ -49,8 +49,8 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
-from tests.support.transaction_lab import TransactionLab
+from tests.support.broker.cluster_metadata import cache_with, live_broker, partition_state, update
+from tests.support.coordinator.transaction_lab import TransactionLab
 
 
 def context(version: int) -> RequestContext:

@@ -17,7 +17,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from tests.support.replicas import TOPIC, TP, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster
 
 
 def deletion(indexes: Iterable[int] = (0,), controller_epoch: int = 1) -> StopReplicaRequest:

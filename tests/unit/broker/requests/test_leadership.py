@@ -27,7 +27,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, error_of
+from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, error_of
 
 
 def stop(delete: bool = True, epoch: int = -1, **fields: Any) -> StopReplicaRequest:

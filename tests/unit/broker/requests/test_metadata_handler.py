@@ -17,7 +17,7 @@ from minikafka.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.support.cluster_metadata import (
+from tests.support.broker.cluster_metadata import (
     cache_with,
     live_broker,
     partition_state,

@@ -18,8 +18,8 @@ from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.support.group_lab import GroupLab
-from tests.support.replicas import TOPIC, ReplicaCluster
+from tests.support.broker.replicas import TOPIC, ReplicaCluster
+from tests.support.coordinator.group_lab import GroupLab
 
 PID = 7
 

@@ -27,8 +27,8 @@ from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from minikafka.zookeeper.store import ZkStore
-from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
-from tests.support.manual_clock import ManualClock
+from tests.support.broker.cluster_metadata import cache_with, live_broker, partition_state, update
+from tests.support.world.manual_clock import ManualClock
 from tests.support.zookeeper.direct import DirectZookeeper
 
 ID = UUID(int=7)

@@ -31,8 +31,8 @@ from minikafka.protocol.messages.list_partition_reassignments import (
     ListReassignmentsTopic,
 )
 from minikafka.protocol.messages.registry import response_class
-from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
-from tests.support.manual_clock import ManualClock
+from tests.support.broker.cluster_metadata import cache_with, live_broker, partition_state, update
+from tests.support.world.manual_clock import ManualClock
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 MOVED = KafkaError(ErrorCode.NOT_CONTROLLER, "moved")

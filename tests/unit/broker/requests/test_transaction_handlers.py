@@ -53,12 +53,12 @@ from minikafka.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.cluster_metadata import cache_with, partition_state, update
-from tests.support.group_lab import GROUP, GroupLab
-from tests.support.logs import NOW
-from tests.support.manual_clock import ManualClock
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster
-from tests.support.transaction_lab import ID, P0, P1, TransactionLab
+from tests.support.broker.cluster_metadata import cache_with, partition_state, update
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster
+from tests.support.coordinator.group_lab import GROUP, GroupLab
+from tests.support.coordinator.transaction_lab import ID, P0, P1, TransactionLab
+from tests.support.storage.logs import NOW
+from tests.support.world.manual_clock import ManualClock
 
 E = ErrorCode
 

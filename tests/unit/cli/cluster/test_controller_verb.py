@@ -17,7 +17,7 @@ from minikafka.kernel.cluster import (
     PartitionAndReplica,
     TopicPartition,
 )
-from tests.support.manual_clock import ManualClock
+from tests.support.world.manual_clock import ManualClock
 
 TP = TopicPartition("t", 3)
 LED = LeaderIsrAndControllerEpoch(LeaderAndIsr(2, 5, (2, 1)), 7)

@@ -27,7 +27,7 @@ from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerTopicPartitions,
 )
-from tests.support.group_lab import GroupLab
+from tests.support.coordinator.group_lab import GroupLab
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NODE = Node(1, "host", 9092)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.records.input_lines import READ_BYTES, InputLines
-from tests.support.terminals import needs_a_terminal
+from tests.support.cluster.terminals import needs_a_terminal
 
 
 @pytest.fixture

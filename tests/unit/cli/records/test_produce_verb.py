@@ -18,8 +18,8 @@ from minikafka.client import ClientConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from tests.support.fake_cluster import FakeCluster
-from tests.support.jumping_loop import jumping, memory_world
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.world.jumping_loop import jumping, memory_world
 
 
 async def chunks(lines: list[bytes]) -> AsyncIterator[list[bytes]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minikafka.core.controller.request_batch import BrokerRequest
-from tests.support.controller_states import Cluster, NewBroker, Summary, broker
+from tests.support.controller.controller_states import Cluster, NewBroker, Summary, broker
 
 
 @pytest.fixture

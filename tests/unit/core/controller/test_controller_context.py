@@ -8,7 +8,7 @@ from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import out_of_balance
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import ReplicaAssignment
-from tests.support.controller_states import Cluster
+from tests.support.controller.controller_states import Cluster
 
 
 @pytest.mark.mission("CTX-3")

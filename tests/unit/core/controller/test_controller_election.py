@@ -7,7 +7,7 @@ import pytest
 from minikafka.core.controller import election
 from minikafka.core.controller.election import ElectionStrategy, elect
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from tests.support.controller_states import Cluster
+from tests.support.controller.controller_states import Cluster
 
 S = ElectionStrategy
 

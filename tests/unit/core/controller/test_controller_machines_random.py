@@ -14,7 +14,7 @@ from minikafka.core.controller.states import (
     ReplicaState,
 )
 from minikafka.kernel.cluster import TopicPartition
-from tests.support.controller_states import Cluster
+from tests.support.controller.controller_states import Cluster
 
 STEPS = st.one_of(
     st.tuples(

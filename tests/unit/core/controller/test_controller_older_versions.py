@@ -27,7 +27,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaResponse,
     StopReplicaTopicState,
 )
-from tests.support.cluster_metadata import partition_state, update
+from tests.support.broker.cluster_metadata import partition_state, update
 
 ID = UUID(int=5)
 

@@ -9,7 +9,7 @@ from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from minikafka.kernel.ports import NoNode
-from tests.support.controller_states import Cluster, Summary
+from tests.support.controller.controller_states import Cluster, Summary
 
 P = PartitionState
 OFFLINE = ElectionStrategy.OFFLINE

@@ -24,7 +24,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import BadVersion, CoordinationError, NoNode
-from tests.support.controller_states import Cluster, Summary
+from tests.support.controller.controller_states import Cluster, Summary
 
 BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(tuple)
 

@@ -9,7 +9,7 @@ from minikafka.core.controller import replica_machine
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.ports import ConnectionLost
-from tests.support.controller_states import Cluster, Summary
+from tests.support.controller.controller_states import Cluster, Summary
 
 R = ReplicaState
 

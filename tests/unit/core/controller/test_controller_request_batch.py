@@ -8,7 +8,7 @@ import pytest
 from minikafka.kernel.cluster import Broker, Endpoint, ReplicaAssignment
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.registry import version_range
-from tests.support.controller_states import Cluster, Summary
+from tests.support.controller.controller_states import Cluster, Summary
 
 
 @pytest.mark.mission("CTX-6")

@@ -12,7 +12,7 @@ from minikafka.core.controller.states import (
     PartitionState,
     ReplicaState,
 )
-from tests.support.controller_states import Cluster
+from tests.support.controller.controller_states import Cluster
 
 P = PartitionState
 R = ReplicaState

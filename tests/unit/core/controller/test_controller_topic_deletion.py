@@ -8,7 +8,7 @@ from minikafka.core.controller import topic_deletion
 from minikafka.core.controller.states import ReplicaState
 from minikafka.core.controller.topic_deletion import DeletionStep, ReplicasToDelete
 from minikafka.kernel.errors import ErrorCode
-from tests.support.controller_states import Cluster
+from tests.support.controller.controller_states import Cluster
 
 R = ReplicaState
 

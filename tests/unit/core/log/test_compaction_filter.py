@@ -20,7 +20,7 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
-from tests.support.transactions import marker
+from tests.support.storage.transactions import marker
 
 T = TypeVar("T")
 DAY = 24 * 3600 * 1000

@@ -6,7 +6,7 @@ from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch
-from tests.support.transactions import marker
+from tests.support.storage.transactions import marker
 
 
 def data(producer_id: int, offset: int, transactional: bool = True) -> RecordBatch:

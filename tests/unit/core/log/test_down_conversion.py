@@ -17,8 +17,8 @@ from minikafka.protocol.records.legacy import (
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record, decode_records, encode_record
-from tests.support.golden import golden
-from tests.support.message_sets import decode_message_set
+from tests.support.protocol.golden import golden
+from tests.support.protocol.message_sets import decode_message_set
 
 NOW = 1_700_000_000_000
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]

@@ -17,7 +17,7 @@ from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.legacy import encode_message, encode_message_set
 from minikafka.protocol.records.record import Record, decode_records
-from tests.support.golden import golden
+from tests.support.protocol.golden import golden
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig()

@@ -9,8 +9,8 @@ from minikafka.core.log.verification import Verification
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import NOW, new_log
-from tests.support.transactions import marker
+from tests.support.storage.logs import NOW, new_log
+from tests.support.storage.transactions import marker
 
 PID = 7
 

@@ -19,8 +19,8 @@ from minikafka.protocol.records.legacy import (
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record
-from tests.support.golden import golden
-from tests.support.message_sets import decode_message_set
+from tests.support.protocol.golden import golden
+from tests.support.protocol.message_sets import decode_message_set
 
 MAGIC_0 = golden("""
     0000000000000007 00000010           # offset, size

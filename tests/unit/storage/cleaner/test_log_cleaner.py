@@ -17,10 +17,10 @@ from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
-from tests.support.compaction import committed_records, latest
-from tests.support.logs import NOW
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.storage.compaction import committed_records, latest
+from tests.support.storage.logs import NOW
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.manual_clock import ManualClock
 
 COMPACT = LogConfig(cleanup_policy="compact", segment_bytes=400, index_interval_bytes=100)
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

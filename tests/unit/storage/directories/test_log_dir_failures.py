@@ -11,9 +11,9 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
-from tests.support.logs import batch
-from tests.support.memory_files import MemoryFiles
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import batch
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.virtual_clock import VirtualClock
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 ID = UUID(int=5)

@@ -7,9 +7,9 @@ from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.loader import create_log
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch, cut
-from tests.support.memory_files import MemoryFiles, SilentEvents
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import NOW, batch, cut
+from tests.support.storage.memory_files import MemoryFiles, SilentEvents
+from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

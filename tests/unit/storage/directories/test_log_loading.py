@@ -7,9 +7,9 @@ from typing import Any
 
 from minikafka.storage.directories.loading import LogLoading
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import new_log
-from tests.support.recording_log import RecordingLog
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import new_log
+from tests.support.world.recording_log import RecordingLog
+from tests.support.world.virtual_clock import VirtualClock
 
 
 class SlowLoader:

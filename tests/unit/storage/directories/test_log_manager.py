@@ -12,9 +12,9 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch, cut, values_of
-from tests.support.memory_files import MemoryFiles
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import NOW, batch, cut, values_of
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 ID = UUID("12345678-1234-5678-1234-567812345678")

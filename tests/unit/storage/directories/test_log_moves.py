@@ -20,10 +20,10 @@ from minikafka.storage.directories import moves as log_moves
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.directories.moves import MOVED_FROM
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch, batches_of, values_of
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactions import TxnProducer
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import NOW, batch, batches_of, values_of
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.transactions import TxnProducer
+from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 ID = UUID(int=5)

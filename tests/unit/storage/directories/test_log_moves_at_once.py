@@ -12,9 +12,9 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage.directories import moves as log_moves
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
-from tests.support.logs import NOW, batch, values_of
-from tests.support.memory_files import MemoryFiles
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import NOW, batch, values_of
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 COUNT = 30

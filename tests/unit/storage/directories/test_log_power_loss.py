@@ -9,7 +9,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.world.sim.world import SimHost, SimWorld
-from tests.support.logs import NOW, batch, batches_of, values_of
+from tests.support.storage.logs import NOW, batch, batches_of, values_of
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)

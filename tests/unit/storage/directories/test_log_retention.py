@@ -14,9 +14,9 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import batch, values_of
-from tests.support.memory_files import MemoryFiles
-from tests.support.virtual_clock import WALL_START_MS, VirtualClock
+from tests.support.storage.logs import batch, values_of
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.virtual_clock import WALL_START_MS, VirtualClock
 
 A = TopicPartition("a", 0)
 ID = UUID(int=5)

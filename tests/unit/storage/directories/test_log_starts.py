@@ -11,9 +11,9 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import batch, batches_of, load, new_log, values_of
-from tests.support.memory_files import MemoryFiles
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import batch, batches_of, load, new_log, values_of
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.virtual_clock import VirtualClock
 
 A = TopicPartition("a", 0)
 ID = UUID(int=5)

@@ -15,8 +15,8 @@ from minikafka.storage.dump import files as dump
 from minikafka.storage.dump.text import DumpOptions, LogDump
 from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
 from minikafka.storage.names import file_name
-from tests.support.logs import DIRECTORY, batch, new_log
-from tests.support.memory_files import MemoryFiles
+from tests.support.storage.logs import DIRECTORY, batch, new_log
+from tests.support.storage.memory_files import MemoryFiles
 
 
 def path(suffix: str, offset: int = 0) -> str:

@@ -33,7 +33,7 @@ from minikafka.storage.dump.text import (
     decode_text,
     decode_transaction_record,
 )
-from tests.support.messages import messages
+from tests.support.protocol.messages import messages
 
 GOLDEN: list[tuple[Message, int, str]] = [
     (OffsetCommitKey("g", "t", 3), 1, "0001 0001 67 0001 74 00000003"),

@@ -11,11 +11,11 @@ from minikafka.protocol.records.batch import RecordBatch
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from minikafka.world.sim.world import SimHost, SimWorld
-from tests.support.compaction import batches_up_to, clean, committed_records, latest
-from tests.support.crashing_files import Crashed, CrashingFiles, CrashPoint
-from tests.support.logs import NOW, TP
-from tests.support.memory_files import SilentEvents
-from tests.support.transactions import TxnProducer
+from tests.support.storage.compaction import batches_up_to, clean, committed_records, latest
+from tests.support.storage.crashing_files import Crashed, CrashingFiles, CrashPoint
+from tests.support.storage.logs import NOW, TP
+from tests.support.storage.memory_files import SilentEvents
+from tests.support.storage.transactions import TxnProducer
 
 DIRECTORY = "/data/t-0"
 CONFIG = LogConfig(

@@ -16,11 +16,11 @@ from minikafka.storage.cleaner.cleaning import log_facts
 from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
-from tests.support.compaction import batches_up_to, clean, committed_records, latest
-from tests.support.logs import DIRECTORY, NOW, TP, cut, run_now
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles, SilentEvents
-from tests.support.transactions import marker
+from tests.support.storage.compaction import batches_up_to, clean, committed_records, latest
+from tests.support.storage.logs import DIRECTORY, NOW, TP, cut, run_now
+from tests.support.storage.memory_files import MemoryFiles, SilentEvents
+from tests.support.storage.transactions import marker
+from tests.support.world.manual_clock import ManualClock
 
 CONFIG = LogConfig(
     cleanup_policy="compact",

@@ -7,7 +7,7 @@ import pytest
 from minikafka.core.log.leader_epochs import EpochEntry, LeaderEpochCache
 from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch, new_log
+from tests.support.storage.logs import NOW, batch, new_log
 
 
 def log_of(count: int) -> UnifiedLog:

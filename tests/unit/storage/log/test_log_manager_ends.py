@@ -12,9 +12,9 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.log.sparse_index import SparseIndex
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch
-from tests.support.memory_files import MemoryFile, MemoryFiles
-from tests.support.virtual_clock import VirtualClock
+from tests.support.storage.logs import NOW, batch
+from tests.support.storage.memory_files import MemoryFile, MemoryFiles
+from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 ID = UUID("12345678-1234-5678-1234-567812345678")

@@ -9,8 +9,8 @@ from minikafka.core.log.producer_snapshot import decode_snapshot
 from minikafka.storage.log.batch_scan import scan
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import file_name
-from tests.support.logs import DIRECTORY, batch, batches_of, load, new_log, values_of
-from tests.support.memory_files import MemoryFiles
+from tests.support.storage.logs import DIRECTORY, batch, batches_of, load, new_log, values_of
+from tests.support.storage.memory_files import MemoryFiles
 
 CONFIG: dict[str, Any] = {"index_interval_bytes": 100, "segment_bytes": 600}
 VALUES = [bytes([65 + n]) * (5 + 7 * n) for n in range(5)]

@@ -5,15 +5,15 @@ import sys
 from pathlib import Path
 
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.appending_process import TP, new_manager
-from tests.support.logs import batches_of, values_of
+from tests.support.storage.appending_process import TP, new_manager
+from tests.support.storage.logs import batches_of, values_of
 
 LINES = (1, 30, 170, 260, 400)  # after how many the process is killed
 
 
 def run_and_kill(directory: Path, lines: int) -> list[str]:
     """What it said before it died; it may have done more."""
-    command = [sys.executable, "-m", "tests.support.appending_process", str(directory)]
+    command = [sys.executable, "-m", "tests.support.storage.appending_process", str(directory)]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

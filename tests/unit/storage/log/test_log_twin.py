@@ -13,8 +13,8 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
-from tests.support.logs import run_now
-from tests.support.memory_files import MemoryFiles, SilentEvents
+from tests.support.storage.logs import run_now
+from tests.support.storage.memory_files import MemoryFiles, SilentEvents
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"

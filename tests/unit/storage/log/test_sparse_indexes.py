@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.storage.log.indexes import OffsetIndex, TimeIndex
-from tests.support.memory_files import MemoryFiles
+from tests.support.storage.memory_files import MemoryFiles
 
 BASE = 1000
 rising = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 9000)), max_size=40)

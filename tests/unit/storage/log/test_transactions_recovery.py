@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import DIRECTORY, batches_of, cut, load, new_log
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactions import TxnProducer
+from tests.support.storage.logs import DIRECTORY, batches_of, cut, load, new_log
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.transactions import TxnProducer
 
 CONFIG: dict[str, Any] = {"segment_bytes": 600, "index_interval_bytes": 100}
 INDEXES = (".index", ".timeindex", ".txnindex")

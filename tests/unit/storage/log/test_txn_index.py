@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.storage.log.indexes import TxnIndex
 from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.logs import DIRECTORY, cut, load, new_log
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactions import TxnProducer, marker
+from tests.support.storage.logs import DIRECTORY, cut, load, new_log
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.transactions import TxnProducer, marker
 
 GOLDEN = bytes.fromhex(
     "0000"

@@ -14,7 +14,7 @@ from minikafka.storage.log.loader import create_log
 from minikafka.storage.log.sparse_index import SparseIndex
 from minikafka.storage.log.unified_log import LogConfig
 from minikafka.storage.names import file_name
-from tests.support.logs import (
+from tests.support.storage.logs import (
     DIRECTORY,
     NOW,
     TP,
@@ -25,7 +25,7 @@ from tests.support.logs import (
     run_now,
     values_of,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.storage.memory_files import MemoryFiles
 
 
 def names(files: MemoryFiles) -> list[str]:

@@ -10,8 +10,8 @@ from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.log.unified_log import LogHome, NoHome, UnifiedLog
-from tests.support.logs import NOW, batch, cut, load, new_log, values_of
-from tests.support.memory_files import MemoryFile, MemoryFiles
+from tests.support.storage.logs import NOW, batch, cut, load, new_log, values_of
+from tests.support.storage.memory_files import MemoryFile, MemoryFiles
 
 SIZE = len(batch(bytes(50)))
 

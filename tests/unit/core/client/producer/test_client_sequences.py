@@ -13,7 +13,7 @@ from minikafka.core.client.producer.sequences import BatchOutcome, Sequences, St
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.compression import Compression
-from tests.support.fake_partition import FakePartition
+from tests.support.client.fake_partition import FakePartition
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)

@@ -1,0 +1,384 @@
+"""A few brokers that answer a client's frames out of dictionaries, and fail when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+from uuid import UUID
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.ports import World
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import decode
+from minikafka.protocol.frames import FrameReader
+from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from minikafka.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+from minikafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from minikafka.protocol.messages.init_producer_id import InitProducerIdResponse
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from minikafka.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from minikafka.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from minikafka.protocol.messages.registry import REQUESTS
+from minikafka.protocol.schema import Message
+from tests.support.client.fake_partition import FakePartition
+
+__all__ = ["HANG_UP", "SERVED", "SILENCE", "FakeCluster", "FakePartition"]
+
+SERVED = [
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.INIT_PRODUCER_ID,
+]
+HANG_UP = "hang up"
+SILENCE = "silence"
+
+
+class FakeCluster:
+    """``faults[api]``: what happens to the next requests of that API instead of the usual:
+    HANG_UP, SILENCE, or an error code for every partition or topic in it (None: the usual).
+    ``seen``: (broker, request) of all that came in. Versions are as ``versions`` says.
+    """
+
+    def __init__(self, world: World, brokers: int = 2, loopback: bool = False) -> None:
+        self.world = world
+        self.loopback = loopback
+        self.addresses = {broker: (f"host-{broker}", 9092) for broker in range(1, brokers + 1)}
+        self.brokers = list(range(1, brokers + 1))
+        self.controller = 1
+        self.auto_create = False
+        self.partitions: dict[TopicPartition, FakePartition] = {}
+        self.topic_ids: dict[str, UUID] = {}
+        self.faults: dict[ApiKey, deque[Any]] = {}
+        self.seen: list[tuple[int, Any]] = []
+        self.versions = {int(key): (0, key.max_version) for key in SERVED}
+        self.acked: list[bytes] = []
+        self.frozen: set[int] = set()  # brokers that take connections and answer nothing
+        self._producer_ids = itertools.count(1000)
+        self._topic_ids = itertools.count(1)
+        self._listeners: dict[int, Any] = {}
+        self._connections: dict[int, list[asyncio.Transport]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self.addresses.values())
+
+    async def start(self) -> None:
+        for broker in self.brokers:
+            await self.start_broker(broker)
+
+    async def start_broker(self, broker: int) -> None:
+        host, port = ("127.0.0.1", 0) if self.loopback else self.addresses[broker]
+        listener = await self.world.network.listen(
+            lambda: _FakeConnection(self, broker), host, port
+        )
+        self._listeners[broker] = listener
+        self.addresses[broker] = (host, listener.port)
+
+    def stop_broker(self, broker: int) -> None:
+        self._listeners.pop(broker).close()
+        for transport in self._connections.pop(broker, []):
+            transport.abort()
+
+    def freeze(self, broker: int) -> None:
+        self.frozen.add(broker)
+
+    def create(self, topic: str, partitions: int = 2) -> None:
+        self.topic_ids[topic] = UUID(int=next(self._topic_ids))
+        for number in range(partitions):
+            leader = self.brokers[number % len(self.brokers)]
+            self.partitions[TopicPartition(topic, number)] = FakePartition(leader)
+
+    def delete(self, topic: str) -> None:
+        del self.topic_ids[topic]
+        for tp in [tp for tp in self.partitions if tp.topic == topic]:
+            del self.partitions[tp]
+
+    def recreate(self, topic: str, partitions: int) -> None:
+        """Delete the topic and create it again, empty, under a new topic id."""
+        self.delete(topic)
+        self.create(topic, partitions)
+
+    def move_leader(self, tp: TopicPartition, leader: int) -> None:
+        self.partitions[tp].leader = leader
+        self.partitions[tp].leader_epoch += 1
+
+    def fail(self, api: ApiKey, *faults: Any) -> None:
+        self.faults.setdefault(api, deque()).extend(faults)
+
+    def requests(self, api: ApiKey) -> list[Any]:
+        return [request for _, request in self.seen if request.SPEC.api_key == api]
+
+    def values(self, tp: TopicPartition) -> list[bytes | None]:
+        return [record.value for record in self.partitions[tp].records()]
+
+    # -- answers, called by connections
+
+    def opened(self, broker: int, transport: asyncio.Transport) -> None:
+        self._connections.setdefault(broker, []).append(transport)
+
+    def answer(
+        self, broker: int, request: Any, version: int, reply: Callable[[Any], None]
+    ) -> str | None:
+        """Reply now or later; HANG_UP or SILENCE instead of that."""
+        api = request.SPEC.api_key
+        self.seen.append((broker, request))
+        if broker in self.frozen:
+            return SILENCE
+        queue = self.faults.get(api)
+        fault = queue.popleft() if queue else None
+        if fault in (HANG_UP, SILENCE):
+            return cast(str, fault)
+        handler = getattr(self, f"_{api.name.lower()}")
+        handler(broker, request, fault or ErrorCode.NONE, reply)
+        return None
+
+    def _api_versions(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        rows = [ApiVersion(key, *span) for key, span in self.versions.items()]
+        reply(ApiVersionsResponse(error_code=fault, api_keys=rows))
+
+    def _metadata(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        names = sorted(self.topic_ids)
+        if request.topics is not None:
+            names = [topic.name for topic in request.topics]
+        rows = []
+        for name in names:
+            if name not in self.topic_ids and self.auto_create:
+                if request.allow_auto_topic_creation:
+                    self.create(name)
+                fault = ErrorCode.LEADER_NOT_AVAILABLE
+                rows.append(MetadataResponseTopic(error_code=fault, name=name))
+                continue
+            code = fault if name in self.topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(
+                MetadataResponseTopic(
+                    error_code=code,
+                    name=name,
+                    topic_id=self.topic_ids.get(name, UUID(int=0)),
+                    is_internal=name.startswith("__"),
+                    partitions=[
+                        MetadataResponsePartition(
+                            partition_index=tp.partition,
+                            leader_id=partition.leader,
+                            leader_epoch=partition.leader_epoch,
+                            replica_nodes=list(self.brokers),
+                            isr_nodes=list(self.brokers),
+                        )
+                        for tp, partition in self.partitions.items()
+                        if tp.topic == name and code is ErrorCode.NONE
+                    ],
+                )
+            )
+        nodes = [
+            MetadataResponseBroker(node, *self.addresses[node]) for node in sorted(self._listeners)
+        ]
+        reply(
+            MetadataResponse(
+                brokers=nodes, cluster_id="fake", controller_id=self.controller, topics=rows
+            )
+        )
+
+    def _init_producer_id(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        reply(InitProducerIdResponse(0, fault, next(self._producer_ids), 0))
+
+    def _leader_error(self, broker: int, tp: TopicPartition, epoch: int = -1) -> ErrorCode:
+        partition = self.partitions.get(tp)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.leader != broker:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if epoch != -1 and epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.NONE
+
+    def _produce(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        topics = []
+        for topic in request.topic_data:
+            rows = []
+            for data in topic.partition_data:
+                tp = TopicPartition(topic.name, data.index)
+                code = fault or self._leader_error(broker, tp)
+                base = -1
+                if code is ErrorCode.NONE:
+                    code, base = self.partitions[tp].produce(data.records)
+                rows.append(PartitionProduceResponse(data.index, code, base))
+            topics.append(TopicProduceResponse(topic.name, rows))
+        if request.acks:
+            reply(ProduceResponse(responses=topics))
+
+    def _fetch(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+
+        def attempt() -> None:
+            topics, ready = [], False
+            for topic in request.topics:
+                rows = []
+                for wanted in topic.partitions:
+                    tp = TopicPartition(topic.topic, wanted.partition)
+                    row = self._read(broker, tp, wanted, fault)
+                    ready = ready or bool(row.records) or row.error_code != 0
+                    rows.append(row)
+                topics.append(FetchableTopicResponse(topic.topic, partitions=rows))
+            loop = asyncio.get_running_loop()
+            if ready or loop.time() >= deadline:
+                reply(FetchResponse(responses=topics))
+            else:
+                loop.call_later(0.01, attempt)
+
+        attempt()
+
+    def _read(
+        self, broker: int, tp: TopicPartition, wanted: Any, fault: ErrorCode
+    ) -> PartitionData:
+        code = fault or self._leader_error(broker, tp, wanted.current_leader_epoch)
+        if code is ErrorCode.NONE:
+            partition = self.partitions[tp]
+            if partition.log_start <= wanted.fetch_offset <= partition.end:
+                data = partition.read(wanted.fetch_offset, wanted.partition_max_bytes)
+                return PartitionData(
+                    tp.partition,
+                    high_watermark=partition.end,
+                    last_stable_offset=partition.end,
+                    records=data,
+                )
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        return PartitionData(tp.partition, code, -1)
+
+    def _list_offsets(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for wanted in topic.partitions:
+                tp = TopicPartition(topic.name, wanted.partition_index)
+                code = fault or self._leader_error(broker, tp, wanted.current_leader_epoch)
+                offset, timestamp = -1, -1
+                if code is ErrorCode.NONE:
+                    offset, timestamp = self._find(self.partitions[tp], wanted.timestamp)
+                rows.append(
+                    ListOffsetsPartitionResponse(
+                        tp.partition, code, timestamp=timestamp, offset=offset
+                    )
+                )
+            topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        reply(ListOffsetsResponse(topics=topics))
+
+    def _find(self, partition: FakePartition, timestamp: int) -> tuple[int, int]:
+        if timestamp == -1:
+            return partition.end, -1
+        if timestamp == -2:
+            return partition.log_start, -1
+        hits = (r for r in partition.records() if r.timestamp >= timestamp)
+        return next(((r.offset, r.timestamp) for r in hits), (-1, -1))
+
+    def _controller_error(self, broker: int) -> ErrorCode:
+        return ErrorCode.NONE if broker == self.controller else ErrorCode.NOT_CONTROLLER
+
+    def _create_topics(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        rows = []
+        for topic in request.topics:
+            code = fault or self._controller_error(broker)
+            if code is ErrorCode.NONE and topic.name in self.topic_ids:
+                code = ErrorCode.TOPIC_ALREADY_EXISTS
+            if code is ErrorCode.NONE and not request.validate_only:
+                self.create(topic.name, max(1, topic.num_partitions))
+            rows.append(
+                CreatableTopicResult(
+                    topic.name,
+                    self.topic_ids.get(topic.name, UUID(int=0)),
+                    code,
+                    num_partitions=topic.num_partitions,
+                    replication_factor=1,
+                )
+            )
+        reply(CreateTopicsResponse(topics=rows))
+
+    def _delete_topics(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        rows = []
+        for name in [topic.name for topic in request.topics] or request.topic_names:
+            code = fault or self._controller_error(broker)
+            if code is ErrorCode.NONE and name not in self.topic_ids:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is ErrorCode.NONE:
+                self.delete(name)
+            rows.append(DeletableTopicResult(name, error_code=code))
+        reply(DeleteTopicsResponse(responses=rows))
+
+    def _describe_cluster(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        brokers = [DescribeClusterBroker(node, *self.addresses[node]) for node in self._listeners]
+        reply(
+            DescribeClusterResponse(
+                cluster_id="fake", controller_id=self.controller, brokers=brokers
+            )
+        )
+
+
+REQUESTS_BY_NUMBER: dict[int, type[Message]] = {int(key): cls for key, cls in REQUESTS.items()}
+
+
+class _FakeConnection(asyncio.BufferedProtocol):
+    """Replies leave in the order of the requests, whenever they come."""
+
+    def __init__(self, cluster: FakeCluster, broker: int) -> None:
+        self._cluster = cluster
+        self._broker = broker
+        self._reader = FrameReader(1 << 30, reuse=False)
+        self._slots: deque[list[bytes]] = deque()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._cluster.opened(self._broker, self._transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for frame in self._reader.buffer_updated(nbytes):
+            header, start = decode_request_header(frame)
+            request = decode(REQUESTS_BY_NUMBER[header.api_key], header.api_version, frame, start)
+            slot: list[bytes] = []
+            if getattr(request, "acks", 1):
+                self._slots.append(slot)
+
+            def reply(message: Any, slot: list[bytes] = slot, header: Any = header) -> None:
+                slot.append(encode_response(header.correlation_id, message, header.api_version))
+                while self._slots and self._slots[0]:
+                    self._transport.write(self._slots.popleft()[0])
+
+            outcome = self._cluster.answer(self._broker, request, header.api_version, reply)
+            if outcome == HANG_UP:
+                self._transport.abort()
+                return

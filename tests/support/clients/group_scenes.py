@@ -1,0 +1,57 @@
+"""Scenes that groups of every client library have to play: join, leave, die, commit and resume."""
+
+from __future__ import annotations
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.clients.group_clients import Clients
+from tests.support.cluster.real_cluster import until
+
+PARTITIONS = 4
+
+
+def produce(bootstrap: str, topic: str, first: int, count: int) -> set[str]:
+    """Numbers as texts, to the partitions in turn."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    values = [str(n) for n in range(first, first + count)]
+    for n, value in enumerate(values):
+        producer.produce(topic, value.encode(), partition=n % PARTITIONS)
+    assert producer.flush(30) == 0
+    return set(values)
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    """How many records are behind the offsets of the group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = [TopicPartition(topic, n) for n in range(PARTITIONS)]
+    request = [ConsumerGroupTopicPartitions(group, asked)]
+    found = admin.list_consumer_group_offsets(request)[group].result(30)
+    return sum(max(0, p.offset) for p in found.topic_partitions)
+
+
+def join_leave_die_and_resume(library: str, bootstrap: str, topic: str, clients: Clients) -> None:
+    """The group is ``g-{topic}``."""
+    expected = produce(bootstrap, topic, 0, 200)
+    first = clients.start(library)
+    clients.until_shared([first], PARTITIONS)
+    clients.until_read(expected)
+    second = clients.start(library)
+    clients.until_shared([first, second], PARTITIONS)
+    expected |= produce(bootstrap, topic, 200, 100)
+    clients.until_read(expected)
+    second.kill()  # its session of 6 s has to run out
+    clients.until_shared([first], PARTITIONS)
+    expected |= produce(bootstrap, topic, 300, 100)
+    clients.until_read(expected)
+    third = clients.start(library)
+    clients.until_shared([first, third], PARTITIONS)
+    until(lambda: committed(bootstrap, f"g-{topic}", topic) == 400, "all committed")
+    first.stop()  # in order: nobody waits for its session
+    clients.until_shared([third], PARTITIONS, limit_s=5.5)
+    assert third.records == [], "what others have committed is not read again"
+    third.stop()
+    fresh = produce(bootstrap, topic, 400, 40)
+    last = clients.start(library)
+    clients.until_read(expected | fresh)
+    assert {value for _, _, value in last.records} == fresh

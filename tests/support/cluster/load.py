@@ -1,0 +1,116 @@
+"""An independent client that goes on producing while the cluster is hurt, and its reckoning."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support.clients.confluent import offset_of, value_of
+from tests.support.cluster.real_cluster import until
+
+
+class Load:
+    """acks=all, idempotent, one partition. ``acknowledged`` grows while it runs."""
+
+    def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
+        self._bootstrap, self._topic, self._partition = bootstrap, topic, partition
+        self.acknowledged: list[int] = []
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._abandoned = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        self.until_more()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What is not acknowledged by now is given up."""
+        self._abandoned = True
+        self._stop.set()
+        self._thread.join(60)
+
+    def until_more(self, count: int = 200, limit_s: float = 30) -> None:
+        """Wait for so many more acknowledgements."""
+        goal = len(self.acknowledged) + count
+        until(lambda: len(self.acknowledged) >= goal, f"{count} more acknowledged", limit_s)
+
+    def finish(self) -> None:
+        """Stop, and check what is stored: all that was acknowledged, once and in order."""
+        self._stop.set()
+        self._thread.join(60)
+        assert not self.failures
+        stored = read_values(self._bootstrap, self._topic, self._partition)
+        assert stored == sorted(set(stored)), "out of order or twice"
+        lost = set(self.acknowledged) - set(stored)
+        assert not lost, f"{len(lost)} of {len(self.acknowledged)} acknowledged records are lost"
+
+    def _run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": 60_000,
+                "request.timeout.ms": 2_500,  # how long a frozen broker is believed in
+                "socket.timeout.ms": 3_000,
+                "log_level": 0,
+            }
+        )
+        number = 0
+        while not self._stop.is_set():
+            if len(producer) < 500:
+                producer.produce(
+                    self._topic,
+                    str(number).encode(),
+                    partition=self._partition,
+                    on_delivery=self._delivered,
+                )
+                number += 1
+                producer.poll(0)
+            else:
+                producer.poll(0.01)
+            self._stop.wait(0.001)
+        if self._abandoned:
+            producer.purge()
+        producer.flush(60)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None and not self._abandoned:
+            self.failures.append(str(error))
+        elif error is None:
+            self.acknowledged.append(int(value_of(message)))
+
+
+def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
+    """All values of a partition, as numbers, up to the high watermark of now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        where = TopicPartition(topic, partition, 0)
+        _, end = consumer.get_watermark_offsets(where, timeout=30)
+        consumer.assign([where])
+        values: list[int] = []
+        position = 0
+
+        def read() -> bool:
+            nonlocal position
+            for message in consumer.consume(1000, timeout=0.5):
+                if message.error() is None:
+                    values.append(int(value_of(message)))
+                    position = offset_of(message) + 1
+            return position >= end
+
+        until(read, f"{topic}-{partition} read to offset {end}", 60)
+        return values
+    finally:
+        consumer.close()

@@ -1,0 +1,81 @@
+"""Servers on loopback sockets, and clients that speak raw frames to them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+from minikafka.network.server import Server, ServerConfig, ServerConnection
+from minikafka.world.real.network import RealNetwork
+from tests.support.world.manual_clock import ManualClock
+from tests.support.world.recording_log import RecordingLog
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Peer:
+    """A client that speaks raw frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(struct.pack(">i", len(b)) + b for b in bodies))
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Lab:
+    """Servers on loopback, and peers of theirs."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.network = RealNetwork()
+        self.log = RecordingLog()
+        self.servers: list[Server] = []
+        self.peers: list[Peer] = []
+
+    async def serve(
+        self,
+        on_frame: Callable[[ServerConnection, memoryview], bool | None],
+        config: ServerConfig | None = None,
+        holding: bool = False,
+    ) -> Server:
+        server = Server(
+            self.network, self.clock, config or ServerConfig(), on_frame, "PLAINTEXT", self.log
+        )
+        await server.start("127.0.0.1", 0, holding)
+        self.servers.append(server)
+        return server
+
+    async def connect(self, server: Server) -> Peer:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", server.port))
+        self.peers.append(peer)
+        return peer
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the loop run until something holds."""
+        async with asyncio.timeout(5):
+            while not condition():  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        for peer in self.peers:
+            peer.close()
+        for server in self.servers:
+            await server.close()
