@@ -14,8 +14,8 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.world.jumping_loop import jumping
-from tests.unit.client.test_client_consumer import consuming, error_of, fill, take
-from tests.unit.client.test_client_producer import code_of, producing
+from tests.unit.client.consumer.test_client_consumer import consuming, error_of, fill, take
+from tests.unit.client.producer.test_client_producer import code_of, producing
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 

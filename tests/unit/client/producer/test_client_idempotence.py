@@ -14,7 +14,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import parse_batches
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
 from tests.support.world.jumping_loop import jumping, memory_world
-from tests.unit.client.test_client_producer import code_of, producing
+from tests.unit.client.producer.test_client_producer import code_of, producing
 
 T0 = TopicPartition("t", 0)
 TEN = [b"%d" % number for number in range(10)]

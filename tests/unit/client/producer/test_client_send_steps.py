@@ -14,7 +14,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.world.jumping_loop import jumping
-from tests.unit.client.test_client_producer import code_of, producing
+from tests.unit.client.producer.test_client_producer import code_of, producing
 
 U1 = TopicPartition("u", 1)
 RECORD_OVERHEAD, BATCH_OVERHEAD = 21, 61  # upper bounds, as the producer reckons

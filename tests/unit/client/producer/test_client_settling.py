@@ -13,7 +13,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.fake_cluster import SILENCE, FakeCluster
 from tests.support.world.jumping_loop import jumping, memory_world
-from tests.unit.client.test_client_producer import code_of, producing
+from tests.unit.client.producer.test_client_producer import code_of, producing
 
 T0 = TopicPartition("t", 0)
 
