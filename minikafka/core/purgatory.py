@@ -1,19 +1,18 @@
-"""The purgatory: delayed operations, which an event or their time-out completes, exactly once.
+"""The purgatory: delayed operations, each completed exactly once, by an event or by its time-out.
 
-A request that cannot be answered yet (a Produce that waits for replicas, a Fetch for records, a
-JoinGroup for members) becomes a ``DelayedOperation`` and is parked in a ``Purgatory``. Two things
-lead back to it:
+A request whose response must wait (a Produce for replicas, a Fetch for records, a JoinGroup for
+members) becomes a ``DelayedOperation`` and is parked in a ``Purgatory``. Two mechanisms complete
+it:
 
 - *Watch lists.* The operation is entered under one or more keys, say its partitions. When something
   happens to a key, ``check_and_complete(key)`` tries each operation in the key's list.
 - *The timer.* A timing wheel (``core/timer.py``) expires operations whose time is up.
 
-An operation that completes by one of the two is not searched for in the other. Its place in the
-timer is unlinked at once. Its places in watch lists stay: a Fetch may watch a thousand partitions,
-and removing it from each would cost more than the Fetch. The lists forget it when they are checked
-next. Keys that nothing happens to would keep completed operations for ever, so that a *purge* walks
-all lists when it would find enough of them. Kafka also counts operations that have left their
-lists, and purges more often.
+A completed operation is unlinked from the timer at once. It stays in its watch lists: a Fetch may
+watch a thousand partitions, and removing it from each list would cost more than the Fetch. A list
+drops completed operations when its key is checked next. A list whose key is never checked would
+keep them for ever, so a *purge* walks all lists once they hold enough completed operations. Kafka
+also counts operations that have left their lists, and purges more often.
 
 ``try_complete_else_watch`` tries the operation before it watches and once more afterwards: an event
 between the two would otherwise be missed. This matters although there is one thread, because
@@ -33,7 +32,7 @@ from minikafka.core.timer import Timer, TimerTaskEntry, WheelLevel
 
 
 class DelayedOperation(ABC):
-    """A request that is answered when a condition holds, or after ``delay_ms`` in any case.
+    """A request whose response is sent when a condition holds, or after ``delay_ms`` in any case.
 
     It completes exactly once; every later attempt to complete it returns False. Subclasses fill in
     the three template methods and may declare ``__slots__``.
@@ -62,16 +61,16 @@ class DelayedOperation(ABC):
         """Called after ``on_complete`` if the time-out completed the operation."""
 
     def watched_keys(self) -> Iterable[Hashable]:
-        """The keys that it waits on, for dumps."""
+        """Return the keys that the operation watches, for dumps."""
         return ()
 
     @property
     def is_timed(self) -> bool:
-        """Whether it has a time-out, and was neither completed nor cancelled since."""
+        """Whether the operation has a time-out and was neither completed nor cancelled."""
         return self._timer_entry is not None
 
     def force_complete(self) -> bool:
-        """Complete without looking at the condition. True for the one call that did it."""
+        """Complete without checking the condition. True for the one call that completed it."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -89,7 +88,7 @@ class DelayedOperation(ABC):
             entry.cancel()
 
     def expire(self) -> bool:
-        """Complete it because its time is up. True when this call did."""
+        """Complete the operation after its time-out. True if this call completed it."""
         if not self.force_complete():
             return False
         self.on_expiration()
@@ -118,12 +117,12 @@ class WatchedCounter:
 
 
 class Watchers(Generic[OpT]):
-    """The operations that watch one key, in the order of their arrival. Completed ones stay until
-    the list is checked or purged.
+    """The operations that watch one key, in the order of their arrival. Completed operations stay
+    until the list is checked or purged.
 
-    The completion of an operation may call back: watch this key again, check it again, purge it. So
-    every walk goes over a snapshot, and the list is rebuilt afterwards from what it holds then. A
-    nested check also tries operations that the outer one has passed already."""
+    The completion of an operation may be re-entrant: it may watch this key, check it or purge it.
+    So every walk uses a snapshot, and afterwards removes completed operations from the list as it
+    is then. A nested check also tries operations that the outer check has passed already."""
 
     __slots__ = ("_counter", "operations")
 
@@ -164,8 +163,8 @@ class Watchers(Generic[OpT]):
         self.operations = kept
 
     def cancel(self) -> list[OpT]:
-        """Remove all operations and their time-outs without completing them. Returns those that
-        were not completed yet."""
+        """Remove all operations from the list, and their time-outs, without completing them.
+        Returns the operations that were not completed before."""
         self.purge_completed()
         cancelled, self.operations = self.operations, []
         self._counter.places -= len(cancelled)
@@ -187,8 +186,10 @@ LINGERING_PLACES = 100_000
 
 
 class Purgatory(Generic[OpT]):
-    """Kafka's ``DelayedOperationPurgatory``. The caller reads a monotonic clock and calls
-    ``advance`` at ``next_expiration_ms``. Any method may be called during a completion."""
+    """The parked operations of one kind (Kafka's ``DelayedOperationPurgatory``).
+
+    The caller reads a monotonic clock and calls ``advance`` at ``next_expiration_ms``. Any method
+    may be called during a completion."""
 
     def __init__(self, name: str, purge_interval: int = DEFAULT_PURGE_INTERVAL) -> None:
         self.name = name
@@ -216,8 +217,9 @@ class Purgatory(Generic[OpT]):
 
     @property
     def purge_due(self) -> bool:
-        """Whether watch lists hold more than ``purge_interval`` completed operations, or are more
-        than ``LINGERING_PLACES`` longer than twice what the last purge left."""
+        """Whether a purge is due: the watch lists hold more than ``purge_interval`` completed
+        operations, or their length exceeds twice that after the last purge by more than
+        ``LINGERING_PLACES``."""
         lists = self._in_lists
         return (
             lists.value - self._timer.size > self._purge_above
@@ -274,8 +276,8 @@ class Purgatory(Generic[OpT]):
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[OpT]:
-        """Remove the watch list of ``key``, and the time-outs of its operations, which are
-        returned. None is completed: an event on another key can still do that."""
+        """Remove the watch list of ``key`` and the time-outs of its operations. Returns the
+        operations, none of them completed: an event on another key can still complete them."""
         watchers = self._watchers.pop(key, None)
         return [] if watchers is None else watchers.cancel()
 
@@ -292,16 +294,17 @@ class Purgatory(Generic[OpT]):
         return expired
 
     def next_expiration_ms(self) -> int | None:
-        """The time of the next ``advance``, which may lie in the past. None without time-outs."""
+        """Return the time at which to call ``advance`` next, which may lie in the past. None
+        without time-outs."""
         return self._timer.next_expiration_ms()
 
     def levels(self, count_at_most: int | None = None) -> list[WheelLevel]:
-        """The wheels of this purgatory's timer, for dumps. See ``TimingWheel.levels``."""
+        """Return the wheels of this purgatory's timer, for dumps. See ``TimingWheel.levels``."""
         return self._timer.levels(count_at_most)
 
     def waiting(self, at_most: int) -> list[tuple[int, OpT]]:
-        """Up to ``at_most`` pairs of expiration in ms and operation, approximately those that
-        expire first. Looks at no other operations: for dumps of what may be very many."""
+        """Return up to ``at_most`` pairs of expiration in ms and operation, approximately those
+        that expire first. It visits no other operations, of which there may be very many."""
         entries = islice(self._timer.entries(), at_most)
         return [(entry.expiration_ms, entry.task) for entry in entries]
 

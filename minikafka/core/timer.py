@@ -63,8 +63,8 @@ class TimerTaskEntry(Generic[T]):
         self.cancelled = False
 
     def cancel(self) -> None:
-        """The timer will not return the task. Takes constant time, may be repeated, and has no
-        effect after the task was returned."""
+        """Remove the task from the timer, in constant time. No effect if the task was cancelled or
+        returned before."""
         self.cancelled = True
         bucket = self.bucket
         if bucket is not None:
@@ -80,8 +80,8 @@ class TimerTaskEntry(Generic[T]):
 class TimerTaskList(Generic[T]):
     """A bucket: a cyclic doubly linked list that is closed by a sentinel, ``root``.
 
-    ``expiration_ms`` is the start of the time span that the bucket has in this lap of the wheel, or
-    ``NOT_QUEUED``. ``order`` is different for every bucket of one timer."""
+    ``expiration_ms`` is the start of the bucket's time span in this lap of the wheel, or
+    ``NOT_QUEUED``. ``order`` is unique among the buckets of one timer."""
 
     __slots__ = ("counter", "expiration_ms", "order", "root")
 
@@ -97,7 +97,7 @@ class TimerTaskList(Generic[T]):
         return self.root.next is not self.root
 
     def __iter__(self) -> Iterator[TimerTaskEntry[T]]:
-        """The entries in the order of their addition. The list must not change meanwhile."""
+        """Iterate over the entries in the order of addition. The list must not change meanwhile."""
         entry = self.root.next
         while entry is not self.root:
             yield entry
@@ -164,7 +164,7 @@ class ExpirationQueue(Generic[T]):
         return len(self._heap)
 
     def new_order(self) -> int:
-        """The next ``order`` of a bucket, by which buckets of equal expiration are sorted."""
+        """Return a new ``order`` for a bucket. It sorts buckets of equal expiration."""
         self._orders += 1
         return self._orders
 
@@ -175,7 +175,7 @@ class ExpirationQueue(Generic[T]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> TimerTaskList[T] | None:
-        """The bucket that expired first; None if none has expired."""
+        """Remove and return the bucket that expired first; None if none has expired."""
         if self._heap and self._heap[0][0] <= now_ms:
             return heapq.heappop(self._heap)[2]
         return None
@@ -232,7 +232,7 @@ class TimingWheel(Generic[T]):
         self.overflow_wheel: TimingWheel[T] | None = None
 
     def add(self, entry: TimerTaskEntry[T]) -> bool:
-        """Put an entry into its bucket. False when it is cancelled or due already.
+        """Put an entry into its bucket. False if it is cancelled or due already.
 
         Kafka recurses from wheel to wheel; this loop need not check the due time again, since the
         current time of an upper wheel is never later than that of this one."""
@@ -259,15 +259,15 @@ class TimingWheel(Generic[T]):
             self.overflow_wheel.advance_clock(self.current_time_ms)
 
     def entries(self) -> Iterator[TimerTaskEntry[T]]:
-        """The entries of this wheel, bucket by bucket from the current time on. The wheel must not
-        change meanwhile."""
+        """Iterate over the entries of this wheel, bucket by bucket from the current time on. The
+        wheel must not change meanwhile."""
         first = self.current_time_ms // self.tick_ms
         for virtual_id in range(first, first + self.wheel_size):
             yield from self.buckets[virtual_id % self.wheel_size]
 
     def levels(self, count_at_most: int | None = None) -> list[WheelLevel]:
-        """This wheel and those above it, for dumps. Tasks are counted one by one, up to
-        ``count_at_most`` in each bucket."""
+        """Return the contents of this wheel and those above it, for dumps. Tasks are counted one by
+        one, up to ``count_at_most`` in each bucket."""
         dump: list[WheelLevel] = []
         wheel: TimingWheel[T] | None = self
         while wheel is not None:
@@ -311,7 +311,7 @@ class Timer(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Tasks in the wheels, not counting those that were due already when added."""
+        """The number of tasks in the wheels, without those that were already due when added."""
         return self._counter.value
 
     @property
@@ -320,7 +320,8 @@ class Timer(Generic[T]):
         return len(self._queue)
 
     def add(self, task: T, expiration_ms: int) -> TimerTaskEntry[T]:
-        """Takes constant time: a few comparisons per level."""
+        """Add a task that expires at ``expiration_ms``, in constant time: a few comparisons per
+        level."""
         entry = TimerTaskEntry(task, expiration_ms)
         if not self.wheel.add(entry):
             self._expired.append(entry)
@@ -331,8 +332,8 @@ class Timer(Generic[T]):
         entry.cancel()
 
     def next_expiration_ms(self) -> int | None:
-        """The time of the next ``advance``, which may lie in the past. None without tasks, even if
-        emptied buckets are still queued."""
+        """Return the time at which to call ``advance`` next, which may lie in the past. None
+        without tasks, even if emptied buckets are still queued."""
         if self._expired:
             return self._expired[0].expiration_ms
         if not self._counter.value:
@@ -340,8 +341,8 @@ class Timer(Generic[T]):
         return self._queue.first_expiration_ms()
 
     def catch_up(self, now_ms: int) -> None:
-        """Set the current time while the wheels are empty, when nobody calls ``advance``. Otherwise
-        the next task would go to a coarser level and cost additional wake-ups."""
+        """Set the current time of empty wheels, for which ``advance`` is not called. Otherwise the
+        next task would go to a coarser level and cost additional wake-ups."""
         assert not self._counter.value, "tasks that wait have to be returned by advance"
         while (bucket := self._queue.pop_due(now_ms)) is not None:
             bucket.expiration_ms = NOT_QUEUED
@@ -362,8 +363,8 @@ class Timer(Generic[T]):
         return due
 
     def entries(self) -> Iterator[TimerTaskEntry[T]]:
-        """All entries, in approximately the order of their expiration, for dumps. The timer must
-        not change meanwhile."""
+        """Iterate over all entries, approximately in the order of expiration, for dumps. The timer
+        must not change meanwhile."""
         yield from (entry for entry in self._expired if not entry.cancelled)
         wheel: TimingWheel[T] | None = self.wheel
         while wheel is not None:
@@ -371,5 +372,5 @@ class Timer(Generic[T]):
             wheel = wheel.overflow_wheel
 
     def levels(self, count_at_most: int | None = None) -> list[WheelLevel]:
-        """The wheels, finest first. See ``TimingWheel.levels``."""
+        """Return the contents of the wheels, finest first. See ``TimingWheel.levels``."""
         return self.wheel.levels(count_at_most)

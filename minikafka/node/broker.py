@@ -1,4 +1,4 @@
-"""One broker, put together: makes the parts, hands them to each other, starts and stops them."""
+"""One broker node: creates the parts, connects them, and starts and stops them in order."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ EXPECTED_FAILURES = (ConfigError, KafkaError, CoordinationError, OSError)
 
 
 class BrokerNode:
-    """Kafka's ``KafkaServer`` in ZooKeeper mode, in any world.
+    """A broker in ZooKeeper mode, in any ``World`` (Kafka's ``KafkaServer``).
 
     ``run`` returns after ``request_stop``. It raises ConfigError, KafkaError, CoordinationError or
-    OSError for what the user can mend (ZooKeeper away, port or directory taken), an ExceptionGroup
-    for a bug. ``hostname`` is advertised where no listener names a host. ``parts`` and
-    ``controller`` are there once it is known who this broker is: before ``started``.
+    OSError for problems that the user can solve (ZooKeeper unreachable, port or directory in use),
+    and an ExceptionGroup for a bug. ``hostname`` is advertised for listeners that name no host.
+    ``parts`` and ``controller`` are set once the broker id is known, before ``started``.
     """
 
     parts: BrokerParts
@@ -76,12 +76,12 @@ class BrokerNode:
 
     @property
     def ports(self) -> list[int]:
-        """The ports bound, in the order of the listeners."""
+        """The bound ports, in the order of the listeners."""
         return [server.port for server in self._servers]
 
     def request_stop(self, reason: str = "") -> None:
-        """Ask ``run`` to end in order. A second request cuts the controlled shutdown short: no
-        leadership is waited for any more, the logs are."""
+        """Stop the broker in order. A second call skips the rest of the controlled shutdown, so
+        that leaderships are not moved away; logs are still flushed and closed."""
         self._hurried = self._stop_requested.is_set()
         event_log("kafka-shutdown-hook", broker=self.broker_id).info(
             "stop_requested", reason=reason, hurried=self._hurried
@@ -89,20 +89,20 @@ class BrokerNode:
         self._stop_requested.set()
 
     def fail(self, error: BaseException) -> None:
-        """End ``run`` with a bug that no task of the node sees: one in a timer's callback."""
+        """End ``run`` with an error that no task of the node raises: one in a callback."""
         if self._failure is None:
             self._failure = error
             self._failed.set()
 
     async def run(self) -> None:
-        """Start, serve until asked to stop, stop in order."""
+        """Start, serve until ``request_stop``, and stop in order."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._raise_failure(), name="failure-watch")
                 await self._start_unless_stopped(tasks)
                 await self._stop_requested.wait()
                 await self._stop()
-                raise _Stopped  # so that nothing goes on that still waits for something
+                raise _Stopped  # cancels the tasks that are still waiting
         except BaseExceptionGroup as group:
             found = failures(group, stopping=self._stop_requested.is_set())
             if len(found) == 1 and isinstance(found[0], EXPECTED_FAILURES):
@@ -118,7 +118,7 @@ class BrokerNode:
         raise self._failure
 
     async def _start_unless_stopped(self, tasks: asyncio.TaskGroup) -> None:
-        """Starting may wait for ZooKeeper without end."""
+        """Start the parts, until ``request_stop``: the start may wait for ZooKeeper forever."""
         starting = tasks.create_task(self._start(tasks), name="start")
         stopping = tasks.create_task(self._stop_requested.wait(), name="stop-watch")
         await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -156,8 +156,9 @@ class BrokerNode:
         self.started.set()
 
     async def _settings_on_disk(self) -> dict[str, LogConfig]:
-        """Of the topics whose logs are to be loaded: recovery has to know which are compacted. They
-        are read again when this broker is told of a partition. Raises CoordinationError."""
+        """Return the settings of the topics whose logs are on disk: recovery must know which logs
+        are compacted. They are not cached, and read again at the first LeaderAndIsr for a topic.
+        Raises CoordinationError."""
         topics, configs = self._logs.directories.topics(), self.parts.topic_configs
         await configs.load(sorted(topics))
         found = {topic: configs.get(topic).log for topic in topics}
@@ -166,8 +167,10 @@ class BrokerNode:
         return found
 
     async def _identify(self, store: ZkStore, cluster_id: str) -> int:
-        """The broker id of the configuration, of the log directories, or a new one; the
-        directories remember it, and refuse another broker or cluster (ConfigError)."""
+        """Return the broker id: from the configuration, from the log directories, or a new one.
+
+        It is stored in the log directories. Raises ConfigError if they belong to another broker or
+        cluster."""
         configured = self.broker_id
         if configured > self._config.integer("reserved.broker.max.id"):
             raise ConfigError(f"broker.id {configured} is above reserved.broker.max.id")
@@ -220,8 +223,9 @@ class BrokerNode:
         )
 
     async def _listen(self) -> None:
-        """Requests wait until this broker is registered: one of a controller that means an earlier
-        life of it can be told only then. Raises OSError (address in use)."""
+        """Open the listeners, which hold requests until this broker is registered: only its broker
+        epoch identifies controller requests for an earlier registration. Raises OSError (address
+        in use)."""
         config = views.server(self._dynamic.current)
         for endpoint in self._listeners.bound:
             server = Server(
@@ -248,8 +252,10 @@ class BrokerNode:
             await self._debug.start(debug.host, debug.port)
 
     async def _register(self, store: ZkStore) -> None:
-        """Make /brokers/ids/<id>. A node left by an earlier life of this broker goes with its
-        session: wait for that, at most two session time-outs. Raises ConfigError after."""
+        """Create /brokers/ids/<id>.
+
+        A znode of an earlier run of this broker ends with its session: wait for that, up to two
+        session time-outs. Raises ConfigError if the znode still exists."""
         node = BrokerZnode(
             broker_id=self.broker_id,
             endpoints=self._advertised(),
@@ -275,9 +281,9 @@ class BrokerNode:
         self._log.info("registered", epoch=self.broker_epoch)
 
     def _advertised(self) -> tuple[Endpoint, ...]:
-        """With the real ports where 0 was asked for."""
-        asked = self._listeners.bound
-        chosen = {e.listener: port for e, port in zip(asked, self.ports, strict=True) if not e.port}
+        """Return the advertised endpoints, with the bound port where 0 is configured."""
+        bound = self._listeners.bound
+        chosen = {e.listener: port for e, port in zip(bound, self.ports, strict=True) if not e.port}
         return tuple(
             replace(e, port=chosen.get(e.listener, e.port)) for e in self._listeners.advertised
         )
@@ -285,9 +291,9 @@ class BrokerNode:
     # -------------------------------------------------------------------------------------- stop
 
     async def _stop(self) -> None:
-        """The steps of ``kafka-shutdown-hook``: leaders away, no more requests, controller,
-        replicas, ZooKeeper, logs on disk. A broker that had not started has served nobody: there
-        are only connections to close."""
+        """Stop in the order of ``kafka-shutdown-hook``: controlled shutdown, servers, controller,
+        replicas, ZooKeeper session, logs. A broker that has not started has served no request, so
+        that only connections and logs are closed."""
         started = self.started.is_set()
         if started:
             self.parts.replicas.fetchers.begin_shutdown()
@@ -306,8 +312,8 @@ class BrokerNode:
         self._log.info("stopped")
 
     def _can_hand_over(self) -> bool:
-        """Without ZooKeeper no leadership moves, and a controller that waits for ZooKeeper does not
-        answer."""
+        """Whether a controlled shutdown can succeed. Without ZooKeeper no leadership moves, and the
+        controller does not respond while it waits for ZooKeeper."""
         return self._zk.connected and not self._hurried
 
 
@@ -316,8 +322,8 @@ class _Stopped(Exception):
 
 
 def failures(group: BaseExceptionGroup[BaseException], stopping: bool) -> list[BaseException]:
-    """What went wrong. A node that stops has closed its ZooKeeper session under whoever still
-    used it: that is no failure."""
+    """Return the errors in ``group`` that are failures. While the node stops, a CoordinationError
+    is none: the node has closed its ZooKeeper session while tasks still used it."""
     leaves: list[BaseException] = []
     pending: list[BaseException] = [group]
     while pending:

@@ -80,8 +80,10 @@ from minikafka.zookeeper.store import ZkStore
 
 
 class GroupParts:
-    """The group coordinator of one broker. ``sizes`` knows how many partitions
-    ``__consumer_offsets`` has; ``store`` returns the store of the current ZooKeeper session."""
+    """Creates and connects the group coordinator of one broker.
+
+    ``sizes`` has the number of partitions of ``__consumer_offsets``. ``store`` returns the store of
+    the current ZooKeeper session."""
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class GroupParts:
             reaper.close()
 
     def facts(self, limit: int, group_id: str | None) -> dict[str, Any]:
-        """For the debug listener: of one group, or of ``limit`` groups."""
+        """Return the state of one group, or of up to ``limit`` groups, for the debug listener."""
         if group_id is None:
             return all_group_facts(self.coordinator, limit)
         return group_facts(self.coordinator, limit, group_id)
@@ -184,13 +186,13 @@ class GroupParts:
         ]
 
 
-# How long the replication of a record, or the response of another broker, may take.
+# The longest wait for the replication of a record, or for the response of another broker.
 REQUEST_TIMEOUT_MS = 30_000
 
 
 class TransactionParts:
-    """The transaction coordinator of one broker. ``store`` returns the store of the current
-    ZooKeeper session. ``listener`` is the inter-broker listener."""
+    """Creates and connects the transaction coordinator of one broker. ``store`` returns the store
+    of the current ZooKeeper session. ``listener`` is the inter-broker listener."""
 
     def __init__(
         self,
@@ -322,7 +324,8 @@ def _follow_leadership(
     leads: bool,
     epoch: int,
 ) -> None:
-    """Pass a new role of this broker on to the runtime of ``topic``."""
+    """Notify the coordinator ``runtime`` if the partition, whose role has changed, is of its
+    ``topic``."""
     if topic_partition.topic != topic:
         return
     if leads:

@@ -1,4 +1,4 @@
-"""What a broker shows of itself over HTTP: the paths of its debug listener."""
+"""The routes of the debug listener: the state of a broker as JSON over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minikafka.network.http_server import BadQuery, Query, Route
 from minikafka.node.purgatories import BrokerPurgatories
 
 DEFAULT_LIMIT = 100
-MAX_LIMIT = 1000  # rows of one list; the broker serves nobody else while it gathers them
+MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
 
 
 def debug_routes(
@@ -23,13 +23,15 @@ def debug_routes(
     controller_context: Callable[[int], Mapping[str, Any]],
     group_facts: Callable[[int, str | None], Mapping[str, Any]],
 ) -> dict[str, Route]:
-    """One row a path. Each answer is an object that names the broker; lists end at ``limit``."""
+    """Return the handler of each path. Each response is an object that names the broker. The query
+    parameter ``limit`` bounds its lists."""
 
     def show_purgatories(query: Query) -> Any:
         return {"broker": broker_id, "purgatories": purgatories.facts(limit(query))}
 
     def show_tasks(query: Query) -> Any:
-        """Reapers are threads in Kafka, hence listed here; in this house each is a timer."""
+        """Return the running tasks by name, and the reapers, which are threads in Kafka and timers
+        here."""
         names = Counter(task.get_name() for task in asyncio.all_tasks())
         rows = sorted(names.items())[: limit(query)]
         return {
@@ -40,18 +42,20 @@ def debug_routes(
         }
 
     def show_metrics(query: Query) -> Any:
-        """With ``prefix``, of those whose name begins so: some gauges count ten thousand things."""
+        """Return the metrics whose names begin with the parameter ``prefix``. Reading all is slow:
+        some gauges count ten thousand items."""
         return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
 
     def show_controller(query: Query) -> Any:
         return {"broker": broker_id, **controller_facts(limit(query))}
 
     def show_controller_context(query: Query) -> Any:
-        """What the active controller knows of the cluster; nearly empty on the other brokers."""
+        """Return the controller's context. It is nearly empty unless this broker is the
+        controller."""
         return {"broker": broker_id, "context": controller_context(limit(query))}
 
     def show_groups(query: Query) -> Any:
-        """Those coordinated here; with ``group``, that one."""
+        """Return the groups coordinated by this broker, or the one in the parameter ``group``."""
         return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
 
     return {
@@ -65,7 +69,8 @@ def debug_routes(
 
 
 def limit(query: Query) -> int:
-    """The parameter ``limit``. Raises BadQuery."""
+    """Return the query parameter ``limit``. Raises BadQuery unless it is a number up to
+    ``MAX_LIMIT``."""
     text = query.get("limit", str(DEFAULT_LIMIT))
     if not text.isdecimal() or len(text) > len(str(MAX_LIMIT)) or int(text) > MAX_LIMIT:
         raise BadQuery(f"limit must be a number up to {MAX_LIMIT}")

@@ -1,5 +1,4 @@
-"""Applies changes of the configuration to a running broker: topics, elections, sockets,
-throttles."""
+"""Applies configuration changes to a running broker: topics, elections, sockets, throttles."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ MAX_CONNECTIONS = "max.connections"
 
 
 class ConfigEffects:
-    """The ``ConfigHandler`` of ``ConfigChanges``: updates ``dynamic``, and applies what changed to
-    the parts of the broker. ``servers`` returns those that listen."""
+    """The ``ConfigHandler`` of ``ConfigChanges``. It updates ``dynamic``, and applies the changes
+    to the parts of the broker. ``servers`` returns the listening servers."""
 
     def __init__(
         self,
@@ -53,15 +52,16 @@ class ConfigEffects:
             server.set_max_connections(after.integer(MAX_CONNECTIONS))
 
     def _limit_replication(self) -> None:
-        """These settings exist at run time only and are in no ``Config``."""
+        """Apply the replication throttle rates. They exist only at run time, in no ``Config``."""
         rate = self._dynamic.run_time
         self._parts.replicas.throttles.limit(
             rate(LEADER_RATE), rate(FOLLOWER_RATE), rate(LOG_DIRS_RATE)
         )
 
     async def topics_changed(self, topics: Collection[str]) -> None:
-        """Apply new configurations to the partitions here. The controller also looks at partitions
-        without a leader, on any broker: an unclean election may be allowed now."""
+        """Apply the new configurations of ``topics`` to their partitions on this broker. The
+        controller also retries elections of partitions without a leader, on any broker, since an
+        unclean election may be allowed now."""
         read = await self._parts.topic_configs.refresh(topics)
         self._parts.replicas.topic_configs_changed(frozenset(read))
         if self._controller.is_active:
@@ -69,6 +69,6 @@ class ConfigEffects:
                 self._controller.unclean_election_enabled(topic)
 
     async def all_topics_changed(self) -> None:
-        """As ``topics_changed``, for the partitions here only."""
+        """As ``topics_changed`` for all topics, but without elections."""
         read = await self._parts.topic_configs.refresh_all()
         self._parts.replicas.topic_configs_changed(frozenset(read))

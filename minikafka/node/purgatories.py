@@ -1,4 +1,4 @@
-"""All purgatories of one broker, as metrics and the debug listener show them."""
+"""Metrics and debug output of all purgatories of one broker."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from minikafka.core.timer import WheelLevel
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 
-Facts: TypeAlias = dict[str, Any]  # what ``json.dumps`` takes
+Facts: TypeAlias = dict[str, Any]  # a JSON object
 Gauge: TypeAlias = Callable[[], int]
 
 KEYS_SHOWN = 20  # of one operation: a fetch may wait on a thousand partitions
-COUNTED_PER_BUCKET = 100  # a bucket finds out how many tasks it holds only by counting them
+COUNTED_PER_BUCKET = 100  # the tasks of a bucket have to be counted one by one
 
 
 class BrokerPurgatories:
-    """Registers Kafka's two gauges of each ``DelayedOperationPurgatory`` and shows what waits in
-    it. ``facts`` takes as long for 100,000 parked operations as for a few: it looks at ``limit`` of
+    """The gauges and the debug output of each purgatory (Kafka's ``DelayedOperationPurgatory``).
+
+    ``facts`` takes as long for 100,000 parked operations as for a few: it reads up to ``limit`` of
     them and counts the tasks of a bucket up to a bound."""
 
     def __init__(
@@ -38,8 +39,8 @@ class BrokerPurgatories:
         return iter(self._reapers)
 
     def facts(self, limit: int) -> list[Facts]:
-        """Each purgatory with its reaper, its timing wheels, and up to ``limit`` of its operations:
-        approximately those that expire first."""
+        """Return each purgatory with its reaper, its timing wheels and up to ``limit`` of its
+        operations, approximately those that expire first."""
         now_ms = self._clock.monotonic_ms()
         return [_purgatory_facts(reaper, now_ms, limit) for reaper in self._reapers]
 
@@ -69,7 +70,7 @@ def _purgatory_facts(reaper: Reaper[DelayedOperation], now_ms: int, limit: int) 
 
 
 def _operation_facts(operation: DelayedOperation, expiration_ms: int, now_ms: int) -> Facts:
-    """The time at which an operation was parked follows from its expiration."""
+    """Return one parked operation. Its age is computed from its expiration and its delay."""
     keys = [str(key) for key in islice(operation.watched_keys(), KEYS_SHOWN + 1)]
     return {
         "kind": type(operation).__name__,

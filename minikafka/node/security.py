@@ -22,7 +22,7 @@ from minikafka.zookeeper.store import ZkStore
 def security_routes(
     store: Callable[[], ZkStore], is_controller: Callable[[], bool], network: Network
 ) -> list[Route]:
-    """No authorizer and no SASL listener is configured, so that most of them refuse."""
+    """Return the routes. Without authorizer and SASL listener most handlers refuse requests."""
     describe_quotas = DescribeClientQuotasHandler(store)
     alter_quotas = AlterClientQuotasHandler(store, network)
     describe_scram = DescribeUserScramCredentialsHandler(store)

@@ -1,4 +1,4 @@
-"""The data path and the request handlers of one broker, and the routes that lead to them."""
+"""The replicas, coordinators and request handlers of one broker, and the routes to the handlers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ from minikafka.zookeeper.session import ZkSession
 
 
 class BrokerParts:
-    """Everything between the connections and the logs. ``broker_epoch`` is this broker's now."""
+    """The parts of a broker between its connections and its logs. ``broker_epoch`` returns the
+    epoch of this broker's current registration."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class BrokerParts:
         )
 
     def routes(self) -> list[Route]:
-        """What this broker serves, one row an API (ApiVersions itself is added by ``Apis``)."""
+        """Return the route of each API that this broker serves. ``Apis`` adds ApiVersions."""
         replicas, cache, config = self.replicas, self.cache, self._config
         find_coordinator = FindCoordinatorHandler(self.groups.lookup, self._creation)
         fetch = FetchHandler(
@@ -299,7 +300,7 @@ class BrokerParts:
         ]
 
     def _routes_of_the_controller(self) -> list[Route]:
-        """What the controller orders its brokers."""
+        """Return the routes of the requests that the controller sends to brokers."""
         update_metadata = UpdateMetadataHandler(
             self.cache,
             self.fence,
@@ -324,7 +325,7 @@ class BrokerParts:
         self.transactions.role_taken(topic_partition, leads, epoch)
 
     def _replica_gone(self, topic_partition: TopicPartition) -> None:
-        """Deleted, or its disk failed."""
+        """Notify the coordinators of a replica that was deleted or whose disk failed."""
         self.groups.replica_gone(topic_partition)
         self.transactions.replica_gone(topic_partition)
 
@@ -333,7 +334,7 @@ class BrokerParts:
         self._elections.topic_changed(topic)
 
     def _routes_of_placement(self) -> list[Route]:
-        """Who leads, and where replicas are: asked of the controller."""
+        """Return the routes of elections and reassignments, which the controller performs."""
         alter = AlterPartitionReassignmentsHandler(self._controller)
         listing = ListPartitionReassignmentsHandler(self._controller)
         return [
@@ -343,7 +344,7 @@ class BrokerParts:
         ]
 
     def _routes_to_the_controller(self) -> list[Route]:
-        """What clients and brokers ask of the controller, or of ZooKeeper."""
+        """Return the routes of the requests that only the controller's broker serves."""
         controller, config = self._controller, self._config
         create = CreateTopicsHandler(lambda: controller.is_active, self._topics, self._entries)
         grow = CreatePartitionsHandler(lambda: controller.is_active, self._growth)
@@ -361,7 +362,7 @@ class BrokerParts:
         ]
 
     def _routes_of_configuration(self) -> list[Route]:
-        """Any broker tells and alters settings: they are in ZooKeeper."""
+        """Return the routes of configurations. Any broker serves them, from ZooKeeper."""
         loggers = BrokerLoggers(self._broker_id)
         describe = DescribeConfigsHandler(
             self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers

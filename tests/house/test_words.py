@@ -25,14 +25,13 @@ RETIRED = re.compile(
 # Rooms whose words are still being rewritten. A room leaves this list and never returns.
 ALLOWED = (
     "aio.py",
-    "broker",
     "client",
     "coordinator",
     "core/client",
     "core/group",
-    "core/replication",
+    "core/log",
+    "core/transaction",
     "kernel",
-    "node",
     "protocol",
     "simulator",
     "storage",

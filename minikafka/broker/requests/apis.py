@@ -41,10 +41,10 @@ from minikafka.protocol.schema import Message
 class Route:
     """The handler of an API and its versions; ``max_version`` None means all versions of 3.9.
 
-    ``task`` handlers run as tasks of the node, so that the request must have no memoryviews; other
-    handlers reply before they return, or park the request. ``in_parts``: record batches in the
-    response are not copied. ``overlapping``: the handler may be called while earlier requests of
-    this API on the same connection have no reply, and keeps their effects in order itself.
+    ``task`` is true for a ``TaskHandler``, which runs as a task of the node: its request type must
+    have no memoryview fields. With ``in_parts`` the record batches of the response are sent without
+    a copy. An ``overlapping`` handler may be called while earlier requests of this API on the same
+    connection have no reply; it keeps the order of their effects itself.
     """
 
     api_key: ApiKey
@@ -65,7 +65,7 @@ class Route:
 
 
 class _Row:
-    """A route, unfolded for the hot path."""
+    """The facts of a route, as attributes for the hot path."""
 
     __slots__ = ("first", "handler", "last", "overlapping", "request_class", "route")
 
@@ -75,12 +75,12 @@ class _Row:
         self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
         self.last = route.last_version
-        # What overlaps has in common; None: nothing may be served beside it.
+        # Requests with the same value may be served at the same time; None: one at a time.
         self.overlapping = route if route.overlapping else None
 
 
 class PendingReply:
-    """The one reply of one request; what handlers get as ``reply``."""
+    """The ``reply`` argument of handlers: encodes and sends the response of one request."""
 
     __slots__ = ("_correlation_id", "_route", "_slot", "version")
 
@@ -91,9 +91,11 @@ class PendingReply:
         self.version = version
 
     def __call__(self, response: Message | KafkaError | None) -> None:
-        """A value that came in by another version, and is too large for this one, closes the
-        connection, as in Kafka. Raises EncodeError for any other response that the version cannot
-        carry: a bug of the handler."""
+        """Send the response; None sends nothing, a KafkaError becomes an error response.
+
+        The connection is closed, as in Kafka, if a stored value is too large for this version,
+        since a request of another version had set it. Raises EncodeError for any other response
+        that the version cannot carry, which is a bug of the handler."""
         try:
             if response is None:
                 self._slot.send(None)
@@ -104,7 +106,7 @@ class PendingReply:
             else:
                 self._slot.send(encode_response(self._correlation_id, response, self.version))
         except FieldOverflow as error:
-            self._slot.refuse("answer_too_large", error=str(error))
+            self._slot.refuse("response_too_large", error=str(error))
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
@@ -124,14 +126,14 @@ class Apis:
     """Kafka's ``KafkaApis``: routes requests, and turns every failure into a response.
 
     The requests of one connection take effect one after the other. In Kafka a connection is muted
-    until its request is answered; here a request is served when all before it are answered, or when
-    they are of the same ``overlapping`` API (Produce).
+    until the response is sent. Here a request is served when all requests before it have their
+    replies, or when they are of the same ``overlapping`` API (Produce).
 
-    A header or body that cannot be read, an unknown key, a version that is not served, an answer
-    that does not fit the version: the connection is closed with a logged reason, except for
-    ApiVersions, which gets a response in version 0 (KIP-511). A ``KafkaError`` from a handler
-    becomes the error code of the response, or closes the connection where the response has none at
-    its top. Any other exception is a bug and stops the node.
+    The connection is closed, with a logged reason, after a header or body that cannot be decoded,
+    an unknown key, a version that is not served, or a response that does not fit its version. An
+    unknown version of ApiVersions gets a response in version 0 instead (KIP-511). A ``KafkaError``
+    from a handler becomes the error code of the response, or closes the connection if the response
+    has none at its top level. Any other exception is a bug and stops the node.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class Apis:
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
     ) -> None:
-        """Serves those of ``routes`` that ``release`` has, up to its newest versions."""
+        """Serve the ``routes`` that ``release`` has, up to the newest versions of the release."""
         self._log = log or event_log("apis", broker=broker_id)
         self._release = release
         kept = [route for r in routes if (route := _limited(r, release)) is not None]
@@ -158,25 +160,26 @@ class Apis:
 
     @property
     def served(self) -> list[ApiVersion]:
-        """What ApiVersions lists, by key."""
+        """The rows of the ApiVersions response, sorted by key."""
         return list(self._served)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """``tasks`` is the node's: task handlers run there, and a bug in any handler ends it."""
+        """Serve requests from now on. ``tasks`` is the node's group: task handlers run in it, and a
+        bug in any handler fails it."""
         self._tasks = tasks
         self._bug = asyncio.get_running_loop().create_future()
         self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
 
     def close(self) -> None:
-        """Cancel the requests that are served in tasks."""
+        """Cancel the requests that are being served in tasks."""
         for task in self._serving:
             task.cancel()
         if self._bug is not None and not self._bug.done():
             self._bug.set_result(None)
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
-        """Serve one request, or return True when it has to wait for the replies before it.
-        ``frame`` is not kept (see ``ServerConnection``)."""
+        """Serve one request. True if it must wait for the replies before it: then call this again
+        later. ``frame`` is not kept (see ``ServerConnection``)."""
         try:
             header, position = decode_request_header(frame)
         except DecodeError as error:
@@ -240,7 +243,8 @@ class Apis:
         request: Message,
         reply: PendingReply,
     ) -> None:
-        """To the end, even when the connection is gone by then: the reply is dropped."""
+        """Run a task handler and send its response. The handler runs to its end even if the
+        connection closes; then the response is dropped."""
         try:
             response = await row.handler(context, request)
         except KafkaError as error:
@@ -260,8 +264,8 @@ class Apis:
                 api=route.api_key.api_name,
                 api_version=header.api_version,
             )
-        # As Kafka: the versions of ApiVersions alone, from which the client picks the next try.
-        # Before Kafka 2.4 (KIP-511) the list was empty.
+        # As in Kafka, the response has only the row of ApiVersions, from which the client chooses
+        # its next version. Before Kafka 2.4 (KIP-511) the list was empty.
         named = [row for row in self._served if row.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -280,8 +284,8 @@ class Apis:
 
 
 def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
-    """Close the connection, or return True while earlier requests are unanswered: their replies
-    come first."""
+    """Close the connection. True if earlier requests have no replies yet, which come first: then
+    call this again later."""
     if connection.unanswered:
         return True
     connection.refuse(reason, **facts)
@@ -289,7 +293,7 @@ def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
 
 
 def _limited(route: Route, release: Release) -> Route | None:
-    """The route in the versions of ``release``; None if it has no such API."""
+    """Return the route, limited to the versions of ``release``; None if it has no such API."""
     newest = release.newest(route.api_key)
     return None if newest is None else replace(route, max_version=min(route.last_version, newest))
 
@@ -304,7 +308,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """``served``: one row per API, in order of key, ApiVersions included."""
+    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions."""
 
     def __init__(self, served: list[ApiVersion]) -> None:
         self._served = served
@@ -317,7 +321,8 @@ class ApiVersionsHandler:
 
 
 def _names_its_software(request: ApiVersionsRequest) -> bool:
-    """KIP-511: name and version are given, in a form that is safe in metrics and logs."""
+    """Whether the request names the client's software and version in the form that KIP-511
+    requires, which is safe in metrics and logs."""
     return bool(
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)

@@ -38,10 +38,12 @@ NO_CONTROLLER = -1
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """How versions differ in meaning. ``empty_is_all``: an empty list asks for all topics.
-    ``live_replicas_only``: replicas that are not alive are left out, with an error.
-    ``tells_listener``: LISTENER_NOT_FOUND rather than LEADER_NOT_AVAILABLE, where the leader lives
-    but lacks the listener. ``topic_ids``: topics may be asked for by id."""
+    """The differences in meaning between versions of Metadata.
+
+    With ``empty_is_all`` an empty list requests all topics. With ``live_replicas_only`` dead
+    replicas are left out, with an error. With ``tells_listener`` the error is LISTENER_NOT_FOUND
+    rather than LEADER_NOT_AVAILABLE if the leader is alive but lacks the listener. With
+    ``topic_ids`` topics may be requested by id."""
 
     empty_is_all: bool
     live_replicas_only: bool
@@ -54,7 +56,8 @@ class _Rules:
 
 
 class MetadataHandler:
-    """Answers at once, unless this broker is the controller and creates a topic first."""
+    """Serves Metadata. The response is sent at once, unless this broker is the controller and
+    creates a missing topic first."""
 
     def __init__(
         self, cache: MetadataCache, creation: AutoTopicCreation, cluster_id: str | None
@@ -80,7 +83,7 @@ class MetadataHandler:
             self._reply(context, request, topics, reply)
             return
         ids = {topic.topic_id: None for topic in request.topics if topic.topic_id != ZERO_UUID}
-        if ids:  # then names count for nothing, as in Kafka
+        if ids:  # then topics requested by name are ignored, as in Kafka
             topics = [_topic_by_id(image, i, context.listener, rules) for i in ids]
             self._reply(context, request, topics, reply)
             return
@@ -92,7 +95,9 @@ class MetadataHandler:
         if missing and request.allow_auto_topic_creation and self._creation.enabled:
             self._creation.create(
                 missing,
-                lambda errors: self._reply(context, request, topics + _answers(errors), reply),
+                lambda errors: self._reply(
+                    context, request, topics + _failed_topics(errors), reply
+                ),
             )
             return
         self._reply(context, request, topics + [_unknown(name) for name in missing], reply)
@@ -104,7 +109,8 @@ class MetadataHandler:
         topics: list[MetadataResponseTopic],
         reply: Reply,
     ) -> None:
-        """With the brokers as they are now, which may be later than the topics."""
+        """Send the response. Its brokers are those in the metadata cache now, which may be newer
+        than the topics."""
         response = MetadataResponse(cluster_id=self._cluster_id, topics=topics)
         for broker in self._cache.live_brokers():
             endpoint = broker.endpoint(context.listener)
@@ -155,8 +161,8 @@ def _partition(
     error = ErrorCode.NONE
     if image.endpoint(leader, listener) is None:
         alive = leader in image.brokers
-        told = alive and rules.tells_listener
-        error = ErrorCode.LISTENER_NOT_FOUND if told else ErrorCode.LEADER_NOT_AVAILABLE
+        missing_listener = alive and rules.tells_listener
+        error = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
         error = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -185,7 +191,7 @@ def _unknown(name: str) -> MetadataResponseTopic:
     return _failed(name, error)
 
 
-def _answers(errors: Mapping[str, ErrorCode]) -> list[MetadataResponseTopic]:
+def _failed_topics(errors: Mapping[str, ErrorCode]) -> list[MetadataResponseTopic]:
     return [_failed(name, error) for name, error in errors.items()]
 
 
@@ -208,7 +214,7 @@ class DescribeClusterHandler:
                     error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
                     if known
                     else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                    error_message=f"endpoint type {request.endpoint_type} asked of a broker",
+                    error_message=f"endpoint type {request.endpoint_type} requested of a broker",
                 )
             )
             return
@@ -220,7 +226,7 @@ class DescribeClusterHandler:
                     DescribeClusterBroker(broker.id, endpoint.host, endpoint.port, broker.rack)
                 )
         controller = self._cache.controller_id
-        # Only one that is listed above: clients look its address up there.
+        # Name the controller only if it is in the list, where clients look up its address.
         if controller in {broker.broker_id for broker in response.brokers}:
             response.controller_id = NO_KNOWN_CONTROLLER if controller is None else controller
         if request.include_cluster_authorized_operations:
@@ -233,7 +239,8 @@ FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
 class FindCoordinatorHandler:
-    """Creates the internal topic on the first request for it; the client asks again."""
+    """Serves FindCoordinator. The first request creates the internal topic, and its error
+    COORDINATOR_NOT_AVAILABLE makes the client retry."""
 
     def __init__(self, lookup: CoordinatorLookup, creation: AutoTopicCreation) -> None:
         self._lookup = lookup

@@ -45,20 +45,21 @@ R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 async def outcomes(
     resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 ) -> list[tuple[ErrorCode, str | None]]:
-    """In the order of the resources. One that is named twice is altered not at all."""
+    """Call ``alter`` for each resource. Returns (error, message) of each, in their order. A
+    resource that is named twice is not altered and has INVALID_REQUEST."""
     times = Counter((r.resource_type, r.resource_name) for r in resources)
-    told: list[tuple[ErrorCode, str | None]] = []
+    results: list[tuple[ErrorCode, str | None]] = []
     for resource in resources:
         if times[resource.resource_type, resource.resource_name] > 1:
-            told.append((ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+            results.append((ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
             continue
         try:
             await alter(resource)
         except KafkaError as error:
-            told.append((error.code, error.message))
+            results.append((error.code, error.message))
         else:
-            told.append((ErrorCode.NONE, None))
-    return told
+            results.append((ErrorCode.NONE, None))
+    return results
 
 
 LAST_VERSION_WITH_IS_DEFAULT = 0
@@ -66,8 +67,10 @@ UNKNOWN_TYPE = 0
 
 
 class DescribeConfigsHandler:
-    """A TaskHandler. One result per resource of the request, in its order. A broker without a name
-    stands for what all brokers were configured with while they ran."""
+    """Serves DescribeConfigs (a ``TaskHandler``).
+
+    One result per resource of the request, in its order. A broker resource with an empty name
+    stands for the dynamic settings of all brokers."""
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class DescribeConfigsHandler:
 
 
 class _Renderer:
-    """Entries as the request wants to see them."""
+    """Converts configuration entries to the response of one request's version and options."""
 
     def __init__(self, is_default: bool, synonyms: bool, documentation: bool) -> None:
         self._is_default = is_default
@@ -141,7 +144,7 @@ class _Renderer:
     def __call__(
         self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
     ) -> list[DescribeConfigsResourceResult]:
-        """``keys`` None or empty: all."""
+        """Return the results of the entries named in ``keys``; of all if it is None or empty."""
         return [self._one(entry) for entry in entries if not keys or entry.name in keys]
 
     def _one(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
@@ -160,7 +163,9 @@ class _Renderer:
 
 
 class AlterConfigsHandler:
-    """A TaskHandler. One answer per resource of the request, in its order."""
+    """Serves AlterConfigs (a ``TaskHandler``).
+
+    One answer per resource of the request, in its order."""
 
     def __init__(self, admin: ConfigAdminManager) -> None:
         self._admin = admin
@@ -176,19 +181,21 @@ class AlterConfigsHandler:
                 request.validate_only,
             )
 
-        told = await outcomes(request.resources, alter)
+        results = await outcomes(request.resources, alter)
         return AlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
                     error, message, resource.resource_type, resource.resource_name
                 )
-                for resource, (error, message) in zip(request.resources, told, strict=True)
+                for resource, (error, message) in zip(request.resources, results, strict=True)
             ]
         )
 
 
 class IncrementalAlterConfigsHandler:
-    """A TaskHandler. One answer per resource of the request, in its order."""
+    """Serves IncrementalAlterConfigs (a ``TaskHandler``).
+
+    One answer per resource of the request, in its order."""
 
     def __init__(self, admin: ConfigAdminManager) -> None:
         self._admin = admin
@@ -204,12 +211,12 @@ class IncrementalAlterConfigsHandler:
                 request.validate_only,
             )
 
-        told = await outcomes(request.resources, alter)
+        results = await outcomes(request.resources, alter)
         return IncrementalAlterConfigsResponse(
             responses=[
                 IncrementalAlterConfigsResourceResponse(
                     error, message, resource.resource_type, resource.resource_name
                 )
-                for resource, (error, message) in zip(request.resources, told, strict=True)
+                for resource, (error, message) in zip(request.resources, results, strict=True)
             ]
         )

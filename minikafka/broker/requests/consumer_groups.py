@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe (68, 69): refused with UNSUPPORTED_VERSION.
 
-As in Kafka 3.9 in ZooKeeper mode, which lists both APIs and supports only the classic group
-protocol. Consumers with the new protocol report the error, and admin clients fall back to
+Kafka 3.9 in ZooKeeper mode lists both APIs too, and supports only the classic group protocol.
+Consumers with the new protocol report the error, and admin clients fall back to
 DescribeGroups.
 """
 
@@ -23,14 +23,14 @@ from minikafka.protocol.messages.consumer_group_heartbeat import (
 def refuse_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, reply: Reply
 ) -> None:
-    """An ImmediateHandler."""
+    """Refuse ConsumerGroupHeartbeat (an ``ImmediateHandler``)."""
     reply(ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
 
 
 def refuse_description(
     context: RequestContext, request: ConsumerGroupDescribeRequest, reply: Reply
 ) -> None:
-    """An ImmediateHandler."""
+    """Refuse ConsumerGroupDescribe (an ``ImmediateHandler``)."""
     refusal = ErrorCode.UNSUPPORTED_VERSION
     groups = [DescribedGroup(refusal, group_id=group_id) for group_id in request.group_ids]
     reply(ConsumerGroupDescribeResponse(groups=groups))

@@ -9,9 +9,10 @@ from minikafka.protocol.headers import RequestHeader
 
 
 class RequestContext:
-    """The header of a request, and its connection. ``listener`` is the name of the listener that
-    accepted the connection. ``connection`` identifies it by equality; None stands for a connection
-    without other requests."""
+    """The header of a request, and its connection.
+
+    ``listener`` is the name of the listener that accepted the connection. ``connection`` identifies
+    the connection by equality; None stands for a connection without other requests."""
 
     __slots__ = ("client_host", "connection", "header", "listener")
 
@@ -42,8 +43,8 @@ Reply: TypeAlias = Callable[[Any], None]
 
 
 class UnreadableRequest(Exception):
-    """A decoded request has a value that Kafka's decoder refuses: its connection is closed, as
-    after a malformed request."""
+    """Raised by a handler for a decoded value that Kafka's decoder refuses. The connection is
+    closed, as after a malformed request."""
 
 
 # Replies before it returns, or parks the request and calls ``reply`` later.

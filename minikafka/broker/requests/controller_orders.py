@@ -67,18 +67,19 @@ class Order:
         self.number = number
 
     def refusal(self) -> ErrorCode:
-        """NONE while the order may be applied. To be called again after every await."""
+        """Return NONE while the order may be applied, otherwise the error of the response. Call
+        this again after every await."""
         return self._fence.check(self)
 
 
 class ControllerFence:
-    """Refuses orders of former controllers, for former registrations of this broker, and orders
-    that a later one has overtaken.
+    """Refuses stale controller requests: those of former controllers, those for former
+    registrations of this broker, and those that a later request has overtaken.
 
-    A controller sends one request at a time, and repeats over its next connection what was not
-    answered. So an order that was overtaken, while it waited for something here, came over a
-    connection that is closed. It is refused, since it would undo the later ones (Kafka applies
-    it). ``broker_epoch`` returns the epoch of this broker's current registration."""
+    A controller sends one request at a time, and sends requests without a response again over its
+    next connection. So an overtaken request, which waited in its handler, arrived over a connection
+    that is closed by now. It is refused, since it would undo the later ones. (Kafka applies it.)
+    ``broker_epoch`` returns the epoch of this broker's current registration."""
 
     def __init__(self, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self.controller_epoch = 0  # the highest seen
@@ -88,14 +89,14 @@ class ControllerFence:
         self._log = event_log("state-change", broker=broker_id)
 
     def arrived(self, api: str, request: ControllerRequest) -> Order:
-        """Call this before the first await of a handler."""
+        """Number a request by its arrival. Call this before the first await of a handler."""
         self._arrived += 1
         return Order(self, api, request, self._arrived)
 
     def check(self, order: Order) -> ErrorCode:
-        """STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for an order that must not be applied. NONE
-        otherwise, and its controller epoch is remembered. A broker epoch of -1 comes from a version
-        without the field."""
+        """Return STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for an order that must not be
+        applied. Otherwise NONE, and remember its controller epoch. The broker epoch is -1, and not
+        checked, in versions without the field."""
         request, error = order.request, ErrorCode.NONE
         if request.broker_epoch != NO_EPOCH and request.broker_epoch < self._broker_epoch():
             error = ErrorCode.STALE_BROKER_EPOCH
@@ -118,8 +119,8 @@ class ControllerFence:
 
 
 FIRST_VERSION_BY_ID = 5
-# Partitions applied without a pause: some tens of milliseconds. Each slice interrupts the fetchers,
-# so that they are not smaller.
+# The partitions applied without a pause, which takes some tens of milliseconds. Smaller slices
+# would interrupt the fetchers more often.
 LEADERSHIP_SLICE = 500
 
 # Called with a partition, whether this broker leads it now, and the leader epoch.
@@ -127,7 +128,7 @@ RoleTaken: TypeAlias = Callable[[TopicPartition, bool, int], None]
 
 
 def instructions(request: LeaderAndIsrRequest) -> Iterator[Instruction]:
-    """One instruction per partition, in any version."""
+    """Yield one instruction per partition, for any version of LeaderAndIsr."""
     for state in request.ungrouped_partition_states:
         yield _instruction(state.topic_name, None, state)
     for topic in request.topic_states:
@@ -158,10 +159,12 @@ def _instruction(
 
 
 class LeaderAndIsrHandler:
-    """A TaskHandler. It reads the configurations of new topics and awaits ``get_ready`` with the
-    topics of the request. Then it applies the instructions in slices, and calls ``role_taken`` for
-    each partition that has changed its role. Other requests are served between slices; after a
-    newer order the rest is refused."""
+    """Serves LeaderAndIsr (a ``TaskHandler``).
+
+    It reads the configurations of new topics and awaits ``get_ready`` with the topics of the
+    request. Then it applies the instructions in slices, and calls ``role_taken`` for each
+    partition that has changed its role. Other requests are served between slices; after a newer
+    order the rest is refused."""
 
     def __init__(
         self,
@@ -178,9 +181,9 @@ class LeaderAndIsrHandler:
     async def __call__(
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
-        told = list(instructions(request))
+        received = list(instructions(request))
         order = self._fence.arrived("LeaderAndIsr", request)
-        topics = sorted({instruction.topic_partition.topic for instruction in told})
+        topics = sorted({instruction.topic_partition.topic for instruction in received})
         await self._replicas.load_topic_configs(topics)
         if self._get_ready is not None:
             await self._get_ready(topics)
@@ -189,22 +192,22 @@ class LeaderAndIsrHandler:
             for leader in request.live_leaders
         }
         errors: dict[TopicPartition, ErrorCode] = {}
-        for start in range(0, max(1, len(told)), LEADERSHIP_SLICE):
+        for start in range(0, max(1, len(received)), LEADERSHIP_SLICE):
             if start:
                 await asyncio.sleep(0)
             error = order.refusal()
             if error is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=error)
-            errors |= self._apply(told[start : start + LEADERSHIP_SLICE], live_leaders)
-        return _response(context.header.api_version, told, errors)
+            errors |= self._apply(received[start : start + LEADERSHIP_SLICE], live_leaders)
+        return _response(context.header.api_version, received, errors)
 
     def _apply(
-        self, told: list[Instruction], live_leaders: Mapping[int, Endpoint]
+        self, received: list[Instruction], live_leaders: Mapping[int, Endpoint]
     ) -> dict[TopicPartition, ErrorCode]:
-        errors = self._replicas.leadership.apply(told, live_leaders)
+        errors = self._replicas.leadership.apply(received, live_leaders)
         if self._role_taken is not None:
             me = self._replicas.config.broker_id
-            for instruction in told:
+            for instruction in received:
                 if errors[instruction.topic_partition] is ErrorCode.NONE:
                     role = instruction.leader_and_isr
                     self._role_taken(
@@ -214,22 +217,22 @@ class LeaderAndIsrHandler:
 
 
 def _response(
-    version: int, told: list[Instruction], errors: dict[TopicPartition, ErrorCode]
+    version: int, received: list[Instruction], errors: dict[TopicPartition, ErrorCode]
 ) -> LeaderAndIsrResponse:
     response = LeaderAndIsrResponse()
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
-    for instruction in told:
+    for instruction in received:
         topic, partition = instruction.topic_partition
         error = errors[instruction.topic_partition]
         if version < FIRST_VERSION_BY_ID:
             response.partition_errors.append(LeaderAndIsrPartitionError(topic, partition, error))
             continue
         topic_id = instruction.topic_id or ZERO_UUID
-        answer = topics.get(topic_id)
-        if answer is None:
-            answer = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
-            response.topics.append(answer)
-        answer.partition_errors.append(
+        topic_error = topics.get(topic_id)
+        if topic_error is None:
+            topic_error = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
+            response.topics.append(topic_error)
+        topic_error.partition_errors.append(
             LeaderAndIsrPartitionError(partition_index=partition, error_code=error)
         )
     return response
@@ -239,7 +242,7 @@ STOP_SLICE = 200  # partitions stopped without a pause, and their logs renamed: 
 
 
 def stops(request: StopReplicaRequest) -> Iterator[Stop]:
-    """One ``Stop`` per partition, in any version."""
+    """Yield one ``Stop`` per partition, for any version of StopReplica."""
     for flat in request.ungrouped_partitions:
         yield Stop(
             TopicPartition(flat.topic_name, flat.partition_index), delete=request.delete_partitions
@@ -257,9 +260,11 @@ def stops(request: StopReplicaRequest) -> Iterator[Stop]:
 
 
 class StopReplicaHandler:
-    """A TaskHandler. It stops replicas in slices, and responds when the logs to be deleted are
-    gone. ``deleted`` is called with each partition that is deleted. Other requests are served
-    between slices; after a newer order the rest is refused."""
+    """Serves StopReplica (a ``TaskHandler``).
+
+    It stops replicas in slices, and responds when the logs to be deleted are gone. ``deleted``
+    is called with each partition that is deleted. Other requests are served between slices;
+    after a newer order the rest is refused."""
 
     def __init__(
         self,
@@ -274,16 +279,16 @@ class StopReplicaHandler:
     async def __call__(
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
-        told = list(stops(request))
+        received = list(stops(request))
         order = self._fence.arrived("StopReplica", request)
         errors: dict[TopicPartition, ErrorCode] = {}
-        for start in range(0, max(1, len(told)), STOP_SLICE):
+        for start in range(0, max(1, len(received)), STOP_SLICE):
             if start:
                 await asyncio.sleep(0)
             error = order.refusal()
             if error is not ErrorCode.NONE:
                 return StopReplicaResponse(error_code=error)
-            errors |= await self._stop(told[start : start + STOP_SLICE])
+            errors |= await self._stop(received[start : start + STOP_SLICE])
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_partition.topic, topic_partition.partition, code)
@@ -291,8 +296,8 @@ class StopReplicaHandler:
             ]
         )
 
-    async def _stop(self, told: Sequence[Stop]) -> dict[TopicPartition, ErrorCode]:
-        errors, to_delete = self._replicas.leadership.stop(told)
+    async def _stop(self, received: Sequence[Stop]) -> dict[TopicPartition, ErrorCode]:
+        errors, to_delete = self._replicas.leadership.stop(received)
         if self._deleted is not None:
             for topic_partition in to_delete:
                 self._deleted(topic_partition)
@@ -304,10 +309,12 @@ PartitionsDeleted: TypeAlias = Callable[[Sequence[TopicPartition]], None]
 
 
 class UpdateMetadataHandler:
-    """A TaskHandler. ``get_ready`` is awaited with the topics of the request before the cache is
-    updated. Afterwards ``topic_changed`` is called for each of them, to complete operations that
-    wait for a topic, and ``brokers_changed`` if other brokers are live than before.
-    ``drop_strays`` removes replicas that were reassigned while this broker was away."""
+    """Serves UpdateMetadata (a ``TaskHandler``).
+
+    ``get_ready`` is awaited with the topics of the request before the cache is updated.
+    Afterwards ``topic_changed`` is called for each of them, to complete operations that wait for
+    a topic, and ``brokers_changed`` if other brokers are live than before. ``drop_strays``
+    removes replicas that were reassigned while this broker was away."""
 
     def __init__(
         self,
@@ -361,7 +368,9 @@ class UpdateMetadataHandler:
 
 
 class ControlledShutdownHandler:
-    """A TaskHandler: it waits for the controller's event queue."""
+    """Serves ControlledShutdown (a ``TaskHandler``).
+
+    It waits for the event in the controller's queue."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

@@ -13,7 +13,7 @@ NodeT = TypeVar("NodeT")
 
 
 class LeaderHint(NamedTuple):
-    """-1, -1 and no address when no leader is known."""
+    """A leader, its epoch and its address. -1, -1 and no address if no leader is known."""
 
     leader: int
     leader_epoch: int
@@ -24,8 +24,9 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     cluster: MetadataCache, hosted: HostedPartitions, topic_partition: TopicPartition, listener: str
 ) -> LeaderHint:
-    """The leader as the local replica knows it, since LeaderAndIsr comes before UpdateMetadata;
-    without a replica, as the metadata cache knows it. The endpoint is the one on ``listener``."""
+    """Return the leader known to the local replica, since LeaderAndIsr arrives before
+    UpdateMetadata. Without a replica, return the leader in the metadata cache. Its endpoint is the
+    one on ``listener``."""
     partition = hosted.get(topic_partition)
     if partition is not None and partition.leader_epoch >= 0:
         leader, leader_epoch = partition.state.leader, partition.leader_epoch
@@ -39,7 +40,8 @@ def leader_hint(
 def node_endpoints(
     hints: Iterable[LeaderHint], node_type: Callable[[int, str, int, str | None], NodeT]
 ) -> list[NodeT]:
-    """The reachable leaders of ``hints``, each once, as structures of the response's module."""
+    """Return the leaders of ``hints`` that have an endpoint, each once, as ``node_type``, which is
+    the structure of the response's module."""
     nodes = {
         hint.leader: node_type(
             hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack

@@ -29,7 +29,9 @@ from minikafka.protocol.messages.list_partition_reassignments import (
 
 
 class ElectLeadersHandler:
-    """A TaskHandler. Asked for all partitions, it leaves out those that need no election."""
+    """Serves ElectLeaders (a ``TaskHandler``).
+
+    The response to a request for all partitions omits those that need no election."""
 
     def __init__(self, elections: LeaderElectionAdmin) -> None:
         self._elections = elections
@@ -71,7 +73,9 @@ def _election_result(partition: int, error: KafkaError | None) -> ElectLeadersPa
 
 
 class AlterPartitionReassignmentsHandler:
-    """A TaskHandler. It answers when all reassignments have begun, not when they are done."""
+    """Serves AlterPartitionReassignments (a ``TaskHandler``).
+
+    The response is sent when all reassignments have begun, not when they are complete."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -104,7 +108,9 @@ def _reassignment_result(partition: int, error: KafkaError | None) -> Reassignab
 
 
 class ListPartitionReassignmentsHandler:
-    """A TaskHandler. Partitions that are at rest, or unknown, are not in the answer."""
+    """Serves ListPartitionReassignments (a ``TaskHandler``).
+
+    The response omits partitions that are unknown or not being reassigned."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -112,7 +118,7 @@ class ListPartitionReassignmentsHandler:
     async def __call__(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        asked = (
+        requested = (
             None
             if request.topics is None
             else [
@@ -122,7 +128,7 @@ class ListPartitionReassignmentsHandler:
             ]
         )
         try:
-            found = await self._controller.list_partition_reassignments(asked)
+            found = await self._controller.list_partition_reassignments(requested)
         except KafkaError as error:
             return ListPartitionReassignmentsResponse(
                 error_code=error.code, error_message=error.message

@@ -48,8 +48,9 @@ class FetchConfig:
 
 
 class FetchHandler:
-    """An ImmediateHandler. It reads the partitions of the request and of its fetch session
-    (KIP-227)."""
+    """Serves Fetch (an ``ImmediateHandler``).
+
+    It reads the partitions of the request and of its fetch session (KIP-227)."""
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class FetchHandler:
             respond(())
 
     def _entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
-        """The entries of the request itself. A topic whose id is not known has an empty name."""
+        """Return the entries of the request without those of its session. A topic whose id is
+        unknown has an empty name."""
         entries = []
         for topic in request.topics:
             name, topic_id = topic.topic, None
@@ -171,7 +173,8 @@ class FetchHandler:
         isolation: Isolation,
         selected: SessionResponse,
     ) -> FetchResponse:
-        """Partitions in the order of the request or session; neighbours of one topic together."""
+        """Return the response. Partitions keep the order of the request or session; consecutive
+        partitions of one topic share an entry."""
         response = FetchResponse(error_code=selected.error, session_id=selected.session_id)
         hints: list[LeaderHint] = []
         topic: FetchableTopicResponse | None = None

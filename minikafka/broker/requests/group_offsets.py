@@ -63,8 +63,10 @@ DEFAULT_RETENTION = -1
 
 
 class OffsetCommitHandler:
-    """An ImmediateHandler. Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION; the others
-    are committed. Version 0 commits to ZooKeeper, for consumers before Kafka 0.9."""
+    """Serves OffsetCommit (an ``ImmediateHandler``).
+
+    Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION; the others are committed.
+    Version 0 commits to ZooKeeper, for consumers before Kafka 0.9."""
 
     def __init__(
         self,
@@ -146,7 +148,9 @@ FIRST_VERSION_WITH_MANY_GROUPS = 8
 
 
 class OffsetFetchHandler:
-    """An ImmediateHandler. Version 0 reads the offsets from ZooKeeper.
+    """Serves OffsetFetch (an ``ImmediateHandler``).
+
+    Version 0 reads the offsets from ZooKeeper.
 
     The response of version 1 has no error code for the group: each requested partition has it.
     (Kafka 3.9 responds without any partitions.)
@@ -211,7 +215,7 @@ class OffsetFetchHandler:
         topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
         require_stable: bool,
     ) -> list[FetchedOffset]:
-        """Null topics request all committed offsets."""
+        """Return the response for one group. ``topics`` None requests all committed offsets."""
         if topics is None:
             return self._groups.fetch_all(group_id, require_stable)
         return self._groups.fetch(group_id, _requested(topics), require_stable)
@@ -258,7 +262,9 @@ def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
 
 
 class OffsetDeleteHandler:
-    """An ImmediateHandler. Offsets of topics that a member subscribes to are kept."""
+    """Serves OffsetDelete (an ``ImmediateHandler``).
+
+    Offsets of topics that a member subscribes to are kept."""
 
     def __init__(self, groups: GroupCoordination, cluster: MetadataCache) -> None:
         self._groups = groups
@@ -290,9 +296,11 @@ FIRST_VERSION_WITH_ABORTABLE = 4
 
 
 class TxnOffsetCommitHandler:
-    """An ImmediateHandler. Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION. The
-    transaction must contain the group's partition of ``__consumer_offsets``, since the offsets are
-    appended there: its coordinator verifies that first (KIP-890)."""
+    """Serves TxnOffsetCommit (an ``ImmediateHandler``).
+
+    Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION. The transaction must contain
+    the group's partition of ``__consumer_offsets``, since the offsets are appended there: its
+    coordinator verifies that first (KIP-890)."""
 
     def __init__(
         self,
@@ -380,7 +388,8 @@ class TxnOffsetCommitHandler:
 
 
 def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:
-    """Producers of Kafka 0.11 fail at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    """Replace an error that the version's clients cannot handle: producers of Kafka 0.11 fail at
+    COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
@@ -434,7 +443,7 @@ class ZookeeperOffsets:
         topic_partitions: Sequence[TopicPartition],
         respond: Callable[[Mapping[TopicPartition, int | ErrorCode]], None],
     ) -> None:
-        """The response leaves out partitions without an offset."""
+        """Read committed offsets. The response omits partitions without an offset."""
         if name_problem(group_id) is not None:
             respond(dict.fromkeys(topic_partitions, ErrorCode.INVALID_GROUP_ID))
             return

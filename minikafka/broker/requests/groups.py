@@ -44,8 +44,10 @@ from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 
 
 class GroupCoordination(Protocol):
-    """The group coordinator. ``respond`` arguments are called exactly once, now or later. Methods
-    that return a response raise KafkaError for an error of the whole request."""
+    """The interface of the group coordinator for request handlers.
+
+    ``respond`` arguments are called exactly once, now or later. Methods that return a response
+    raise KafkaError for an error of the whole request."""
 
     def join(self, group_id: str, facts: JoinFacts, respond: RespondJoin) -> None: ...
 
@@ -92,7 +94,9 @@ LONGEST_REASON = 255
 
 
 class JoinGroupHandler:
-    """An ImmediateHandler. A new member id is the instance or client id and a random UUID."""
+    """Serves JoinGroup (an ``ImmediateHandler``).
+
+    A new member id is the instance or client id and a random UUID."""
 
     def __init__(self, groups: GroupCoordination, entropy: Entropy) -> None:
         self._groups = groups
@@ -135,7 +139,7 @@ FIRST_VERSION_WITH_PROTOCOL = 5  # and requires it
 
 
 class SyncGroupHandler:
-    """An ImmediateHandler."""
+    """Serves SyncGroup (an ``ImmediateHandler``)."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -157,7 +161,7 @@ class SyncGroupHandler:
 
 
 class HeartbeatHandler:
-    """An ImmediateHandler."""
+    """Serves Heartbeat (an ``ImmediateHandler``)."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -173,7 +177,7 @@ FIRST_VERSION_WITH_MANY_MEMBERS = 3
 
 
 class LeaveGroupHandler:
-    """An ImmediateHandler."""
+    """Serves LeaveGroup (an ``ImmediateHandler``)."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -189,7 +193,9 @@ class LeaveGroupHandler:
 
 
 class DescribeGroupsHandler:
-    """An ImmediateHandler. An unknown group is described as Dead."""
+    """Serves DescribeGroups (an ``ImmediateHandler``).
+
+    An unknown group is described as Dead."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -206,7 +212,7 @@ class DescribeGroupsHandler:
 
 
 class ListGroupsHandler:
-    """An ImmediateHandler."""
+    """Serves ListGroups (an ``ImmediateHandler``)."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -217,7 +223,9 @@ class ListGroupsHandler:
 
 
 class DeleteGroupsHandler:
-    """An ImmediateHandler. A group named twice has one result."""
+    """Serves DeleteGroups (an ``ImmediateHandler``).
+
+    A group named twice has one result."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups

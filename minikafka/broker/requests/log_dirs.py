@@ -29,7 +29,9 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class DescribeLogDirsHandler:
-    """A TaskHandler. Kafka: ``ReplicaManager.describeLogDirs``."""
+    """Serves DescribeLogDirs (a ``TaskHandler``).
+
+    Kafka: ``ReplicaManager.describeLogDirs``."""
 
     def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
         self._log_manager = log_manager
@@ -39,17 +41,17 @@ class DescribeLogDirsHandler:
     async def __call__(
         self, context: RequestContext, request: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
-        wanted = None
+        requested = None
         if request.topics is not None:
-            wanted = {
+            requested = {
                 TopicPartition(topic.topic, index)
                 for topic in request.topics
                 for index in topic.partitions
             }
         paths = self._log_manager.directories.paths
-        return DescribeLogDirsResponse(results=[self._one(path, wanted) for path in paths])
+        return DescribeLogDirsResponse(results=[self._one(path, requested) for path in paths])
 
-    def _one(self, path: str, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    def _one(self, path: str, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:
         directory = self._log_manager.directories.by_path(path)
         if directory is None:
             return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
@@ -60,13 +62,13 @@ class DescribeLogDirsHandler:
             return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
         return DescribeLogDirsResult(
             log_dir=path,
-            topics=self._topics(directory, wanted),
+            topics=self._topics(directory, requested),
             total_bytes=volume.total_bytes,
             usable_bytes=volume.usable_bytes,
         )
 
     def _topics(
-        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+        self, directory: LogDirectory, requested: set[TopicPartition] | None
     ) -> list[DescribeLogDirsTopic]:
         rows = (
             (
@@ -79,13 +81,13 @@ class DescribeLogDirsHandler:
                 ),
             )
             for log, is_future in _logs(directory)
-            if wanted is None or log.topic_partition in wanted
+            if requested is None or log.topic_partition in requested
         )
         return [DescribeLogDirsTopic(*of_topic) for of_topic in grouped(rows).items()]
 
     def _offset_lag(self, log: UnifiedLog, is_future: bool) -> int:
-        """How far a log is behind the high watermark, or a future log behind the current one; -1
-        when this broker has not been told of the replica, or it is offline."""
+        """Return how many offsets a log is behind the high watermark, or a future log behind the
+        current one. -1 if the replica is offline or was in no LeaderAndIsr yet."""
         partition = self._hosted.get(log.topic_partition)
         if partition is None or not partition.has_log:
             return -1
@@ -100,8 +102,10 @@ def _logs(directory: LogDirectory) -> Iterable[tuple[UnifiedLog, bool]]:
 
 
 class AlterReplicaLogDirsHandler:
-    """A TaskHandler: answers when the moves have begun. For a replica that is not here yet the
-    answer is REPLICA_NOT_AVAILABLE, and its log will be made in that directory."""
+    """Serves AlterReplicaLogDirs (a ``TaskHandler``).
+
+    The response is sent when the moves have begun. A replica that this broker does not have yet
+    gets REPLICA_NOT_AVAILABLE, and its log will be created in that directory."""
 
     def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
         self._log_manager = log_manager

@@ -50,7 +50,9 @@ SPECIAL_TIMESTAMPS = {
 
 
 class ListOffsetsHandler:
-    """An ImmediateHandler. Version 0 wants several offsets, by the age of segment files."""
+    """Serves ListOffsets (an ``ImmediateHandler``).
+
+    Version 0 requests several offsets, by the age of segment files."""
 
     def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas
@@ -63,21 +65,21 @@ class ListOffsetsHandler:
             for topic in request.topics
             for partition in topic.partitions
         )
-        answer = self._answer_v0 if version == 0 else self._answer
+        respond = self._response_v0 if version == 0 else self._response
         reply(
             ListOffsetsResponse(
                 topics=[
                     ListOffsetsTopicResponse(
                         topic.name,
                         [
-                            answer(
-                                TopicPartition(topic.name, wanted.partition_index),
-                                wanted,
+                            respond(
+                                TopicPartition(topic.name, requested.partition_index),
+                                requested,
                                 request,
                                 version,
                                 counts,
                             )
-                            for wanted in topic.partitions
+                            for requested in topic.partitions
                         ],
                     )
                     for topic in request.topics
@@ -85,20 +87,20 @@ class ListOffsetsHandler:
             )
         )
 
-    def _answer(
+    def _response(
         self,
         topic_partition: TopicPartition,
-        wanted: ListOffsetsPartition,
+        requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
         version: int,
         counts: Counter[TopicPartition],
     ) -> ListOffsetsPartitionResponse:
-        response = ListOffsetsPartitionResponse(wanted.partition_index)
+        response = ListOffsetsPartitionResponse(requested.partition_index)
         if counts[topic_partition] > 1:
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
         try:
-            found = self._find(topic_partition, wanted, request, version)
+            found = self._find(topic_partition, requested, request, version)
         except KafkaError as error:
             response.error_code = error.code
             if (
@@ -116,12 +118,12 @@ class ListOffsetsHandler:
     def _find(
         self,
         topic_partition: TopicPartition,
-        wanted: ListOffsetsPartition,
+        requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
         version: int,
     ) -> ListedOffset:
         """Raises KafkaError."""
-        timestamp = wanted.timestamp
+        timestamp = requested.timestamp
         if timestamp < 0 and SPECIAL_TIMESTAMPS.get(timestamp, version + 1) > version:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if request.replica_id != CONSUMER_REPLICA_ID:
@@ -137,23 +139,23 @@ class ListOffsetsHandler:
                 partition,
                 timestamp,
                 isolation,
-                wanted.current_leader_epoch,
+                requested.current_leader_epoch,
                 leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
             ),
         )
 
-    def _answer_v0(
+    def _response_v0(
         self,
         topic_partition: TopicPartition,
-        wanted: ListOffsetsPartition,
+        requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
         version: int,
         counts: Counter[TopicPartition],
     ) -> ListOffsetsPartitionResponse:
-        response = ListOffsetsPartitionResponse(wanted.partition_index)
+        response = ListOffsetsPartitionResponse(requested.partition_index)
         try:
             response.old_style_offsets = self._replicas.guarded(
-                topic_partition, lambda: self._offsets_before(topic_partition, wanted, request)
+                topic_partition, lambda: self._offsets_before(topic_partition, requested, request)
             )
         except KafkaError as error:
             response.error_code = error.code
@@ -162,22 +164,24 @@ class ListOffsetsHandler:
     def _offsets_before(
         self,
         topic_partition: TopicPartition,
-        wanted: ListOffsetsPartition,
+        requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
     ) -> list[int]:
         """Raises KafkaError and OSError."""
-        if wanted.timestamp < offset_lookup.EARLIEST_TIMESTAMP:
+        if requested.timestamp < offset_lookup.EARLIEST_TIMESTAMP:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = self._replicas.hosted.require(topic_partition)
         leader_only = request.replica_id != DEBUGGING_REPLICA_ID
         known = ages(partition, leader_only, self._clock.wall_ms())
         from_consumer = request.replica_id == CONSUMER_REPLICA_ID
         bound = partition.high_watermark if from_consumer else partition.log.log_end_offset
-        return offsets_before(known, wanted.timestamp, wanted.max_num_offsets, bound)
+        return offsets_before(known, requested.timestamp, requested.max_num_offsets, bound)
 
 
 class OffsetForLeaderEpochHandler:
-    """An ImmediateHandler. Only the leader answers."""
+    """Serves OffsetForLeaderEpoch (an ``ImmediateHandler``).
+
+    Followers respond with NOT_LEADER_OR_FOLLOWER."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -191,8 +195,10 @@ class OffsetForLeaderEpochHandler:
                     OffsetForLeaderTopicResult(
                         topic=topic.topic,
                         partitions=[
-                            self._answer(TopicPartition(topic.topic, wanted.partition), wanted)
-                            for wanted in topic.partitions
+                            self._response(
+                                TopicPartition(topic.topic, requested.partition), requested
+                            )
+                            for requested in topic.partitions
                         ],
                     )
                     for topic in request.topics
@@ -200,25 +206,27 @@ class OffsetForLeaderEpochHandler:
             )
         )
 
-    def _answer(
-        self, topic_partition: TopicPartition, wanted: OffsetForLeaderPartition
+    def _response(
+        self, topic_partition: TopicPartition, requested: OffsetForLeaderPartition
     ) -> EpochEndOffset:
-        answer = EpochEndOffset(partition=wanted.partition)
+        response = EpochEndOffset(partition=requested.partition)
         try:
             partition = self._replicas.hosted.require(topic_partition)
             end = partition.end_offset_for_epoch(
-                wanted.current_leader_epoch, wanted.leader_epoch, leader_only=True
+                requested.current_leader_epoch, requested.leader_epoch, leader_only=True
             )
         except KafkaError as error:
-            answer.error_code = error.code
+            response.error_code = error.code
         else:
-            answer.leader_epoch = end.epoch
-            answer.end_offset = end.end_offset
-        return answer
+            response.leader_epoch = end.epoch
+            response.end_offset = end.end_offset
+        return response
 
 
 class DeleteRecordsHandler:
-    """An ImmediateHandler. A partition named twice is answered once, for its last offset."""
+    """Serves DeleteRecords (an ``ImmediateHandler``).
+
+    A partition that is named twice has one result, for its last offset."""
 
     def __init__(self, deletion: RecordDeletion) -> None:
         self._deletion = deletion
@@ -227,15 +235,15 @@ class DeleteRecordsHandler:
         self, context: RequestContext, request: DeleteRecordsRequest, reply: Reply
     ) -> None:
         offsets = {
-            TopicPartition(topic.name, wanted.partition_index): wanted.offset
+            TopicPartition(topic.name, requested.partition_index): requested.offset
             for topic in request.topics
-            for wanted in topic.partitions
+            for requested in topic.partitions
         }
 
-        def answer(results: Sequence[DeletionResult]) -> None:
+        def respond(results: Sequence[DeletionResult]) -> None:
             reply(_response(results))
 
-        self._deletion.delete(offsets, request.timeout_ms, answer)
+        self._deletion.delete(offsets, request.timeout_ms, respond)
 
 
 def _response(results: Sequence[DeletionResult]) -> DeleteRecordsResponse:

@@ -38,9 +38,11 @@ ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 
 
 class ProduceHandler:
-    """An ImmediateHandler whose requests may overlap (see ``Route``). With acks=0 there is no
-    response. A failure then closes the connection (a KafkaError as reply), since nothing else
-    would reach the producer."""
+    """Serves Produce (an ``ImmediateHandler``).
+
+    Its requests may overlap (see ``Route``). With acks=0 no response is sent: after a failure
+    the connection is closed (by a KafkaError as reply), since the producer would not notice it
+    otherwise."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class ProduceHandler:
         version, acks = context.header.api_version, request.acks
         closed_topics = INTERNAL_TOPICS
         if context.header.client_id == ADMIN_CLIENT_ID or acks not in VALID_ACKS:
-            closed_topics = frozenset()  # invalid acks are the error of all partitions
+            closed_topics = frozenset()  # after invalid acks all partitions have that error
         entries: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[int, AppendResult] = {}  # by place in the request
         place, transactional = 0, False
@@ -79,7 +81,7 @@ class ProduceHandler:
                 place += 1
 
         # A parked request must not refer to its records, which lie in the connection's buffer.
-        def answer(results: Sequence[AppendResult]) -> None:
+        def respond(results: Sequence[AppendResult]) -> None:
             if refused:
                 rest = iter(results)
                 results = [refused.get(i) or next(rest) for i in range(place)]
@@ -89,28 +91,29 @@ class ProduceHandler:
                 reply(self._response(context, version, results))
 
         if transactional:
-            self._append_in_transaction(context, request, entries, answer)
+            self._append_in_transaction(context, request, entries, respond)
         elif entries:
             timeout_ms = max(0, request.timeout_ms)  # a negative time-out has expired
-            self._appends.append_plain(context.connection, entries, acks, timeout_ms, answer)
+            self._appends.append_plain(context.connection, entries, acks, timeout_ms, respond)
         else:
-            answer(())
+            respond(())
 
     def _append_in_transaction(
         self,
         context: RequestContext,
         request: ProduceRequest,
         entries: Sequence[tuple[TopicPartition, Buffer]],
-        answer: AppendReply,
+        respond: AppendReply,
     ) -> None:
-        """A batch of a transaction needs a transactional id and cannot be sent with acks=0."""
+        """Append transactional batches. The request needs a transactional id, and must not have
+        acks=0."""
         refusal: ErrorCode | None = None
         if request.transactional_id is None:
             refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif request.acks == ACKS_NONE:
             refusal = ErrorCode.INVALID_REQUIRED_ACKS
         if refusal is not None:
-            answer([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
+            respond([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
             return
         try:
             self._appends.append(
@@ -120,10 +123,10 @@ class ProduceHandler:
                 request.acks,
                 max(0, request.timeout_ms),
                 context.version >= FIRST_VERSION_WITH_ABORTABLE,
-                answer,
+                respond,
             )
         except KafkaError as error:
-            answer(
+            respond(
                 [
                     AppendResult(topic_partition, error.code, error_message=error.message)
                     for topic_partition, _ in entries
@@ -141,7 +144,8 @@ class ProduceHandler:
     def _response(
         self, context: RequestContext, version: int, results: Sequence[AppendResult]
     ) -> ProduceResponse:
-        """Topics in the order of the request, neighbours of one topic together."""
+        """Return the response in the order of the request. Consecutive partitions of one topic
+        share an entry."""
         response = ProduceResponse()
         hints: list[LeaderHint] = []
         topic: TopicProduceResponse | None = None
@@ -151,12 +155,12 @@ class ProduceHandler:
                 topic = TopicProduceResponse(name)
                 response.responses.append(topic)
             info = result.info
-            answer = PartitionProduceResponse(
+            respond = PartitionProduceResponse(
                 index, result.error, info.first_offset, info.log_append_time, info.log_start_offset
             )
             if result.error:
-                answer.error_message = result.error_message
-                answer.record_errors = [
+                respond.error_message = result.error_message
+                respond.record_errors = [
                     BatchIndexAndErrorMessage(*error) for error in result.record_errors
                 ]
                 if (
@@ -166,9 +170,9 @@ class ProduceHandler:
                     hint = leader_hint(
                         self._cache, self._hosted, result.topic_partition, context.listener
                     )
-                    answer.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
+                    respond.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
                     hints.append(hint)
-            topic.partition_responses.append(answer)
+            topic.partition_responses.append(respond)
         if hints:
             response.node_endpoints = node_endpoints(hints, NodeEndpoint)
         return response

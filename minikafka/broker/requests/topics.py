@@ -35,7 +35,9 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # KRaft's own log; never a topic
 
 
 class CreateTopicsHandler:
-    """A TaskHandler. One result per entry of the request, in its order."""
+    """Serves CreateTopics (a ``TaskHandler``).
+
+    One result per entry of the request, in its order."""
 
     def __init__(
         self, is_controller: Callable[[], bool], admin: TopicAdmin, entries: ConfigEntries
@@ -88,7 +90,7 @@ class CreateTopicsHandler:
 
 
 def _refusals(topics: Sequence[CreatableTopic]) -> dict[str, str]:
-    """Names that cannot even be tried, with the reason."""
+    """Return the errors of the names that must not be created, by name."""
     times = Counter(topic.name for topic in topics)
     refused = {name: "Found multiple entries for this topic." for name, n in times.items() if n > 1}
     if CLUSTER_METADATA_TOPIC in times:
@@ -106,7 +108,9 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
 class DeleteTopicsHandler:
-    """A TaskHandler. One result per topic of the request, in its order."""
+    """Serves DeleteTopics (a ``TaskHandler``).
+
+    One result per topic of the request, in its order."""
 
     def __init__(
         self,
@@ -123,13 +127,13 @@ class DeleteTopicsHandler:
     async def __call__(
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
-        asked = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-        refusal = self._refusal(context.version, asked)
+        requested = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+        refusal = self._refusal(context.version, requested)
         if refusal is not ErrorCode.NONE:
             return DeleteTopicsResponse(
-                responses=[DeletableTopicResult(t.name, t.topic_id, refusal) for t in asked]
+                responses=[DeletableTopicResult(t.name, t.topic_id, refusal) for t in requested]
             )
-        results = [self._look_up(topic) for topic in asked]
+        results = [self._look_up(topic) for topic in requested]
         names = [r.name for r in results if r.error_code == ErrorCode.NONE and r.name is not None]
         errors = await self._admin.delete_topics(list(dict.fromkeys(names)), request.timeout_ms)
         for result in results:
@@ -137,14 +141,14 @@ class DeleteTopicsHandler:
                 result.error_code = errors[result.name]
         return DeleteTopicsResponse(responses=results)
 
-    def _refusal(self, version: int, asked: Sequence[DeleteTopicState]) -> ErrorCode:
-        """What the request as a whole is refused with, or NONE."""
+    def _refusal(self, version: int, requested: Sequence[DeleteTopicState]) -> ErrorCode:
+        """Return the error of the request as a whole, or NONE."""
         if not self._is_controller():
             return ErrorCode.NOT_CONTROLLER
         if not self._delete_topic_enable:
             old = version < FIRST_VERSION_WITH_DELETION_DISABLED
             return ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
-        if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in asked):
+        if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in requested):
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
@@ -160,8 +164,10 @@ class DeleteTopicsHandler:
 
 
 class CreatePartitionsHandler:
-    """A TaskHandler. One result per name in the request, in its order: as in Kafka, a topic that
-    stands there twice has one answer."""
+    """Serves CreatePartitions (a ``TaskHandler``).
+
+    One result per name in the request, in its order. As in Kafka, a topic that is named twice
+    has one result."""
 
     def __init__(self, is_controller: Callable[[], bool], growth: PartitionGrowth) -> None:
         self._is_controller = is_controller

@@ -69,7 +69,8 @@ from minikafka.protocol.records.control import (
 
 
 class TransactionCoordination(Protocol):
-    """The transaction coordinator. ``respond`` arguments are called exactly once, now or later."""
+    """The interface of the transaction coordinator for request handlers. ``respond`` arguments are
+    called exactly once, now or later."""
 
     async def init_producer_id(
         self,
@@ -77,7 +78,8 @@ class TransactionCoordination(Protocol):
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
     ) -> Initialized:
-        """Raises KafkaError."""
+        """Return the producer id and epoch for a transactional id, or a new producer id without
+        one. Raises KafkaError."""
         ...
 
     def add_partitions(
@@ -111,7 +113,8 @@ class TransactionCoordination(Protocol):
 
 
 def as_known_to(version: int, error: ErrorCode, first_with_fenced: int = 2) -> ErrorCode:
-    """Older clients receive INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED."""
+    """Return INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for versions below
+    ``first_with_fenced``."""
     if error is ErrorCode.PRODUCER_FENCED and version < first_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
@@ -121,7 +124,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 class InitProducerIdHandler:
-    """A TaskHandler."""
+    """Serves InitProducerId (a ``TaskHandler``)."""
 
     def __init__(self, transactions: TransactionCoordination) -> None:
         self._transactions = transactions
@@ -150,8 +153,10 @@ FIRST_VERSION_WITH_MANY = 4
 
 
 class AddPartitionsToTxnHandler:
-    """An ImmediateHandler. All partitions of a transaction are added, or none: if one does not
-    exist the others have OPERATION_NOT_ATTEMPTED."""
+    """Serves AddPartitionsToTxn (an ``ImmediateHandler``).
+
+    All partitions of a transaction are added, or none: if one does not exist the others have
+    OPERATION_NOT_ATTEMPTED."""
 
     def __init__(self, transactions: TransactionCoordination, cluster: MetadataCache) -> None:
         self._transactions = transactions
@@ -171,17 +176,17 @@ class AddPartitionsToTxnHandler:
             self._one(version, transaction, lambda result: reply(_old_response(result)))
             return
         results: dict[int, AddPartitionsToTxnResult] = {}
-        wanted = request.transactions
-        for place, transaction in enumerate(wanted):
+        requested = request.transactions
+        for place, transaction in enumerate(requested):
 
             def respond(result: AddPartitionsToTxnResult, place: int = place) -> None:
                 results[place] = result
-                if len(results) == len(wanted):
-                    in_order = [results[place] for place in range(len(wanted))]
+                if len(results) == len(requested):
+                    in_order = [results[place] for place in range(len(requested))]
                     reply(AddPartitionsToTxnResponse(results_by_transaction=in_order))
 
             self._one(version, transaction, respond)
-        if not wanted:
+        if not requested:
             reply(AddPartitionsToTxnResponse())
 
     def _one(
@@ -240,8 +245,10 @@ def _old_response(result: AddPartitionsToTxnResult) -> AddPartitionsToTxnRespons
 
 
 class AddOffsetsToTxnHandler:
-    """An ImmediateHandler: adds the group's partition of ``__consumer_offsets`` to the transaction.
-    ``partition_for`` maps a group id to it."""
+    """Serves AddOffsetsToTxn (an ``ImmediateHandler``).
+
+    It adds the group's partition of ``__consumer_offsets`` to the transaction. ``partition_for``
+    returns that partition for a group id."""
 
     def __init__(
         self, transactions: TransactionCoordination, partition_for: Callable[[str], int]
@@ -263,7 +270,7 @@ class AddOffsetsToTxnHandler:
 
 
 class EndTxnHandler:
-    """An ImmediateHandler."""
+    """Serves EndTxn (an ``ImmediateHandler``)."""
 
     def __init__(self, transactions: TransactionCoordination) -> None:
         self._transactions = transactions
@@ -286,7 +293,9 @@ OffsetsDecided: TypeAlias = Callable[[int, Mapping[int, int], bool], None]
 
 
 class WriteTxnMarkersHandler:
-    """An ImmediateHandler: responds when all in-sync replicas have the markers, or after
+    """Serves WriteTxnMarkers (an ``ImmediateHandler``).
+
+    The response is sent when all in-sync replicas have the markers, or after
     ``request_timeout_ms``."""
 
     def __init__(
@@ -328,8 +337,8 @@ class WriteTxnMarkersHandler:
     def _result(
         self, marker: WritableTxnMarker, results: Iterator[AppendResult]
     ) -> WritableTxnMarkerResult:
-        """Take the results of this marker's partitions from ``results``. Pass on the markers in
-        ``__consumer_offsets``."""
+        """Return the result of one marker, whose partitions come next in ``results``. Call
+        ``offsets_decided`` with its markers in ``__consumer_offsets``."""
         marker_result = WritableTxnMarkerResult(marker.producer_id)
         decided: dict[int, int] = {}
         for topic in marker.topics:
@@ -358,7 +367,7 @@ def _batch(marker: WritableTxnMarker, now_ms: int) -> bytes:
 
 
 class DescribeProducersHandler:
-    """An ImmediateHandler."""
+    """Serves DescribeProducers (an ``ImmediateHandler``)."""
 
     def __init__(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
@@ -407,7 +416,7 @@ class DescribeProducersHandler:
 
 
 class DescribeTransactionsHandler:
-    """An ImmediateHandler."""
+    """Serves DescribeTransactions (an ``ImmediateHandler``)."""
 
     def __init__(self, transactions: TransactionCoordination) -> None:
         self._transactions = transactions
@@ -420,7 +429,7 @@ class DescribeTransactionsHandler:
 
 
 class ListTransactionsHandler:
-    """An ImmediateHandler."""
+    """Serves ListTransactions (an ``ImmediateHandler``)."""
 
     def __init__(self, transactions: TransactionCoordination) -> None:
         self._transactions = transactions

@@ -43,7 +43,7 @@ from minikafka.zookeeper.store import ZkStore
 
 
 class DescribeClientQuotasHandler:
-    """A TaskHandler."""
+    """Serves DescribeClientQuotas (a ``TaskHandler``)."""
 
     def __init__(self, store: Callable[[], ZkStore], log: EventLog | None = None) -> None:
         self._store = store
@@ -53,11 +53,11 @@ class DescribeClientQuotasHandler:
         self, context: RequestContext, request: DescribeClientQuotasRequest
     ) -> DescribeClientQuotasResponse:
         try:
-            wanted = QuotaFilter.of(
+            quota_filter = QuotaFilter.of(
                 [(row.entity_type, row.match_type, row.match) for row in request.components],
                 request.strict,
             )
-            found = [*await self._users_and_clients(wanted), *await self._ips(wanted)]
+            found = [*await self._users_and_clients(quota_filter), *await self._ips(quota_filter)]
         except KafkaError as error:
             return DescribeClientQuotasResponse(
                 error_code=error.code, error_message=error.message, entries=None
@@ -71,37 +71,37 @@ class DescribeClientQuotasHandler:
             entries=[
                 DescribedQuotas(_entity_rows(entity), [QuotaValue(*row) for row in limits.items()])
                 for entity, limits in found
-                if limits and wanted.matches(entity)
+                if limits and quota_filter.matches(entity)
             ]
         )
 
     async def _users_and_clients(
-        self, wanted: QuotaFilter
+        self, quota_filter: QuotaFilter
     ) -> list[tuple[Entity, dict[str, float]]]:
         """Raises KafkaError, CoordinationError, MalformedZnode."""
         found: list[tuple[Entity, dict[str, float]]] = []
         users: list[str] = []
-        if wanted.may_match(USER) or wanted.may_match(USER, CLIENT_ID):
-            users = await self._names(paths.USER_CONFIGS, wanted.only(USER))
-        if wanted.may_match(USER):
+        if quota_filter.may_match(USER) or quota_filter.may_match(USER, CLIENT_ID):
+            users = await self._names(paths.USER_CONFIGS, quota_filter.only(USER))
+        if quota_filter.may_match(USER):
             for user, config in (await self._configs(paths.USER_CONFIGS, users)).items():
                 found.append(({USER: desanitized(user)}, limits_of(config, CLIENT_KEYS)))
-        if wanted.may_match(CLIENT_ID):
-            clients = await self._names(paths.CLIENT_CONFIGS, wanted.only(CLIENT_ID))
+        if quota_filter.may_match(CLIENT_ID):
+            clients = await self._names(paths.CLIENT_CONFIGS, quota_filter.only(CLIENT_ID))
             for client, config in (await self._configs(paths.CLIENT_CONFIGS, clients)).items():
                 found.append(({CLIENT_ID: desanitized(client)}, limits_of(config, CLIENT_KEYS)))
-        if wanted.may_match(USER, CLIENT_ID):
-            pairs = await self._pairs(users, wanted.only(CLIENT_ID))
+        if quota_filter.may_match(USER, CLIENT_ID):
+            pairs = await self._pairs(users, quota_filter.only(CLIENT_ID))
             for pair, config in (await self._configs(paths.USER_CONFIGS, pairs)).items():
                 user, _, client = pair.split("/")
                 entity = {USER: desanitized(user), CLIENT_ID: desanitized(client)}
                 found.append((entity, limits_of(config, CLIENT_KEYS)))
         return found
 
-    async def _ips(self, wanted: QuotaFilter) -> list[tuple[Entity, dict[str, float]]]:
-        if not wanted.may_match(IP):
+    async def _ips(self, quota_filter: QuotaFilter) -> list[tuple[Entity, dict[str, float]]]:
+        if not quota_filter.may_match(IP):
             return []
-        ips = await self._names(paths.IP_CONFIGS, wanted.only(IP))
+        ips = await self._names(paths.IP_CONFIGS, quota_filter.only(IP))
         configs = await self._configs(paths.IP_CONFIGS, ips)
         return [({IP: desanitized(ip)}, limits_of(c, IP_KEYS)) for ip, c in configs.items()]
 
@@ -128,7 +128,9 @@ class DescribeClientQuotasHandler:
 
 
 class AlterClientQuotasHandler:
-    """A TaskHandler. An entity that fails does not stop the others."""
+    """Serves AlterClientQuotas (a ``TaskHandler``).
+
+    An entity that fails does not stop the others."""
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class AlterClientQuotasHandler:
     async def __call__(
         self, context: RequestContext, request: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:
-        """One result per entity; of an entity that is named twice, the last."""
+        """Alter the quotas. One result per entity; an entity that is named twice has the last."""
         results: dict[tuple[tuple[str, str | None], ...], AlteredQuotasResult] = {}
         for row in request.entries:
             entity = {part.entity_type: part.entity_name for part in row.entity}
@@ -190,12 +192,13 @@ class AlterClientQuotasHandler:
             return
 
     async def _is_ip(self, znode: str) -> bool:
-        """Kafka resolves the name of the znode too, so that it refuses IPv6 addresses."""
+        """Whether the znode's name is the default entity, an IP address or a resolvable host name.
+        Like Kafka, this resolves the encoded name, so that IPv6 addresses are refused."""
         return znode == DEFAULT_NAME or await self._network.resolves(znode)
 
 
 def _kafka_order(entity_type: str) -> tuple[int, str]:
-    """The order in which Kafka's hash map returns the types of an entity."""
+    """Return the sort key by which the entity types have the order of Kafka's hash map."""
     known = (CLIENT_ID, USER, IP)
     return known.index(entity_type) if entity_type in known else len(known), entity_type
 

@@ -1,6 +1,6 @@
 """Security APIs that a broker without authorizer, SASL listener and token secret refuses.
 
-- DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31). As in Kafka, any broker answers them. A
+- DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31). As in Kafka, any broker serves them. A
   request with a code 0 (UNKNOWN) cannot be read, and its connection is closed.
 - Create-, Renew-, Expire- and DescribeDelegationToken (keys 38 to 41). A token may only be
   requested over an authenticated connection. Kafka checks this first, so the response is the same
@@ -81,7 +81,7 @@ def refuse_acl_deletion(context: RequestContext, request: DeleteAclsRequest, rep
 
 
 def _require_known(*codes: int) -> None:
-    """Raises UnreadableRequest."""
+    """Raise UnreadableRequest for a code 0 (UNKNOWN)."""
     if UNKNOWN in codes:
         raise UnreadableRequest("an ACL with an UNKNOWN element")
 
@@ -94,7 +94,8 @@ FIRST_VERSION_WITH_REQUESTER = 3
 def refuse_token_creation(
     context: RequestContext, request: CreateDelegationTokenRequest, reply: Reply
 ) -> None:
-    """The response names the owner, who is the requester unless the request names another."""
+    """Refuse CreateDelegationToken. The response names the owner in the request, or else the
+    requester."""
     error, owner = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ANONYMOUS
     if request.owner_principal_name:
         if request.owner_principal_type is None:

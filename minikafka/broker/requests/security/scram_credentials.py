@@ -32,7 +32,7 @@ UNEXPECTED = "The server experienced an unexpected error when processing the req
 
 
 class DescribeUserScramCredentialsHandler:
-    """A TaskHandler."""
+    """Serves DescribeUserScramCredentials (a ``TaskHandler``)."""
 
     def __init__(self, store: Callable[[], ZkStore], log: EventLog | None = None) -> None:
         self._store = store
@@ -64,7 +64,7 @@ class DescribeUserScramCredentialsHandler:
         ]
 
     async def _named(self, names: Sequence[str]) -> list[DescribeUserScramCredentialsResult]:
-        """One result per name, also for a name that the request has twice."""
+        """Return one result per name, also for a name that the request has twice."""
         times = Counter(names)
         readable = [name for name in times if name and times[name] == 1]
         configs = await self._store().entity_configs(
@@ -110,7 +110,9 @@ def _described(user: str, config: Mapping[str, str]) -> DescribeUserScramCredent
 
 
 class AlterUserScramCredentialsHandler:
-    """A TaskHandler. Passwords never arrive here, but what the client derived from them does."""
+    """Serves AlterUserScramCredentials (a ``TaskHandler``).
+
+    Requests contain salted passwords that the client has derived, never passwords."""
 
     def __init__(
         self,
@@ -178,5 +180,5 @@ def _results(
 
 
 def _java_order(text: str) -> bytes:
-    """The sort key of Java's ``String.compareTo``: UTF-16 code units."""
+    """Return the sort key of Java's ``String.compareTo``, which compares UTF-16 code units."""
     return text.encode("utf-16-be", errors="surrogatepass")
