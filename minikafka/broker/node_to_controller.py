@@ -119,7 +119,7 @@ class NodeToController:
         while True:
             left_ms = queued.deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                raise TimeoutError("the controller did not answer")
+                raise TimeoutError("the controller did not respond")
             timeout_ms = min(left_ms, self._config.controller_socket_timeout_ms)
             try:
                 channel = await self._connect(timeout_ms)

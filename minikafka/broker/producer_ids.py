@@ -28,7 +28,7 @@ class ProducerIds:
         self._log = log or event_log("producer-ids", broker=broker_id)
         self._next = 0
         self._end = 0
-        self._allocation: asyncio.Event | None = None  # set when the one under way has ended
+        self._allocation: asyncio.Event | None = None  # set when the current allocation ends
 
     async def generate(self) -> int:
         """Return an id that no other producer has. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS),

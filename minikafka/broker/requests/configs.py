@@ -165,7 +165,7 @@ class _Renderer:
 class AlterConfigsHandler:
     """Serves AlterConfigs (a ``TaskHandler``).
 
-    One answer per resource of the request, in its order."""
+    One result per resource of the request, in its order."""
 
     def __init__(self, admin: ConfigAdminManager) -> None:
         self._admin = admin
@@ -195,7 +195,7 @@ class AlterConfigsHandler:
 class IncrementalAlterConfigsHandler:
     """Serves IncrementalAlterConfigs (a ``TaskHandler``).
 
-    One answer per resource of the request, in its order."""
+    One result per resource of the request, in its order."""
 
     def __init__(self, admin: ConfigAdminManager) -> None:
         self._admin = admin
