@@ -128,12 +128,11 @@ class ReplicaPurgatories:
         self.delete_records = make("DeleteRecords", delete_records_purge_interval)
 
     def log_end_moved(self, topic_partition: TopicPartition) -> None:
-        """Records were appended and are not committed yet: parked fetches of followers may have
-        enough to read.
+        """Try the parked fetches of followers, after records were appended that are not committed
+        yet.
 
-        They are looked at once the connections have brought no further records for a turn of the
-        loop, or after ``GATHER_MS``: one large Fetch response costs far less than several small
-        ones."""
+        The fetches are tried once no further records were appended for one turn of the loop, or
+        after ``GATHER_MS``: one large Fetch response costs far less than several small ones."""
         if not self._grown:
             self._complete_at_ms = self._clock.monotonic_ms() + GATHER_MS
             asyncio.get_running_loop().call_soon(self._complete_fetches)
@@ -149,7 +148,8 @@ class ReplicaPurgatories:
         self.fetch.check_all_and_complete(grown)
 
     def partition_changed(self, topic_partition: TopicPartition) -> None:
-        """A watermark or the role of the partition has changed, or the partition is gone."""
+        """Try all operations that watch the partition, after a change of a watermark or of its
+        role, or after its removal."""
         self.fetch.check_and_complete(topic_partition)
         self.produce.check_and_complete(topic_partition)
         self.delete_records.check_and_complete(topic_partition)
@@ -162,7 +162,7 @@ class ReplicaPurgatories:
         self.delete_records.check_all_and_complete(topic_partitions)
 
     def low_watermark_changed(self, topic_partition: TopicPartition) -> None:
-        """Only the low watermark may have moved."""
+        """Try the parked deletions of the partition, after a change of its low watermark alone."""
         self.delete_records.check_and_complete(topic_partition)
 
     @property

@@ -149,13 +149,13 @@ class GroupParts:
     # -- leadership
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
-        """This broker has become leader or follower of a partition."""
+        """Load or unload a coordinator partition whose role on this broker has changed."""
         _follow_leadership(
             self.coordinator.runtime, GROUP_METADATA_TOPIC, topic_partition, leads, epoch
         )
 
     def replica_gone(self, topic_partition: TopicPartition) -> None:
-        """The local replica was deleted, or its disk failed."""
+        """Unload a coordinator partition whose replica was deleted or whose disk failed."""
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
 
@@ -286,13 +286,13 @@ class TransactionParts:
     # -- leadership
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
-        """This broker has become leader or follower of a partition."""
+        """Load or unload a coordinator partition whose role on this broker has changed."""
         _follow_leadership(
             self.coordinator.runtime, TRANSACTION_STATE_TOPIC, topic_partition, leads, epoch
         )
 
     def replica_gone(self, topic_partition: TopicPartition) -> None:
-        """The local replica was deleted, or its disk failed."""
+        """Unload a coordinator partition whose replica was deleted or whose disk failed."""
         if topic_partition.topic == TRANSACTION_STATE_TOPIC:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
 

@@ -20,10 +20,10 @@ from minikafka.zookeeper.store import ZkStore
 
 
 class PartitionGrowth:
-    """``ZkAdminManager.createPartitions``. Used on the controller's broker only.
+    """Adds partitions to topics, on the controller's broker only.
 
-    The write is conditional, which Kafka's is not: a reassignment of the same topic, or another
-    request that adds partitions, is not overwritten.
+    Kafka's ``ZkAdminManager.createPartitions``. Unlike Kafka's, the write is conditional: it does
+    not overwrite a reassignment of the same topic, or another request that adds partitions.
     """
 
     def __init__(

@@ -114,7 +114,8 @@ class DescribeConfigsHandler:
         return DescribeConfigsResponse(results=results)
 
     async def _entries_of(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-        """Raises KafkaError, CoordinationError, MalformedZnode."""
+        """Return the entries of one resource. Raises KafkaError, CoordinationError,
+        MalformedZnode."""
         name = resource.resource_name
         match resource.resource_type:
             case ResourceType.TOPIC:

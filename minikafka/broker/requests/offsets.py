@@ -122,7 +122,7 @@ class ListOffsetsHandler:
         request: ListOffsetsRequest,
         version: int,
     ) -> ListedOffset:
-        """Raises KafkaError."""
+        """Find the offset for one partition. Raises KafkaError."""
         timestamp = requested.timestamp
         if timestamp < 0 and SPECIAL_TIMESTAMPS.get(timestamp, version + 1) > version:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -167,7 +167,7 @@ class ListOffsetsHandler:
         requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
     ) -> list[int]:
-        """Raises KafkaError and OSError."""
+        """Return the offsets of version 0 for one partition. Raises KafkaError and OSError."""
         if requested.timestamp < offset_lookup.EARLIEST_TIMESTAMP:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = self._replicas.hosted.require(topic_partition)

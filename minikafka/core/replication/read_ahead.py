@@ -1,4 +1,4 @@
-"""Fetching ahead: when a follower may send the next Fetch before it has appended the last one."""
+"""Read-ahead of followers: whether the next Fetch may be sent before the last is appended."""
 
 from __future__ import annotations
 

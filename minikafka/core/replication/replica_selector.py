@@ -1,4 +1,4 @@
-"""Which replica a consumer should fetch from, by its rack (KIP-392)."""
+"""The choice of the replica that a consumer should fetch from, by its rack (KIP-392)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ class DescribeClientQuotasHandler:
     async def _users_and_clients(
         self, quota_filter: QuotaFilter
     ) -> list[tuple[Entity, dict[str, float]]]:
-        """Raises KafkaError, CoordinationError, MalformedZnode."""
+        """Return the limits of matching users and clients. Raises KafkaError, CoordinationError,
+        MalformedZnode."""
         found: list[tuple[Entity, dict[str, float]]] = []
         users: list[str] = []
         if quota_filter.may_match(USER) or quota_filter.may_match(USER, CLIENT_ID):
