@@ -1,8 +1,8 @@
-"""The asyncio Kafka client over any World: producer, consumer, admin.
+"""The asyncio Kafka client: producer, consumer and admin client over any World.
 
-Applications use it through ``minikafka.aio``; the command line, the node's tools and the simulator
-import it directly. Start reading at ``session.py``: connections, metadata and retries, which the
-three clients share. What they decide is in ``core/client``.
+Applications use it through ``minikafka.aio``; the command line, the node's tools and the
+simulator import it directly. Start reading at ``session.py``: connections, metadata and retries,
+which the three clients share. Their decisions are in ``core/client``.
 """
 
 from minikafka.client.admin.admin import Admin, ClusterDescription, CreatedTopic, NewTopic

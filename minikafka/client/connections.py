@@ -1,4 +1,4 @@
-"""The connections of one client: one for each broker, opened when needed, with its API versions."""
+"""The connections of one client to the brokers, and the API versions of each broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEXT_BROKER_AFTER_MS = 1_000  # a frozen broker accepts connections and never re
 
 
 class _Link:
-    """One broker address, connected or not."""
+    """The address of one broker, with its connection if there is one."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -51,11 +51,12 @@ SECOND_CONNECTION = 1 << 31
 
 
 class Connections:
-    """Sends requests to brokers by their ids.
+    """The connections of one client; it sends requests to brokers by broker id.
 
-    Bootstrap servers have the ids -1, -2, ... A failed connection is opened again after a backoff.
-    A broker responds in the order of the requests, so a JoinGroup, which waits for other members,
-    would delay all requests behind it: group coordinators have a second connection.
+    Bootstrap servers have the ids -1, -2, ... A connection is opened when needed, and after a
+    failure again after a backoff. A broker responds in the order of the requests, so a parked
+    JoinGroup would delay all requests behind it: group coordinators therefore have a second
+    connection.
     """
 
     def __init__(self, world: World, config: ClientConfig) -> None:
@@ -77,7 +78,7 @@ class Connections:
         self._closed = False
 
     def set_nodes(self, nodes: Mapping[int, Node]) -> None:
-        """Set the brokers that exist now. Those that are gone, or have moved, are disconnected."""
+        """Set the current brokers. Connections to removed brokers and old addresses are closed."""
         for broker_id, link in list(self._links.items()):
             node = nodes.get(broker_id % SECOND_CONNECTION)
             if node is None or (node.host, node.port) != (link.host, link.port):
@@ -87,8 +88,11 @@ class Connections:
                 self._links[broker_id] = _Link(node.host, node.port)
 
     def any_node(self) -> int:
-        """Return a broker for a request that any broker can respond to. Brokers whose last attempt
-        did not fail are preferred, then connected ones; equals are chosen at random."""
+        """Return the id of a broker for a request that every broker can serve.
+
+        Brokers whose last attempt did not fail are preferred, then connected ones; ties are
+        broken at random.
+        """
         node_id = self._best_node(())
         assert node_id is not None, "there is at least one bootstrap server"
         return node_id
@@ -101,11 +105,15 @@ class Connections:
         highest_version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Send a request and return the response, in the highest version that both sides know, at
-        most ``highest_version``. ``timeout_ms`` (else ``request_timeout_ms``) includes connecting.
+        """Send a request and return the response.
 
-        Raises KafkaError: NETWORK_EXCEPTION (no connection, or it was lost, in which case the
-        request may have been carried out), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        The version is the highest that client and broker support, but not above
+        ``highest_version``. ``timeout_ms`` (by default ``request_timeout_ms``) includes the time
+        to connect.
+
+        Raises KafkaError: NETWORK_EXCEPTION if there is no connection, or if it was lost, in
+        which case the broker may have processed the request; REQUEST_TIMED_OUT;
+        UNSUPPORTED_VERSION.
         """
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + (timeout_ms or self._config.request_timeout_ms)
@@ -121,8 +129,12 @@ class Connections:
         return response
 
     async def request_any(self, message: Message, *, timeout_ms: int | None = None) -> Any:
-        """Return the first response of any broker. While a broker is silent, others get the request
-        too, so it must be one that may be carried out twice. Raises the first KafkaError."""
+        """Return the first response of any broker. Raises the KafkaError if the first outcome is
+        one.
+
+        As long as no broker responds, the request is sent to further brokers after a while; so
+        it must be one that may be processed twice.
+        """
         asked: dict[int, asyncio.Task[Any]] = {}
         try:
             while True:
@@ -147,7 +159,10 @@ class Connections:
             await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def connect(self, node_id: int) -> None:
-        """Connect if that is needed, so that ``versions`` are known. Raises KafkaError."""
+        """Open the connection to a broker unless it is open. Then ``versions`` is known.
+
+        Raises KafkaError.
+        """
         link = self._link(node_id)
         if link is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
@@ -234,8 +249,10 @@ class Connections:
         return self._world.clock.monotonic_ms() + self._config.request_timeout_ms
 
     async def _connect(self, link: _Link, deadline_ms: int) -> Channel:
-        """Return the open channel, or wait for it until the deadline. All callers share one attempt
-        and its outcome. Raises OSError."""
+        """Return the open channel, waiting for it until the deadline. Raises OSError.
+
+        All callers share one attempt and its outcome.
+        """
         if link.is_open and link.channel is not None:
             return link.channel
         if self._closed:

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Coordinators:
-    """The coordinators that one client has found; each is looked up again when it is lost."""
+    """The coordinators that one client has found. A lost one is looked up again."""
 
     def __init__(self, session: ClusterSession) -> None:
         self._session = session
@@ -39,7 +39,7 @@ class Coordinators:
         return await self._session.retrying(lambda: self.find(key, deadline_ms), deadline_ms)
 
     async def find(self, key: CoordinatorKey, deadline_ms: int) -> int:
-        """Return the coordinator's broker id. One attempt; raises KafkaError."""
+        """Return the coordinator's broker id, with one attempt. Raises KafkaError."""
         if key not in self._found:
             self._found[key] = await look_up_coordinator(self._session, key, deadline_ms)
         return self._found[key]
@@ -48,8 +48,10 @@ class Coordinators:
 async def look_up_coordinator(
     session: ClusterSession, key: CoordinatorKey, deadline_ms: int
 ) -> int:
-    """Ask any broker for the coordinator, and wait until the metadata hold its address. One
-    attempt; raises KafkaError."""
+    """Send FindCoordinator to any broker and wait until the metadata contains the coordinator.
+
+    One attempt. Raises KafkaError.
+    """
     call = find_coordinator(key)
     node = await session.call(session.connections.any_node(), call, deadline_ms)
     return await session.metadata.wait_until(

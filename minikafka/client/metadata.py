@@ -1,4 +1,4 @@
-"""Keeps a client's view of the cluster up to date, and lets callers wait for parts of it."""
+"""The metadata task: keeps a client's view of the cluster current, and lets callers wait for it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ T = TypeVar("T")
 
 
 class Metadata:
-    """A task that requests metadata whenever they are needed or old, one request at a time.
+    """A task that sends Metadata requests when they are needed or the view is old, one at a
+    time.
 
-    Requests are at least the retry backoff apart, except for a topic that is new to this client.
+    Between two requests is at least the retry backoff, unless the client needs a new topic.
     """
 
     def __init__(self, world: World, connections: Connections, config: ClientConfig) -> None:
@@ -54,7 +55,7 @@ class Metadata:
         self._listeners.append(listener)
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Request the metadata of these topics, too, from now on."""
+        """Include these topics in all Metadata requests from now on."""
         new = set(topics) - self._topics
         if new:
             self._topics |= new
@@ -62,7 +63,7 @@ class Metadata:
             self.request_update()
 
     def follow_all(self) -> None:
-        """Request the metadata of every topic from now on."""
+        """Request the metadata of all topics from now on."""
         if not self._all_topics:
             self._all_topics = True
             self._urgent.set()
@@ -73,17 +74,17 @@ class Metadata:
         self._needed.set()
 
     def note_error(self, code: ErrorCode) -> None:
-        """Request metadata if ``code``, an error in a response, is a sign of old metadata."""
+        """Request metadata if the error code of a response indicates that the view is stale."""
         if code in STALE_METADATA:
             self.request_update()
 
     async def wait_until(
         self, found: Callable[[ClusterView], T | None], timeout_ms: int, what: str
     ) -> T:
-        """Return what ``found`` returns for the view, as soon as that is not None.
+        """Wait until ``found`` returns something other than None for the view, and return that.
 
-        Raises what ``found`` raises, and KafkaError after the time-out, with the code of the last
-        failed request if there was one. ``what`` is for its message.
+        Raises what ``found`` raises. After the time-out raises KafkaError with the code of the
+        last failed request, if any; ``what`` is for its message.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -99,10 +100,10 @@ class Metadata:
             raise KafkaError(code, f"{what}: not known after {timeout_ms} ms") from cause
 
     async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicView:
-        """Return a topic as soon as its partitions are known, ``partition`` among them. Brokers may
-        create the topic; a broker that has just started may not know all partitions yet.
+        """Return a topic as soon as its partitions are known, including ``partition`` if given.
 
-        Raises KafkaError: retriable errors after the time-out, others at once.
+        Brokers may create the topic. A broker that has just started may not know all partitions
+        yet. Raises KafkaError: final errors immediately, retriable ones after the time-out.
         """
         self.add_topics([name])
 

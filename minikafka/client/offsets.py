@@ -1,4 +1,4 @@
-"""Looks up offsets by timestamp at the leaders of the partitions."""
+"""Lookups of offsets by timestamp, at the leaders of the partitions (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def list_offsets_once(
     deadline_ms: int,
     isolation_level: int,
 ) -> ListedOffsets:
-    """Send one request to each known leader. ``errors`` explain what was not found."""
+    """Send one ListOffsets to each known leader; ``errors`` explain the missing offsets."""
     view = session.metadata.view
     groups = group_by_leader(timestamps, view.leaders)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}

@@ -51,9 +51,11 @@ class RecordDeserializationError(KafkaError):
 
 
 def check_serialization(key: str, given: object, method: str) -> None:
-    """Raises ValueError unless ``given`` is None, a function, or has the ``method`` of Kafka's
-    interface. A class has it only unbound, and no class makes bytes of the data; but ``int`` is a
-    function of bytes, so a class without the method may deserialize."""
+    """Raise ValueError unless ``given`` is None, a function, or has Kafka's ``method``.
+
+    An instance is required for the latter: a class is rejected if it has the method, or as a
+    serializer. A class without the method, such as ``int``, may deserialize bytes.
+    """
     has_method = callable(getattr(given, method, None))
     if isinstance(given, type):
         valid = method == "deserialize" and not has_method
@@ -64,11 +66,11 @@ def check_serialization(key: str, given: object, method: str) -> None:
 
 
 def resolve_serializer(given: AnySerializer | None) -> Serialize | None:
-    """Return one function of the topic and the data.
+    """Return a serializer as one function of topic and data; None for None.
 
-    Kafka's ``KafkaProducer`` calls a serializer for null, too, and so are objects with Kafka's
-    interface here. Functions of the data alone, like ``str.encode``, are not called for None: a
-    record without a key keeps none, and a tombstone stays one.
+    Objects with Kafka's interface are called for None too, as in ``KafkaProducer``. Functions of
+    the data alone, such as ``str.encode``, are not: a null key stays null, and a tombstone stays
+    one.
     """
     if given is None:
         return None

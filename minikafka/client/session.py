@@ -89,7 +89,7 @@ class ClusterSession:
         return call.read(response)
 
     async def call_any(self, call: Call[T], deadline_ms: int) -> T:
-        """Carry out a call to any broker, perhaps to several at once, once. Raises KafkaError."""
+        """Carry out a call at any broker once; several brokers may get it. Raises KafkaError."""
         response = await self.connections.request_any(
             call.request, timeout_ms=self.timeout_ms(deadline_ms)
         )
@@ -121,7 +121,8 @@ class ClusterSession:
 
 
 class Client(ABC):
-    """A client: an ``async with`` block, or ``start`` in a task group of the caller's."""
+    """The base class of clients: an ``async with`` block, or ``start`` in the caller's
+    TaskGroup."""
 
     def __init__(self, world: World, config: ClientConfig) -> None:
         self.session = ClusterSession(world, config)

@@ -6,7 +6,7 @@ import asyncio
 
 
 async def wait_for_event(event: asyncio.Event, timeout_ms: int | None) -> bool:
-    """Wait for the event. Returns False when ``timeout_ms`` passes before; None is no time-out."""
+    """Wait for an event; return False if ``timeout_ms`` passes first. None waits without limit."""
     if event.is_set():
         return True
     if timeout_ms is None:

@@ -63,8 +63,11 @@ _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEE
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """Counts of -1 mean the broker's default. With ``assignments`` (partition -> brokers, the
-    preferred leader first) the counts stay -1."""
+    """A topic to create. Counts of -1 stand for the broker's defaults.
+
+    With ``assignments`` (broker ids by partition, the preferred leader first) the counts stay
+    -1.
+    """
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -75,7 +78,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A new topic as the controller has created it. Old brokers send only its name."""
+    """The outcome of a creation. Old brokers return only the name."""
 
     name: str
     topic_id: UUID = ZERO_UUID
@@ -95,9 +98,11 @@ DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
 class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
-    """Calls are retried until ``timeout_ms`` (``default_api_timeout_ms``) after retriable errors.
+    """The admin client: topics, records and the cluster; base classes add the other subjects.
 
-    Calls about several topics return an outcome per topic; calls about one raise its KafkaError.
+    Calls are retried after retriable errors until ``timeout_ms`` (``default_api_timeout_ms`` by
+    default). Calls for several topics return an outcome for each; calls for one topic raise its
+    KafkaError.
     """
 
     def __init__(self, world: World, config: ClientConfig) -> None:
@@ -300,8 +305,8 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     ) -> dict[str, R | KafkaError]:
         """Send requests to the controller until each topic has a final outcome.
 
-        ``request`` builds one for topics and a time-out of the broker, ``read`` returns the
-        outcomes in its response.
+        ``request`` builds a request for topics and a broker time-out; ``read`` returns the
+        outcomes in a response.
         """
         deadline_ms = self.session.deadline_ms(timeout_ms)
         outcomes: dict[str, R | KafkaError] = {}

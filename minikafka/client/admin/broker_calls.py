@@ -1,4 +1,4 @@
-"""The ways in which admin calls reach brokers: one broker, every broker, many subjects at once."""
+"""Helpers of admin calls: a call to one broker, to every broker, or for many keys concurrently."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ R = TypeVar("R")
 async def call_broker(
     session: ClusterSession, broker_id: int, call: Call[R], deadline_ms: int
 ) -> R:
-    """Carry out a call to one broker as soon as its address is known, retrying retriable errors
-    until the deadline. Raises KafkaError."""
+    """Carry out a call to one broker, retrying retriable errors until the deadline.
+
+    The first attempt waits until the metadata contains the broker. Raises KafkaError.
+    """
 
     async def attempt() -> R:
         await session.metadata.wait_until(
@@ -34,7 +36,7 @@ async def call_broker(
 async def call_every_broker(
     session: ClusterSession, call: Call[R], deadline_ms: int
 ) -> dict[int, R]:
-    """Carry out a call to every broker, and return the results by broker id. Raises KafkaError."""
+    """Carry out a call to every broker and return the results by broker id. Raises KafkaError."""
     nodes = await session.metadata.wait_until(
         lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the brokers"
     )
@@ -52,8 +54,7 @@ async def call_every_broker(
 async def outcomes_of(
     look_up: Callable[[K], Awaitable[R]], keys: Iterable[K]
 ) -> dict[K, R | KafkaError]:
-    """Run ``look_up`` for all keys at the same time; the outcome of each is its result or its
-    KafkaError."""
+    """Run ``look_up`` for all keys concurrently; return the result or KafkaError of each key."""
 
     async def outcome(key: K) -> R | KafkaError:
         try:
@@ -66,6 +67,8 @@ async def outcomes_of(
 
 
 def server_timeout_ms(session: ClusterSession, deadline_ms: int) -> int:
-    """Return the time-out to put into a request: shorter than the client's own, so that the
-    broker's response arrives before the client gives up."""
+    """Return the time-out field of a request.
+
+    It is shorter than the client's own time-out, so that the broker's response arrives in time.
+    """
     return max(1, session.timeout_ms(deadline_ms) * 9 // 10)

@@ -42,7 +42,10 @@ CLUSTER_DEFAULT = ""  # the name that stands for all brokers
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One setting. ``synonyms``: its values by source, from the effective one downwards."""
+    """The value of one configuration key.
+
+    ``synonyms`` are the values of the key by source, starting with the effective one.
+    """
 
     name: str
     value: str | None
@@ -54,7 +57,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAlteration:
-    """A change of one setting."""
+    """A change of one configuration key."""
 
     name: str
     value: str | None
@@ -62,7 +65,7 @@ class ConfigAlteration:
 
 
 class ConfigAdmin:
-    """``Admin`` inherits this."""
+    """The configuration calls of ``Admin``, which inherits this class."""
 
     session: ClusterSession
 
@@ -157,8 +160,11 @@ class ConfigAdmin:
         call: Call[R],
         timeout_ms: int | None,
     ) -> R:
-        """Carry out a call at a broker that can: a broker's own settings at that broker, all others
-        at any. Its errors about the resource are final. Raises KafkaError."""
+        """Carry out a call for a broker's own settings at that broker, for all others at any
+        broker.
+
+        Errors about the resource are not retried. Raises KafkaError.
+        """
         session = self.session
         deadline_ms = session.deadline_ms(timeout_ms)
         broker_id: int | None = None
@@ -219,5 +225,5 @@ def _value(row: DescribeConfigsResourceResult) -> ConfigValue:
 
 
 def _source(number: int) -> ConfigSource:
-    """Return the source; newer brokers may know more sources, and old ones none."""
+    """Return the source of a value; UNKNOWN for the sources of newer brokers, and for none."""
     return ConfigSource(number) if number in list(ConfigSource) else ConfigSource.UNKNOWN

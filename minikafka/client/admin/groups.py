@@ -54,7 +54,7 @@ _VERSION_BYTES = 2  # in front of an assignment
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """State and type are empty where the broker is too old to send them."""
+    """A group in ListGroups. State and type are empty if the broker is too old to send them."""
 
     group_id: str
     protocol_type: str
@@ -75,7 +75,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group that does not exist is "Dead"."""
+    """A group in DescribeGroups. A group that does not exist has the state "Dead"."""
 
     group_id: str
     state: str
@@ -86,8 +86,11 @@ class GroupDescription:
 
 
 class GroupAdmin:
-    """``Admin`` inherits this. Calls go to the groups' coordinators, and are retried until
-    ``timeout_ms`` after retriable errors."""
+    """The group calls of ``Admin``, which inherits this class.
+
+    Calls go to the coordinators of the groups and are retried after retriable errors until
+    ``timeout_ms``.
+    """
 
     session: ClusterSession
 
@@ -230,8 +233,10 @@ def _description(row: DescribedGroup, coordinator: Node) -> GroupDescription:
 
 
 def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a member's assignment, in order; none for bytes that are not those
-    of Kafka's consumer protocol."""
+    """Return the partitions of a member's assignment, sorted.
+
+    Bytes that are not of Kafka's consumer protocol yield no partitions.
+    """
     if not assignment:
         return ()
     try:

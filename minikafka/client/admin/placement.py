@@ -26,8 +26,11 @@ PlacementOutcomes: TypeAlias = dict[TopicPartition, KafkaError | None]
 
 
 class PlacementAdmin:
-    """``Admin`` inherits this. Calls go to the controller, are retried until ``timeout_ms`` after
-    retriable errors, and raise KafkaError."""
+    """The placement calls of ``Admin``, which inherits this class.
+
+    Calls go to the controller and are retried after retriable errors until ``timeout_ms``. They
+    raise KafkaError.
+    """
 
     session: ClusterSession
 

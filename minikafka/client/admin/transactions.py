@@ -40,7 +40,10 @@ NO_TRANSACTION = -1  # in place of the start of an open transaction
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """``coordinator`` is a broker id, ``state`` Kafka's name of the state."""
+    """A transaction in ListTransactions. ``coordinator`` is the coordinator's broker id.
+
+    ``state`` is Kafka's name of the state.
+    """
 
     transactional_id: str
     coordinator: int
@@ -50,7 +53,11 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """``start_ms`` is -1 if it is not open. ``partitions``: where its marker is not yet written."""
+    """A transaction in DescribeTransactions.
+
+    ``start_ms`` is -1 if no transaction is open. ``partitions`` are those whose marker is not
+    yet written.
+    """
 
     transactional_id: str
     coordinator: int
@@ -64,8 +71,11 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer in a partition. ``transaction_start`` is -1 without an open transaction,
-    ``coordinator_epoch`` is -1 if no transaction has ended there."""
+    """A producer in DescribeProducers, for one partition.
+
+    ``transaction_start`` is -1 without an open transaction; ``coordinator_epoch`` is -1 if no
+    transaction of the producer has ended in the partition.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -76,8 +86,11 @@ class ProducerDescription:
 
 
 class TransactionAdmin:
-    """``Admin`` inherits this. Calls go to coordinators and leaders, and are retried until
-    ``timeout_ms`` after retriable errors."""
+    """The transaction calls of ``Admin``, which inherits this class.
+
+    Calls go to coordinators and leaders and are retried after retriable errors until
+    ``timeout_ms``.
+    """
 
     session: ClusterSession
 

@@ -73,17 +73,21 @@ class ConsumerConfig:
 
     @property
     def reset_timestamp(self) -> int | None:
-        """What ``auto_offset_reset`` means to a lookup of offsets; None: an error instead."""
+        """The ListOffsets timestamp of ``auto_offset_reset``; None for "none", which raises an
+        error."""
         stamps = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
         return stamps.get(self.auto_offset_reset)
 
     @property
     def isolation(self) -> int:
-        """``isolation_level`` as it stands in requests."""
+        """The number of ``isolation_level`` in requests."""
         return int(self.isolation_level == "read_committed")
 
     def group(self) -> GroupRebalanceConfig | None:
-        """None without a group. Raises ValueError for time-outs or strategies that cannot be."""
+        """The configuration of the group membership, None without ``group_id``.
+
+        Raises ValueError for invalid time-outs or strategies.
+        """
         if self.group_id is None:
             return None
         if not self.group_id:

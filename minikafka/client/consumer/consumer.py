@@ -40,14 +40,16 @@ __all__ = [
 
 
 class Consumer(Client):
-    """Reads partitions. One task uses it at a time.
+    """A consumer of partitions, assigned by hand or by a group. Only one task may use it at a
+    time.
 
-    Joining the group, the listener's calls and automatic commits of consumed records happen in
-    ``poll`` or iteration. Only fetches, within bounds, and heartbeats run besides. A consumer that
-    does not poll for ``max_poll_interval_ms`` leaves the group.
+    Joining the group, calls of the listener and automatic commits happen inside ``poll`` or
+    iteration. Only fetches, within the buffer's bounds, and heartbeats run in the background. A
+    consumer that does not poll for ``max_poll_interval_ms`` leaves the group.
 
-    The end of the ``async with`` block commits (with ``enable_auto_commit``) and leaves the group;
-    after an exception it leaves without a commit, so that the last records are consumed again.
+    The end of the ``async with`` block commits (with ``enable_auto_commit``) and leaves the
+    group; after an exception it leaves without a commit, so that the last records are consumed
+    again.
     """
 
     def __init__(
@@ -127,8 +129,10 @@ class Consumer(Client):
         self._group.subscribe(TopicSubscription.to(topics, pattern, excluding), listener)
 
     async def unsubscribe(self) -> None:
-        """Give all partitions up, and leave the group if there was a subscription. Raises what the
-        listener raises."""
+        """Give up all partitions, and leave the group if there was a subscription.
+
+        Raises what the listener raises.
+        """
         if self._group is not None:
             await self._group.unsubscribe()
         self._positions.assign([], None)
@@ -247,7 +251,11 @@ class Consumer(Client):
         )
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the records that were handed out go: what ``commit`` commits. RuntimeError."""
+        """Return the offsets that ``commit`` commits by default: those after all returned
+        records.
+
+        Raises RuntimeError without a group.
+        """
         return self._the_group().consumed()
 
     def _the_group(self) -> GroupConsumer:
@@ -260,10 +268,11 @@ class Consumer(Client):
     async def poll(
         self, timeout_ms: int = 1_000, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Records as soon as there are any, an empty list after ``timeout_ms``.
+        """Return records as soon as there are any, an empty list after ``timeout_ms``.
 
-        Raises KafkaError: OFFSET_OUT_OF_RANGE with ``auto_offset_reset`` "none", authorisation,
-        corrupt batches, offsets that could not be looked up, RecordDeserializationError.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE with ``auto_offset_reset`` "none", authorisation
+        failures, corrupt batches, offsets that could not be looked up,
+        RecordDeserializationError.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         group = self._group

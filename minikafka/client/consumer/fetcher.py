@@ -1,4 +1,5 @@
-"""Fetches from each leader, one long poll at a time, for partitions that have room for more."""
+"""The fetcher: one Fetch request in flight to each leader, for partitions with room in the
+buffer."""
 
 from __future__ import annotations
 
@@ -28,8 +29,11 @@ from minikafka.protocol.messages.fetch import PartitionData
 
 @dataclass(frozen=True, slots=True)
 class FetcherConfig:
-    """``reset_timestamp``: where to continue when an offset is out of range; None: raise the error.
-    ``rack``: the consumer's rack; leaders may send it to a replica in the same rack."""
+    """The consumer's keys for fetching: times in milliseconds, sizes in bytes.
+
+    ``reset_timestamp`` is where to continue if an offset is out of range; None raises the error.
+    ``rack`` is the consumer's rack; a leader may name a replica in the same rack (KIP-392).
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -42,8 +46,10 @@ class FetcherConfig:
 
 
 class Fetcher:
-    """Fills ``Positions``: looks up offsets, fetches, follows leaders. ``news`` is set whenever
-    there may be records to take, or an error to raise."""
+    """Fills the buffer of ``Positions``: looks up offsets, fetches, follows leaders.
+
+    ``news`` is set when there may be records to take or an error to raise.
+    """
 
     def __init__(
         self,
@@ -93,7 +99,7 @@ class Fetcher:
             await asyncio.wait(self._running)
 
     def take_error(self) -> KafkaError | None:
-        """Return the error to raise to the application, once."""
+        """Return the error to raise to the application, and forget it."""
         error = self._error or self._truncation.error
         self._error = self._truncation.error = None
         return error
@@ -120,7 +126,7 @@ class Fetcher:
             self._spawn(self._fetch(leader, offsets))
 
     def _advance_resets(self, view: ClusterView) -> None:
-        """Start a lookup at each leader, each in a task: no partition waits for another's
+        """Start a lookup of offsets at each leader, each in its task: none waits for another
         leader."""
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in self._positions.to_reset().items():
@@ -153,8 +159,7 @@ class Fetcher:
         task.add_done_callback(self._running.discard)
 
     async def _reset(self, leader: int, wanted: Mapping[TopicPartition, int]) -> None:
-        """Look positions up once. What is not found is looked up again after a backoff, without
-        end."""
+        """Look up offsets at one leader once. Failed partitions are retried after a backoff."""
         session, level = self._session, self._config.isolation_level
         try:
             deadline_ms = session.deadline_ms()
@@ -212,7 +217,7 @@ class Fetcher:
         rows: list[tuple[TopicPartition, PartitionData]],
         offsets: Mapping[TopicPartition, int],
     ) -> bool:
-        """Process the rows of a response. Returns whether records have arrived."""
+        """Process the rows of a Fetch response. Return whether records have arrived."""
         before_bytes = self._positions.buffered_bytes
         self.fetches += 1
         failed = False
@@ -262,7 +267,7 @@ class Fetcher:
             self._error = KafkaError(code, f"{tp} at offset {offset}")
 
     def _back_off(self, leader: int, code: ErrorCode) -> None:
-        """Send no fetch to a broker for the backoff."""
+        """Suspend fetches from a broker for the backoff."""
         session = self._session
         session.metadata.note_error(code)
         failures = self._failures.get(leader, 0)

@@ -1,4 +1,4 @@
-"""The group part of a consumer: its membership, its committed offsets, automatic commits."""
+"""The group part of a consumer: membership, committed offsets, automatic commits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ CLOSE_TIMEOUT_MS = 30_000
 
 
 class GroupConsumer:
-    """``subscription`` is None while partitions are assigned by hand; then the group only keeps
-    offsets."""
+    """The group of one consumer.
+
+    ``subscription`` is None while partitions are assigned by hand; then the group only stores
+    offsets.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class GroupConsumer:
         self._on_news()
 
     async def unsubscribe(self) -> None:
-        """Give all partitions up, and leave the group."""
+        """Give up all partitions and leave the group."""
         if self.subscription is not None:
             await self.member.leave("the consumer unsubscribed")
             self.subscription = None
@@ -129,8 +132,10 @@ class GroupConsumer:
         }
 
     async def _commit_beside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit while the application continues. There is one attempt: the next commit is newer.
-        Kafka: doAutoCommitOffsetsAsync."""
+        """Commit in the background, with one attempt: the next automatic commit is newer.
+
+        Kafka: ``doAutoCommitOffsetsAsync``.
+        """
         config = self._session.config
         pause_ms = self._config.auto_commit_interval_ms
         try:
@@ -159,7 +164,7 @@ class GroupConsumer:
         self._next_commit_ms = self._session.world.clock.monotonic_ms() + pause_ms
 
     async def _look_up(self) -> None:
-        """Fetch committed offsets once; ``step`` starts the next attempt."""
+        """Fetch committed offsets, with one attempt; ``step`` starts the next one."""
         session, positions = self._session, self._positions
         wanted = positions.to_initialize()
         try:

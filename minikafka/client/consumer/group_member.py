@@ -1,4 +1,4 @@
-"""Drives a ``Membership``: sends JoinGroup, SyncGroup, Heartbeat and LeaveGroup of a consumer."""
+"""The tasks of a group member: they send JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ LEAVE_TIMEOUT_MS = 5_000
 
 
 class PartitionOwner(Protocol):
-    """The consumer as seen by its membership: its topics and partitions, and the listener's
-    calls."""
+    """The consumer as its group member uses it: topics, partitions, and calls of the listener."""
 
     def topics(self) -> frozenset[str]: ...
 
@@ -50,8 +49,10 @@ class _Joined(NamedTuple):
 
 
 class GroupMember:
-    """Every poll calls ``step``: partitions change, and the listener is called, only there.
-    JoinGroup and SyncGroup run in a task between polls, heartbeats in another.
+    """Carries out the requests of a ``Membership``.
+
+    Every poll calls ``step``: only there partitions change and the listener is called. JoinGroup
+    and SyncGroup run in a task between polls, heartbeats in another one.
     """
 
     def __init__(
@@ -91,15 +92,18 @@ class GroupMember:
         self._beat_task = tasks.create_task(self._beat(), name="heartbeat")
 
     async def close(self, reason: str) -> None:
-        """``leave``, and end the tasks."""
+        """Leave the group and end the tasks."""
         try:
             await self.leave(reason)
         finally:
             await end_task(self._beat_task)
 
     async def leave(self, reason: str) -> None:
-        """Give all partitions up and leave the group. A coordinator that is not known gets no
-        LeaveGroup: the session times out there."""
+        """Give up all partitions and send LeaveGroup.
+
+        If the coordinator is unknown, no request is sent, and the session times out at the
+        coordinator.
+        """
         try:
             owned = self._owner.owned()
             if owned and self._owner.topics():
@@ -122,9 +126,12 @@ class GroupMember:
         self._last_poll_ms = self._now_ms()
 
     async def step(self) -> None:
-        """Give up lost or revoked partitions, take over assigned ones, start a join if one is due.
-        Waits for the application's listener, but not for brokers. Raises KafkaError when membership
-        is impossible, and what the listener raises."""
+        """Give up lost or revoked partitions, take over assigned ones, start a join if one is
+        due.
+
+        Waits for the application's listener, but not for brokers. Raises KafkaError if
+        membership is impossible, and what the listener raises.
+        """
         if self._error is not None:
             raise self._error
         membership = self.membership
@@ -148,7 +155,7 @@ class GroupMember:
                 await self._owner.give_up(owned, True)
 
     def _look_at_metadata(self) -> None:
-        """Join again when other topics match the subscription, or topics have more partitions."""
+        """Rejoin if other topics match the subscription, or a topic has got more partitions."""
         view = self._session.metadata.view
         if view.version == self._view_version:
             return
@@ -163,8 +170,11 @@ class GroupMember:
             membership.want_rejoin("partitions were added, or topics came or went")
 
     async def _prepare(self) -> None:
-        """Give partitions up before joining: eager members all, cooperative ones those of topics
-        that are no longer subscribed."""
+        """Give up partitions before joining.
+
+        Eager members give up all, cooperative ones only those of topics that are no longer
+        subscribed.
+        """
         owned = self._owner.owned()
         if self.membership.config.cooperative:
             topics = self._owner.topics()
@@ -190,8 +200,8 @@ class GroupMember:
         self._join_task = self._tasks.create_task(self._join(), name="join-group")
 
     async def _join(self) -> None:
-        """Join until a generation is reached, or the application's listener has to be called
-        before."""
+        """Join repeatedly, until the member is in a generation or the listener has to be called
+        first."""
         failures = 0
         try:
             while True:
@@ -251,8 +261,10 @@ class GroupMember:
         return step
 
     async def _assign(self) -> dict[str, list[TopicPartition]]:
-        """Assign partitions as the leader. Topics that stay unknown for a request's time-out are
-        left out."""
+        """Compute the assignment of all members, as the leader of the group.
+
+        Topics that are unknown for longer than a request time-out are left out.
+        """
         membership, metadata = self.membership, self._session.metadata
         subscriptions = _decoded(lambda _: membership.subscriptions(), b"")
         topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
@@ -377,7 +389,7 @@ class GroupMember:
 
 
 def _decoded(decode: Callable[[Any], Any], data: Any) -> Any:
-    """Decode bytes of other members. Raises KafkaError for malformed ones."""
+    """Decode bytes from other members. Raises KafkaError if they are malformed."""
     try:
         return decode(data)
     except DecodeError as error:

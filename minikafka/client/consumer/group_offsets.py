@@ -1,4 +1,4 @@
-"""The offsets of a consumer's group: committing them, and fetching what was committed."""
+"""The offsets of a consumer's group: committing them, and fetching the committed ones."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from minikafka.protocol.api_keys import ApiKey
 
 
 class CommitFailedError(KafkaError):
-    """The group has rebalanced without this consumer: other members have its partitions, and may
-    have read what was to be committed. Kafka: CommitFailedException, RebalanceInProgressException.
+    """A commit failed because the group has rebalanced without this consumer.
+
+    Other members own its partitions and may have consumed the records again. Kafka:
+    ``CommitFailedException``, ``RebalanceInProgressException``.
     """
 
 
 class GroupOffsetClient:
-    """Commits and fetches through the coordinator of one group.
+    """Commits and fetches offsets through the coordinator of one group.
 
-    ``is_member`` says whether the group assigns the partitions. Otherwise commits carry no
-    generation, as those of consumers with assigned partitions do.
+    ``is_member`` says whether the group assigns the partitions. Otherwise commits have no
+    generation, as for a consumer with manually assigned partitions.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class GroupOffsetClient:
     async def commit_existing(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
-        """As ``commit``, for partitions that are about to be revoked. A deleted partition must not
-        hold up the rebalance: once the coordinator has refused one as unknown, those that are not
-        in the metadata either are left out."""
+        """Commit as ``commit`` does, for partitions that are about to be revoked.
+
+        A deleted partition must not block the rebalance: after an UNKNOWN_TOPIC_OR_PARTITION,
+        partitions that are missing in the metadata are left out.
+        """
         remaining = dict(offsets)
         committer = self._committer()
 
@@ -79,18 +83,20 @@ class GroupOffsetClient:
     async def commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
-        """As ``commit``, in a single attempt: a caller that does not wait may commit more before a
-        second attempt would arrive."""
+        """Commit as ``commit`` does, with one attempt.
+
+        It is for automatic commits: a retry could arrive after a newer commit.
+        """
         if offsets:
             await self._commit(offsets, self._committer(), deadline_ms)
             self.commits += 1
 
     def _committer(self) -> GroupMetadata:
-        """Return who commits now. Raises CommitFailedError when a member has lost its generation.
+        """Return the member and generation for a commit; all its attempts use them.
 
-        All attempts of one commit carry the generation of the first. Kafka's
-        ``ConsumerCoordinator`` takes the current one for each attempt, but does not join in
-        between. Here a join may end between two attempts, and with it the ownership.
+        Raises CommitFailedError if the member has lost its generation. Kafka's
+        ``ConsumerCoordinator`` takes the current generation for each attempt, but does not join
+        in between. Here a join may end between two attempts, and with it the ownership.
         """
         membership = self._member.membership
         group = membership.config
@@ -110,7 +116,7 @@ class GroupOffsetClient:
         committer: GroupMetadata,
         deadline_ms: int,
     ) -> None:
-        """One attempt. Raises CommitFailedError, KafkaError."""
+        """Commit with one attempt. Raises CommitFailedError or KafkaError."""
         if self._committer() != committer:
             raise CommitFailedError(ErrorCode.ILLEGAL_GENERATION, "the group has rebalanced")
         membership = self._member.membership
@@ -141,6 +147,6 @@ class GroupOffsetClient:
         return await self._session.retrying(attempt, deadline_ms) if wanted else {}
 
     async def _knows_stable_offsets(self) -> bool:
-        """Whether the coordinator can leave out offsets of transactions that are still open."""
+        """Whether the coordinator supports ``require_stable`` in OffsetFetch (KIP-447)."""
         versions = await self._member.coordinator_versions()
         return versions.get(ApiKey.OFFSET_FETCH, (0, 0))[1] >= STABLE_OFFSETS_VERSION

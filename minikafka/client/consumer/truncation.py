@@ -1,4 +1,4 @@
-"""Checks positions with new leaders, whose logs may have been truncated below them (KIP-320)."""
+"""The check of positions with new leaders, whose logs may be truncated below them (KIP-320)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _NO_SUCH_EPOCH = -1
 
 
 class LogTruncationError(KafkaError):
-    """Records that were returned by ``poll`` are no longer in the log, and ``auto.offset.reset`` is
+    """Records that ``poll`` has returned are no longer in the log; ``auto.offset.reset`` is
     none.
 
-    The position is where the log now differs from what was read. Kafka: LogTruncationException.
+    The position is where the log diverges from the returned records. Kafka:
+    ``LogTruncationException``.
     """
 
     def __init__(self, topic_partition: TopicPartition, was_at: int, lost: int) -> None:
@@ -38,10 +39,11 @@ class LogTruncationError(KafkaError):
 
 
 class TruncationCheck:
-    """Sends one OffsetForLeaderEpoch to each leader in a round. ``error`` is raised once to the
-    application.
+    """Sends OffsetForLeaderEpoch to the leaders of positions in doubt, one request each in a
+    round.
 
-    With ``resets`` the consumer silently continues from where the logs differ.
+    With ``resets`` the consumer continues silently where the logs diverge; otherwise ``error``
+    is set and raised to the application once.
     """
 
     def __init__(self, session: ClusterSession, positions: Positions, resets: bool) -> None:
@@ -53,8 +55,10 @@ class TruncationCheck:
         self._failures = 0
 
     async def run(self, doubts: Mapping[TopicPartition, Doubt], done: Callable[[], None]) -> None:
-        """Run one round; the caller sets ``is_running`` before. Partitions without a result are in
-        the next round."""
+        """Run one round; the caller sets ``is_running`` before.
+
+        Partitions without a result are checked in the next round.
+        """
         try:
             groups = group_by_leader(doubts, self._session.metadata.view.leaders)
             answered = 0
@@ -72,7 +76,7 @@ class TruncationCheck:
             done()
 
     async def _check(self, leader: int, asked: Mapping[TopicPartition, Doubt]) -> int:
-        """Send one request, and return how many partitions have a final result."""
+        """Send one request; return how many partitions have a final result."""
         topics = grouped(
             (topic, OffsetForLeaderPartition(index, doubt.leader_epoch, doubt.place.epoch))
             for (topic, index), doubt in asked.items()

@@ -1,4 +1,4 @@
-"""The producer: takes records, and returns futures of where they were written."""
+"""The producer: takes records and returns futures of their metadata."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ class _Route(NamedTuple):
 
 
 class Producer(Client):
-    """Writes records in order for each partition, and each once: batches carry sequence numbers.
-    Without idempotence a partition has one batch in flight at a time, and a retry may write it
-    twice.
+    """Writes records; the order of each partition is kept, and each record is written once.
 
-    After ``start`` any number of tasks may send. Records of one partition keep the order of the
-    calls of one task.
+    Batches have sequence numbers. Without idempotence a partition has one batch in flight at a
+    time, and a retry may write it twice.
+
+    After ``start`` any number of tasks may send. Records of one partition keep the order in
+    which one task sends them.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class Producer(Client):
         promise: Promise,
         block_ms: int,
     ) -> None:
-        """Append to a new batch as soon as the buffer has room. Raises KafkaError."""
+        """Append a record to a new batch, as soon as the buffer has room. Raises KafkaError."""
         if not self._accumulator.has_memory(size_bytes):
             await self._wait_for_memory(size_bytes, block_ms)
         if self._closed:
@@ -253,8 +254,11 @@ class Producer(Client):
             self._accumulator.end_flush()
 
     async def close(self) -> None:
-        """Flush, then end. Each record is delivered or fails within its delivery time-out. When
-        cancelled, end as ``abort`` does."""
+        """Flush, then end the tasks. Each record is delivered or fails within its delivery
+        time-out.
+
+        If cancelled, end as ``abort`` does.
+        """
         if self._closed:
             return
         self._closed = True
@@ -264,7 +268,7 @@ class Producer(Client):
             await self.abort()
 
     async def abort(self) -> None:
-        """End now. Records without acknowledgement fail with NETWORK_EXCEPTION, delivered or
+        """End the tasks now. Unacknowledged records fail with NETWORK_EXCEPTION, delivered or
         not."""
         self._closed = True
         try:

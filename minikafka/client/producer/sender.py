@@ -39,7 +39,7 @@ Batch: TypeAlias = ProducerBatch[Promise]
 
 @dataclass(slots=True)
 class SenderCounts:
-    """Since the start. ``retries`` and ``failed`` count records."""
+    """Counters since the start. ``retries`` and ``failed`` count records."""
 
     records: int = 0
     bytes_sent: int = 0
@@ -51,7 +51,8 @@ class SenderCounts:
 
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
-    """``idempotent`` None: if the brokers can."""
+    """The producer's keys for sending. ``idempotent`` None stands for: if the brokers support
+    it."""
 
     acks: int
     compression: Compression
@@ -62,12 +63,12 @@ class SenderConfig:
 
 
 class Sender:
-    """Sends ready batches: one loop, and one task for each request in flight (at most
-    ``max_in_flight`` for a broker).
+    """Sends ready batches in one loop, with one task for each request in flight.
 
-    ``sequences`` is None for a producer that is not idempotent. With ``transactions`` the producer
-    id comes from there, and the failure of a batch goes there. ``on_settled`` is called after
-    batches were delivered or have failed.
+    A broker has at most ``max_in_flight`` requests. ``sequences`` is None for a producer without
+    idempotence. ``transactions`` provides the producer id of a transactional producer and is
+    notified of failed batches. ``on_settled`` is called after batches were delivered or have
+    failed.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Sender:
         self._loop_task = tasks.create_task(self._run(), name="Sender")
 
     async def close(self) -> None:
-        """End the tasks. Batches in flight or queued fail with NETWORK_EXCEPTION."""
+        """Cancel the tasks. Batches in flight or queued fail with NETWORK_EXCEPTION."""
         running = [*self._requests]
         if self._loop_task is not None:
             running.append(self._loop_task)
@@ -120,7 +121,7 @@ class Sender:
                         promise.exception()  # retrieved: the caller may ignore it
 
     async def drop(self, error: KafkaError) -> None:
-        """Fail the batches that are not sent, and wait for the others: a transaction is aborted."""
+        """Fail the queued batches and wait for those in flight: the transaction is aborted."""
         self._aborting = True
         try:
             for batch in self._accumulator.take_queued():
@@ -133,7 +134,7 @@ class Sender:
             self._aborting = False
 
     def wake(self) -> None:
-        """Look for ready batches now."""
+        """Make the loop look for ready batches now."""
         self._wake.set()
 
     async def _run(self) -> None:
@@ -146,7 +147,7 @@ class Sender:
             await wait_for_event(self._wake, timeout_ms)
 
     def _send_what_is_ready(self) -> int | None:
-        """Send all batches that are ready. Returns when to look again if nothing happens before."""
+        """Send all ready batches. Return the time (ms) at which to look again without a wake-up."""
         assert self._tasks is not None
         accumulator, metadata = self._accumulator, self._session.metadata
         now_ms = self._session.world.clock.monotonic_ms()
@@ -193,8 +194,11 @@ class Sender:
             self._producer_id_task = self._tasks.create_task(self._get_producer_id())
 
     async def _get_producer_id(self) -> None:
-        """Get a producer id, retrying without end; batches expire meanwhile. Where brokers have
-        none to give, and idempotence was not demanded, the producer goes on without."""
+        """Get a producer id, retrying without end; batches expire in the meantime.
+
+        If the brokers do not support it and idempotence was not required, the producer continues
+        without.
+        """
         session, failures = self._session, 0
         try:
             while True:

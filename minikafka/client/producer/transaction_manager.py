@@ -42,8 +42,10 @@ class TransactionManagerState(Enum):
 
 
 class TransactionManager:
-    """The transactions of one transactional id. ``failure`` is why the open transaction can only be
-    aborted."""
+    """The transactions of one producer with a transactional id.
+
+    ``failure`` is the reason why the open transaction can only be aborted.
+    """
 
     def __init__(
         self,
@@ -67,8 +69,8 @@ class TransactionManager:
     # -- the application's calls. All raise KafkaError; INVALID_TXN_STATE for the wrong moment.
 
     async def initialize(self) -> None:
-        """Get the producer id. The producer that had the transactional id before is fenced, and
-        what it left open is aborted."""
+        """Get the producer id, which fences the previous producer and aborts its open
+        transaction."""
         self._check(TransactionManagerState.UNINITIALIZED)
         await self._get_producer_id()
         self.state = TransactionManagerState.READY
@@ -93,16 +95,18 @@ class TransactionManager:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commit offsets with the transaction."""
+        """Add a group's offsets to the transaction; they take effect when it commits."""
         self._check_open()
         await self._call(add_offsets_to_txn(self._producer, group.group_id))
         self._has_offsets = True
         await self._call(txn_offset_commit(self._producer, group, offsets))
 
     async def end(self, commit: bool) -> None:
-        """Commit or abort, after all records are settled. A transaction that failed is never
-        committed. When it is cancelled or gets no response, it has to be repeated with the same
-        ``commit``."""
+        """Commit or abort the transaction, after all its records were delivered or have failed.
+
+        A failed transaction cannot be committed. If the call is cancelled or gets no response,
+        it has to be repeated with the same ``commit``.
+        """
         ending = TransactionManagerState.COMMITTING if commit else TransactionManagerState.ABORTING
         async with self._turn:
             self._check(TransactionManagerState.IN_TRANSACTION, ending)
@@ -155,8 +159,10 @@ class TransactionManager:
             raise self.failure
 
     async def _get_producer_id(self) -> None:
-        """Get any producer id the first time; later the next epoch of the same id, unless another
-        producer has taken the transactional id."""
+        """Get a producer id the first time, later the next epoch of the same id.
+
+        The latter fails if another producer has taken the transactional id.
+        """
         sequences, connections = self._sequences, self._session.connections
         key = CoordinatorKey(CoordinatorType.TRANSACTION, self.transactional_id)
         node_id = await self._coordinators.find_retrying(key, self._session.deadline_ms())
@@ -177,8 +183,11 @@ class TransactionManager:
             raise
 
     def _note_error(self, error: KafkaError) -> None:
-        """Change the state as Kafka's TransactionManager does. When EndTxn is refused, only one
-        error still allows an abort; when it gets no response, it may have been carried out."""
+        """Change the state after an error, as Kafka's ``TransactionManager`` does.
+
+        After an error response to EndTxn only TRANSACTION_ABORTABLE still allows an abort.
+        Without a response EndTxn may have been processed.
+        """
         code, committing = error.code, self.state is TransactionManagerState.COMMITTING
         if committing and code is ErrorCode.TRANSACTION_ABORTABLE:
             self.state = TransactionManagerState.IN_TRANSACTION
