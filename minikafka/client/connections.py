@@ -135,28 +135,28 @@ class Connections:
         As long as no broker responds, the request is sent to further brokers after a while; so
         it must be one that may be processed twice.
         """
-        asked: dict[int, asyncio.Task[Any]] = {}
+        requests: dict[int, asyncio.Task[Any]] = {}
         try:
             while True:
-                node_id = self._best_node(asked)
+                node_id = self._best_node(requests)
                 if node_id is not None:
-                    asked[node_id] = asyncio.create_task(
+                    requests[node_id] = asyncio.create_task(
                         self.request(node_id, message, timeout_ms=timeout_ms)
                     )
                 await asyncio.wait(
-                    asked.values(),
+                    requests.values(),
                     timeout=None if node_id is None else NEXT_BROKER_AFTER_MS / 1000,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for task in asked.values():
+                for task in requests.values():
                     if task.done():
                         return task.result()
                 if node_id is not None:  # it comes last from now on, until it responds
                     self._note_failures(node_id, 1)
         finally:
-            for task in asked.values():
+            for task in requests.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
+            await asyncio.gather(*requests.values(), return_exceptions=True)
 
     async def connect(self, node_id: int) -> None:
         """Open the connection to a broker unless it is open. Then ``versions`` is known.

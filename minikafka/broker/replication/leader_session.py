@@ -263,7 +263,7 @@ class LeaderSession:
         then the next request is a full one."""
         found = list(self._partitions(response))
         keys = [key for key, _, _ in found]
-        if not self._handler.answered(error, response.session_id, keys):
+        if not self._handler.handle_response(error, response.session_id, keys):
             return None
         return [(topic_partition, data) for _, topic_partition, data in found]
 
@@ -278,8 +278,8 @@ class LeaderSession:
                 yield (key, index), TopicPartition(name, index), data
 
     def failed(self) -> None:
-        """Note that the request got no response: the next request is a full one."""
-        self._handler.failed()
+        """No response came."""
+        self._handler.handle_error()
 
 
 def _name_and_id(key: str | UUID) -> tuple[str, UUID]:

@@ -194,9 +194,9 @@ class Fetcher:
                 highest_version=FETCH_VERSION,
                 timeout_ms=self._session.config.request_timeout_ms + self._config.max_wait_ms,
             )
-            rows = self._requests.answered(leader, response)
+            rows = self._requests.handle_response(leader, response)
         except KafkaError as error:
-            self._requests.failed(leader)
+            self._requests.handle_error(leader)
             self._sources.clear(offsets)
             self._back_off(leader, error.code)
             if not error.code.retriable:

@@ -61,10 +61,10 @@ class TruncationCheck:
         """
         try:
             groups = group_by_leader(doubts, self._session.metadata.view.leaders)
-            answered = 0
-            for leader, asked in groups.by_leader.items():
-                answered += await self._check(leader, asked)
-            if answered == len(doubts):
+            settled = 0
+            for leader, of_leader in groups.by_leader.items():
+                settled += await self._check(leader, of_leader)
+            if settled == len(doubts):
                 self._failures = 0
             else:
                 delay_ms = self._session.backoff_ms(self._failures)
@@ -75,11 +75,11 @@ class TruncationCheck:
             self.is_running = False
             done()
 
-    async def _check(self, leader: int, asked: Mapping[TopicPartition, Doubt]) -> int:
+    async def _check(self, leader: int, doubts: Mapping[TopicPartition, Doubt]) -> int:
         """Send one request; return how many partitions have a final result."""
         topics = grouped(
             (topic, OffsetForLeaderPartition(index, doubt.leader_epoch, doubt.place.epoch))
-            for (topic, index), doubt in asked.items()
+            for (topic, index), doubt in doubts.items()
         )
         request = OffsetForLeaderEpochRequest(
             CONSUMER_REPLICA_ID, [OffsetForLeaderTopic(name, rows) for name, rows in topics.items()]
@@ -88,16 +88,16 @@ class TruncationCheck:
             response = await self._session.connections.request(leader, request)
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                for tp in asked:
+                for tp in doubts:
                     self._positions.unvalidated(tp)
-                return len(asked)
+                return len(doubts)
             self._session.metadata.note_error(error.code)
             return 0
         count = 0
         for topic in response.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.topic, row.partition)
-                count += tp in asked and self._settle(tp, asked[tp], row)
+                count += tp in doubts and self._settle(tp, doubts[tp], row)
         return count
 
     def _settle(self, tp: TopicPartition, doubt: Doubt, row: EpochEndOffset) -> bool:

@@ -203,7 +203,7 @@ class Sender:
         try:
             while True:
                 try:
-                    given = await session.call_any(new_producer_id(), session.deadline_ms())
+                    producer = await session.call_any(new_producer_id(), session.deadline_ms())
                 except KafkaError as error:
                     if not error.code.retriable:
                         self._no_producer_id(error)
@@ -211,7 +211,7 @@ class Sender:
                     session.metadata.note_error(error.code)
                 else:
                     if self.sequences is not None:
-                        self.sequences.set_producer(given.producer_id, given.epoch)
+                        self.sequences.set_producer(producer.producer_id, producer.epoch)
                     return
                 delay_ms = session.backoff_ms(failures)
                 failures += 1

@@ -171,8 +171,10 @@ class TransactionManager:
         current = NO_PRODUCER
         if last >= EPOCH_BUMP_VERSION:
             current = ProducerIdAndEpoch(sequences.producer_id, sequences.epoch)
-        given = await self._call(init_producer_id(self.transactional_id, self._timeout_ms, current))
-        sequences.set_producer(given.producer_id, given.epoch)
+        producer = await self._call(
+            init_producer_id(self.transactional_id, self._timeout_ms, current)
+        )
+        sequences.set_producer(producer.producer_id, producer.epoch)
 
     async def _call(self, call: CoordinatorCall[R]) -> R:
         """Carry out a call, retried until ``default_api_timeout_ms``."""

@@ -35,9 +35,9 @@ class NextFetch(NamedTuple, Generic[R]):
 class FetchSessionHandler(Generic[R]):
     """The fetch session with one broker (Kafka's ``FetchSessionHandler``).
 
-    Only one request may be in flight: call ``build`` (or ``build_on``), then ``answered`` with the
-    response, or ``failed`` if there is none. ``saved`` counts the partitions that incremental
-    requests left out.
+    Only one request may be in flight: call ``build`` (or ``build_on``), then ``handle_response``
+    with the response, or ``handle_error`` if there is none. ``saved`` counts the partitions that
+    incremental requests left out.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class FetchSessionHandler(Generic[R]):
         self.saved += len(held) - len(named)
         return NextFetch(self._id, self._epoch, named, forgotten)
 
-    def answered(
+    def handle_response(
         self, error: ErrorCode, session_id: int, partitions: Collection[PartitionKey]
     ) -> bool:
         """Process a response and return whether the caller may use its rows.
@@ -121,7 +121,7 @@ class FetchSessionHandler(Generic[R]):
             self._epoch = next_epoch(self._epoch)
         return True
 
-    def failed(self) -> None:
+    def handle_error(self) -> None:
         """Note that no response came. The broker may have processed the request, so the next is
         full."""
         self._epoch = INITIAL_EPOCH

@@ -82,13 +82,15 @@ def _refusal(group: Group, facts: SyncFacts) -> ErrorCode | None:
     return None
 
 
-def _store_assignments(group: Group, given: Mapping[str, bytes], result: GroupResult[None]) -> None:
+def _store_assignments(
+    group: Group, assignments_by_leader: Mapping[str, bytes], result: GroupResult[None]
+) -> None:
     """Append the leader's assignments.
 
     A member that the leader left out gets an empty assignment. Assignments for unknown member
     ids are dropped.
     """
-    missing = [member_id for member_id in group.members if member_id not in given]
+    missing = [member_id for member_id in group.members if member_id not in assignments_by_leader]
     if missing:
         result.event(
             "members_without_assignment",
@@ -97,7 +99,9 @@ def _store_assignments(group: Group, given: Mapping[str, bytes], result: GroupRe
             members=missing,
             generation=group.generation_id,
         )
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    assignments = {
+        member_id: assignments_by_leader.get(member_id, b"") for member_id in group.members
+    }
     result.event(
         "assignment_received",
         group=group.group_id,

@@ -57,12 +57,12 @@ class Follower:
         except KafkaError as error:
             answer = FetchResponse(error_code=error.code)
         if lost:
-            self.handler.failed()
+            self.handler.handle_error()
             return
         rows = [row for topic in answer.responses for row in topic.partitions]
         keys = [(TOPIC, row.partition_index) for row in rows]
         code = ErrorCode(answer.error_code)
-        if not self.handler.answered(code, answer.session_id, keys):
+        if not self.handler.handle_response(code, answer.session_id, keys):
             assert code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             return
         for row in rows:

@@ -34,8 +34,8 @@ _SESSION_ERRORS = (
 class SessionFetches:
     """The Fetch requests of one consumer, with a fetch session for each broker.
 
-    Only one request to a broker may be in flight: call ``build``, then ``answered`` or
-    ``failed``.
+    Only one request to a broker may be in flight: call ``build``, then ``handle_response`` with
+    the response, or ``handle_error`` if there is none.
     """
 
     def __init__(self, limits: FetchLimits) -> None:
@@ -67,7 +67,7 @@ class SessionFetches:
         ]
         return request
 
-    def answered(
+    def handle_response(
         self, broker_id: int, response: FetchResponse
     ) -> list[tuple[TopicPartition, PartitionData]]:
         """Return the rows of a response with their partitions.
@@ -78,12 +78,12 @@ class SessionFetches:
         code = ErrorCode(response.error_code)
         rows = fetched_partitions(response)
         keys = [tp for tp, _ in rows]
-        if self._sessions[broker_id].answered(code, response.session_id, keys):
+        if self._sessions[broker_id].handle_response(code, response.session_id, keys):
             return rows
         if code not in _SESSION_ERRORS:
             raise_for(code, f"fetch from broker {broker_id}")
         return []
 
-    def failed(self, broker_id: int) -> None:
+    def handle_error(self, broker_id: int) -> None:
         """Note that no response came, so that the next request to the broker begins a session."""
-        self._sessions[broker_id].failed()
+        self._sessions[broker_id].handle_error()

@@ -34,13 +34,13 @@ A, B, C = ("t", 0), ("t", 1), ("u", 0)
 def test_a_session_from_its_first_request_to_its_loss() -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     assert handler.build({A: 1, B: 2}, False) == NextFetch(0, 0, {A: 1, B: 2})
-    assert handler.answered(ErrorCode.NONE, 9, [A, B])
+    assert handler.handle_response(ErrorCode.NONE, 9, [A, B])
     assert handler.build({A: 1, B: 2}, False) == NextFetch(9, 1, {}, [])
-    assert handler.answered(ErrorCode.NONE, 9, [])
+    assert handler.handle_response(ErrorCode.NONE, 9, [])
     assert handler.build({A: 5, C: 3}, False) == NextFetch(9, 2, {A: 5, C: 3}, [B])
-    assert not handler.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
+    assert not handler.handle_response(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
     assert handler.build({A: 5, C: 3}, False) == NextFetch(0, 0, {A: 5, C: 3})
-    assert handler.answered(ErrorCode.NONE, 0, [A, C])  # the leader has no slot
+    assert handler.handle_response(ErrorCode.NONE, 0, [A, C])  # the leader has no slot
     assert handler.build({A: 5}, False) == NextFetch(0, 0, {A: 5})
     assert handler.saved == 2
 
@@ -51,8 +51,8 @@ def test_a_session_from_its_first_request_to_its_loss() -> None:
 def test_a_session_that_the_leader_gave_up_is_not_named_again(code: ErrorCode) -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     handler.build({A: 1}, False)
-    handler.answered(ErrorCode.NONE, 9, [A])
-    assert not handler.answered(code, 9, [])
+    handler.handle_response(ErrorCode.NONE, 9, [A])
+    assert not handler.handle_response(code, 9, [])
     assert handler.build({A: 1}, False) == NextFetch(0, 0, {A: 1})
 
 
@@ -60,30 +60,30 @@ def test_a_session_that_the_leader_gave_up_is_not_named_again(code: ErrorCode) -
 def test_what_is_in_doubt_is_closed_by_a_full_request(break_it: str) -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     handler.build({A: 1}, False)
-    handler.answered(ErrorCode.NONE, 9, [A])
+    handler.handle_response(ErrorCode.NONE, 9, [A])
     handler.build({A: 2}, False)
     if break_it == "failed":
-        handler.failed()
+        handler.handle_error()
     elif break_it == "epoch":
-        assert not handler.answered(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 9, [])
+        assert not handler.handle_response(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 9, [])
     else:
-        assert not handler.answered(ErrorCode.NONE, 9, [B])
+        assert not handler.handle_response(ErrorCode.NONE, 9, [B])
     assert handler.build({A: 2}, False) == NextFetch(9, 0, {A: 2})
 
 
 def test_a_full_answer_has_all_partitions() -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     handler.build({A: 1, B: 1}, False)
-    assert not handler.answered(ErrorCode.NONE, 9, [A])
+    assert not handler.handle_response(ErrorCode.NONE, 9, [A])
     assert is_full(handler.build({A: 1, B: 1}, False).session_epoch)
-    assert not handler.answered(ErrorCode.NONE, 9, [A, C]), "C is a stranger"
+    assert not handler.handle_response(ErrorCode.NONE, 9, [A, C]), "C is a stranger"
     assert is_full(handler.build({A: 1, B: 1}, False).session_epoch)
 
 
 def test_names_and_ids_do_not_mix() -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     handler.build({A: 1}, True)
-    handler.answered(ErrorCode.NONE, 9, [A])
+    handler.handle_response(ErrorCode.NONE, 9, [A])
     assert handler.build({A: 1}, False) == NextFetch(9, 0, {A: 1})
     assert handler.session_id == 9
 
@@ -164,10 +164,10 @@ def test_the_asker_knows_all_that_the_leader_has(
             leader.cache.close(fetch.session_id)
         answer = None if mishap == "request lost" else leader.answer(fetch)
         if answer is None or mishap == "answer lost":
-            handler.failed()
+            handler.handle_error()
             continue
         error, session_id, found = answer
-        if not handler.answered(error, session_id, list(found)):
+        if not handler.handle_response(error, session_id, list(found)):
             assert mishap == "evicted"
             continue
         known |= found
