@@ -165,7 +165,9 @@ class Connections:
         """
         link = self._link(node_id)
         if link is None:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"the address of broker {node_id} is unknown"
+            )
         try:
             await self._connect(link, self._deadline_ms())
         except OSError as error:
@@ -227,7 +229,9 @@ class Connections:
     ) -> tuple[Channel, int]:
         link = self._link(node_id)
         if link is None:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"the address of broker {node_id} is unknown"
+            )
         channel = link.channel
         if channel is None or not channel.is_open:
             channel = await self._connect(link, deadline_ms)

@@ -97,7 +97,7 @@ class Metadata:
         except TimeoutError:
             cause = self._last_error
             code = ErrorCode.REQUEST_TIMED_OUT if cause is None else cause.code
-            raise KafkaError(code, f"{what}: not known after {timeout_ms} ms") from cause
+            raise KafkaError(code, f"{what} is still unknown after {timeout_ms} ms") from cause
 
     async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicView:
         """Return a topic as soon as its partitions are known, including ``partition`` if given.

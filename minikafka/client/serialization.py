@@ -46,7 +46,7 @@ class RecordDeserializationError(KafkaError):
         super().__init__(
             ErrorCode.INVALID_RECORD,
             f"{self.topic_partition} at offset {record.offset}: {origin}.deserializer failed "
-            f"({type(cause).__name__}: {cause}); seek past the record to go on",
+            f"({type(cause).__name__}: {cause}); seek past the record to continue",
         )
 
 

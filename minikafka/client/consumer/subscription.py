@@ -43,7 +43,7 @@ class TopicSubscription:
     ) -> TopicSubscription:
         """Raises ValueError unless exactly one of both is given, TypeError for one bare name."""
         if isinstance(topics, str):
-            raise TypeError("subscribe() takes several topics: [name]")
+            raise TypeError("subscribe() takes a collection of topics, for example [name]")
         names = frozenset(topics)
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")

@@ -32,7 +32,7 @@ class LogTruncationError(KafkaError):
     def __init__(self, topic_partition: TopicPartition, was_at: int, lost: int) -> None:
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{topic_partition}: the log was cut at {was_at - lost}, the position was {was_at}",
+            f"{topic_partition}: the log diverges at {was_at - lost}, the position was {was_at}",
         )
         self.topic_partition = topic_partition
         self.divergent_offset = was_at - lost

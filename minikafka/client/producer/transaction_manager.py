@@ -151,7 +151,9 @@ class TransactionManager:
             raise self._fatal
         if self.state not in allowed:
             names = " or ".join(each.name for each in allowed)
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{self.state.name}, not {names}")
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"the state is {self.state.name}, not {names}"
+            )
 
     def _check_open(self) -> None:
         self._check(TransactionManagerState.IN_TRANSACTION)

@@ -27,7 +27,7 @@ def resolve_strategy(strategy: Iterable[str | Assignor]) -> tuple[Assignor, ...]
     for each in strategy:
         assignor = ASSIGNORS.get(each) if isinstance(each, str) else each
         if assignor is None:
-            raise ValueError(f"no assignor {each!r}; there are {', '.join(ASSIGNORS)}")
+            raise ValueError(f"unknown assignor {each!r}; known are {', '.join(ASSIGNORS)}")
         found.append(assignor)
     if not found:
         raise ValueError("partition.assignment.strategy names no assignor")
