@@ -27,16 +27,10 @@ ALLOWED = {
 # Still to be named apart.
 UNRESOLVED = frozenset(
     [
-        "GroupConfig",
-        "GroupOffsets",
-        "Member",
         "OffsetStore",
         "Outcome",
-        "Place",
         "Plan",
         "Progress",
-        "TopicView",
-        "TransactionState",
     ]
 )
 

@@ -25,12 +25,8 @@ RETIRED = re.compile(
 # Rooms whose words are still being rewritten. A room leaves this list and never returns.
 ALLOWED = (
     "aio.py",
-    "client",
-    "coordinator",
-    "core/client",
-    "core/group",
-    "core/log",
-    "core/transaction",
+    "broker",
+    "core/replication",
     "kernel",
     "protocol",
     "simulator",

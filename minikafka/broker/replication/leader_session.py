@@ -278,7 +278,7 @@ class LeaderSession:
                 yield (key, index), TopicPartition(name, index), data
 
     def failed(self) -> None:
-        """No response came."""
+        """Note that the request got no response: the next request is a full one."""
         self._handler.handle_error()
 
 
