@@ -1,4 +1,4 @@
-"""The values that name parts of a cluster: partitions, brokers, endpoints, leadership."""
+"""Identifiers and states of a cluster's parts: partitions, brokers, endpoints, leadership."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LeaderAndIsr:
     leader_recovery_state: int = 0
 
     def new_leader(self, leader: int, isr: tuple[int, ...] | None = None) -> LeaderAndIsr:
-        """The next leader epoch, under ``leader``."""
+        """Return the state after the election of ``leader``: the next leader epoch."""
         return replace(
             self,
             leader=leader,
@@ -123,5 +123,5 @@ def topic_id_text(topic_id: UUID) -> str:
 
 
 def parse_topic_id(text: str) -> UUID:
-    """Read what ``topic_id_text`` returns. Raises ValueError."""
+    """Parse the text that ``topic_id_text`` returns. Raises ValueError."""
     return UUID(bytes=urlsafe_b64decode(text + "=="))

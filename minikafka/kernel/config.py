@@ -1,4 +1,4 @@
-"""The machinery of configuration: rows that describe keys, and the parsing of values by them."""
+"""Definitions of configuration keys, and the parsing of values by them (Kafka's ``ConfigDef``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ class ConfigError(ValueError):
 
 
 class InvalidConfiguration(ConfigError):
-    """Kafka's ``InvalidConfigurationException``: settings that contradict each other, or a key that
-    is none. Its text goes to clients as it is; that of a bad value is prefixed by the resource."""
+    """Kafka's ``InvalidConfigurationException``: contradicting settings, or an unknown key.
+
+    Its message is sent to clients unchanged; that of an invalid value gets the resource as prefix.
+    """
 
 
 class ConfigType(Enum):
-    """Kafka's ``ConfigDef.Type``; ``wire`` is its number in DescribeConfigs replies."""
+    """Kafka's ``ConfigDef.Type``; ``wire`` is its number in DescribeConfigs responses."""
 
     BOOLEAN = 1
     STRING = 2
@@ -63,7 +65,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def one_of(*allowed: str) -> Validator:
-    """For strings, and for lists whose every item must be allowed."""
+    """Return a validator of a string, or of each item of a list, against ``allowed`` ones."""
 
     def check(value: Any) -> str | None:
         items = value if isinstance(value, tuple) else (value,)
@@ -97,7 +99,7 @@ class Setting:
     effective: bool = True
 
     def parse(self, value: Any) -> Any:
-        """A typed value from text (or from a value already typed). Raises ConfigError."""
+        """Convert a text, or check a typed value; return the typed value. Raises ConfigError."""
         if value is None:
             return None
         parsed = self._convert(value)
@@ -110,13 +112,15 @@ class Setting:
         return ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
 
     def _culprit(self, value: Any, parsed: Any) -> Any:
-        """The first item of a list that is wrong by itself, or else the whole value."""
+        """Return the first invalid item of a list, or else the whole value, for the message."""
         valid, items = self.valid, parsed if isinstance(parsed, tuple) else ()
         return next((item for item in items if valid is not None and valid((item,))), value)
 
     def parse_synonym(self, name: str, value: str) -> Any:
-        """As ``parse``, of what was given for the key itself or for the synonym ``name``, which may
-        be in hours or minutes; Kafka takes any negative number of those as -1."""
+        """Parse a value given under ``name``: the key itself, or a synonym in hours or minutes.
+
+        Kafka converts any negative number of hours or minutes to -1. Raises ConfigError.
+        """
         unit = next((u for end, u in _UNITS_MS.items() if name.endswith(end)), 1)
         if unit == 1 or name == self.name:
             return self.parse(value)
@@ -148,7 +152,7 @@ class Setting:
             raise self._invalid(value, problem) from None
 
     def text(self, value: Any) -> str | None:
-        """The value as Kafka prints it."""
+        """Return the value as Kafka prints it."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -180,8 +184,7 @@ class ConfigDef:
         return cls(by_name, frozenset(ignored), ignored_prefixes, refused or {})
 
     def require_known(self, name: str) -> None:
-        """Raises ConfigError for a key that is refused, and for an unknown one, with the nearest
-        known name."""
+        """Raise ConfigError for a refused key, or an unknown one with the nearest name."""
         if name in self.refused:
             raise ConfigError(f"Configuration {name} is not supported: {self.refused[name]}")
         if name in self.settings or name in self.ignored or name.startswith(self.ignored_prefixes):
@@ -191,8 +194,10 @@ class ConfigDef:
         raise ConfigError(f"Unknown configuration key {name}{hint}")
 
     def parse(self, given: Mapping[str, str]) -> Config:
-        """All settings, defaults filled in. Raises ConfigError for an unknown key, a value that
-        does not fit, or a required key that is missing."""
+        """Parse all settings and fill in the defaults.
+
+        Raises ConfigError for an unknown key, an invalid value or a missing required key.
+        """
         for name in given:
             self.require_known(name)
         values: dict[str, Any] = {}
@@ -240,14 +245,16 @@ class Config:
         return self._typed(name, tuple)
 
     def optional(self, name: str) -> Any:
-        """The value, or None where the key is unset."""
+        """Return the value of a key; None if it is unset."""
         return self.values[name]
 
 
 def view_of(kind: type[T], values: Mapping[str, Any], prefix: str = "", **given: Any) -> T:
-    """Make the dataclass ``kind`` from parsed values: each field that is not ``given`` gets the
-    value of the key named like it, ``num_partitions`` that of ``num.partitions`` after ``prefix``.
-    Every such field needs a key; a KeyError is a bug."""
+    """Create the dataclass ``kind`` from parsed values.
+
+    A field that is not ``given`` gets the value of its key: ``num_partitions`` that of ``prefix``
+    and ``num.partitions``. A KeyError for a field without a key is a bug.
+    """
     assert is_dataclass(kind)
     named = {
         row.name: values[prefix + row.name.replace("_", ".")]
@@ -259,8 +266,11 @@ def view_of(kind: type[T], values: Mapping[str, Any], prefix: str = "", **given:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """A ``.properties`` file as Java reads it: ``key=value``, ``key: value``, comments by # and !,
-    lines continued by a backslash. Later keys win."""
+    """Parse a ``.properties`` file as Java does; of repeated keys the last one wins.
+
+    Lines are ``key=value`` or ``key: value``, comments start with # or !, a backslash continues a
+    line.
+    """
     values: dict[str, str] = {}
     pending = ""
     for raw in text.splitlines():
@@ -289,8 +299,10 @@ _IMAGE_VARIABLES = (
 
 
 def properties_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """``KAFKA_*`` variables as Kafka's images map them: ``KAFKA_LOG_DIRS`` is ``log.dirs``;
-    ``__`` stands for an underscore, ``___`` for a dash."""
+    """Return the settings in ``KAFKA_*`` variables, mapped as Kafka's container images do.
+
+    ``KAFKA_LOG_DIRS`` is ``log.dirs``; ``__`` is an underscore, ``___`` a dash.
+    """
     values: dict[str, str] = {}
     for variable, value in sorted(environment.items()):
         if not variable.startswith("KAFKA_") or variable in _IMAGE_VARIABLES:

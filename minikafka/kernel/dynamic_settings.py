@@ -1,4 +1,4 @@
-"""Which broker settings may change while a broker runs, and for whom: rows of data."""
+"""The broker settings that may change at run time: of one broker, or as cluster default."""
 
 from __future__ import annotations
 

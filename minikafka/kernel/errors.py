@@ -1,4 +1,4 @@
-"""Kafka's error codes: one row each, with whether a client may simply try again.
+"""Kafka's error codes, each with whether a client may retry the request.
 
 Numbers and names are those of Kafka's ``Errors`` class.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """A value that travels in a reply. ``retriable``: the same request may succeed later."""
+    """The error code of a response. ``retriable``: the same request may succeed later."""
 
     retriable: bool
 
@@ -21,7 +21,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """An error code of a later Kafka, read from the wire: its meaning is unknown here."""
+        """Return UNKNOWN_SERVER_ERROR for an unknown number, which a later Kafka may send."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     UNKNOWN_SERVER_ERROR = -1
@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A Kafka error on its way to the one place that turns it into a reply or a message."""
+    """A Kafka error code with a message, to be converted to a response or printed."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)

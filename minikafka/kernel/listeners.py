@@ -17,7 +17,7 @@ DEBUG_LISTENER = "debug.listener"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """``bound`` and ``advertised`` in the order given; ``inter_broker`` is a listener's name."""
+    """Endpoints in configured order; ``inter_broker`` is the name of the listener for brokers."""
 
     bound: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
@@ -25,9 +25,10 @@ class Listeners:
 
 
 def listeners(config: Config, hostname: str) -> Listeners:
-    """Read from the broker's configuration. ``hostname`` is advertised where none is given.
+    """Return the listeners of a broker's configuration.
 
-    Raises ConfigError for what cannot be parsed or served."""
+    ``hostname`` is advertised for a listener without a host. Raises ConfigError for invalid or
+    unsupported listeners."""
     protocols = _protocols(config.list("listener.security.protocol.map"))
     bound = _parse("listeners", config.list("listeners"), protocols)
     given = config.optional("advertised.listeners")
@@ -45,7 +46,7 @@ def listeners(config: Config, hostname: str) -> Listeners:
 
 
 def debug_listener_problem(value: str) -> str | None:
-    """Why ``debug.listener`` cannot have this value; None if it can, as if it is empty.
+    """Return why a value of ``debug.listener`` is invalid; None for a valid or empty one.
 
     Only loopback addresses are allowed: the listener shows requests of all clients and has no
     login. Port 0 is refused: the address could not be found."""
@@ -58,7 +59,7 @@ def debug_listener_problem(value: str) -> str | None:
 
 
 def debug_listener(value: str | None) -> Endpoint | None:
-    """A value of ``debug.listener`` as an endpoint; None where it is unset or empty.
+    """Parse a value of ``debug.listener``; return None if it is unset or empty.
 
     Raises ConfigError."""
     if not value:
@@ -71,7 +72,7 @@ def debug_listener(value: str | None) -> Endpoint | None:
 
 
 def is_loopback(host: str) -> bool:
-    """True for loopback literals and ``localhost``; other names are not resolved."""
+    """Return whether a host is a loopback address or ``localhost``; names are not resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -25,15 +25,15 @@ class Metrics:
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def counter(self, name: str) -> Counter:
-        """The counter of that name, made on first use."""
+        """Return the counter of that name; the first call creates it."""
         return self._counters.setdefault(name, Counter())
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Register a gauge; a second one of the same name takes its place."""
+        """Register a gauge; one of the same name is replaced."""
         self._gauges[name] = read
 
     def snapshot(self, prefix: str = "") -> dict[str, float]:
-        """Every metric's value now (of those whose name begins so), sorted by name."""
+        """Return the present values of the metrics whose names start with ``prefix``, sorted."""
         values: dict[str, float] = {
             name: c.value for name, c in self._counters.items() if name.startswith(prefix)
         }

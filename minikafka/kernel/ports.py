@@ -1,4 +1,4 @@
-"""The five ports through which a node reaches the outside, and the World that bundles them.
+"""The five interfaces of a node to the outside, and the World that bundles them.
 
 A port is a typing Protocol. ``world.real`` and ``world.sim`` implement each of them; the same
 contract tests run against both. All times are integer milliseconds, all sizes are bytes.
@@ -27,11 +27,11 @@ class Clock(Protocol):
     """Monotonic and wall time, and timers on the running loop."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back: for time-outs, wheels, lag."""
+        """Return monotonic milliseconds, for time-outs and lag."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970: for timestamps that are stored or shown."""
+        """Return Unix time in milliseconds, for timestamps that are stored or shown."""
         ...
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
@@ -49,11 +49,11 @@ class Listener(Protocol):
 
     @property
     def port(self) -> int:
-        """The port bound (the real one where 0 was asked for)."""
+        """The bound port; for port 0 the one that the system chose."""
         ...
 
     def close(self) -> None:
-        """Stop accepting. Connections already accepted live on."""
+        """Stop accepting; accepted connections stay open."""
         ...
 
 
@@ -70,7 +70,7 @@ class Network(Protocol):
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]: ...
 
     async def resolves(self, host: str) -> bool:
-        """Whether ``host`` is an IP address, or a name that has one."""
+        """Return whether ``host`` is an IP address or a name that resolves to one."""
         ...
 
 
@@ -87,22 +87,24 @@ class File(Protocol):
         ...
 
     def read(self, length: int, offset: int) -> bytes:
-        """Up to ``length`` bytes at ``offset``; shorter only at the end of the file."""
+        """Return ``length`` bytes at ``offset``, fewer only at the end of the file."""
         ...
 
     async def read_cold(self, length: int, offset: int) -> bytes:
-        """As ``read``, without stalling the loop when the bytes are not in the page cache."""
+        """Read without blocking the event loop if the bytes are not in the page cache."""
         ...
 
     def is_cached(self, length: int, offset: int) -> bool:
-        """Whether ``read`` would find these bytes in the page cache, judged by samples. True
-        where the file system does not say."""
+        """Return whether these bytes are in the page cache, by samples.
+
+        True if the file system does not tell.
+        """
         ...
 
     def truncate(self, length: int) -> None: ...
 
     async def flush(self) -> None:
-        """Return when everything written before the call would survive a power loss."""
+        """Flush all earlier writes to disk; return when they would survive a power loss."""
         ...
 
     def close(self) -> None: ...
@@ -110,7 +112,7 @@ class File(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """The file system that holds a path; ``usable_bytes`` are what may still be written."""
+    """The file system of a path; ``usable_bytes`` can still be written."""
 
     total_bytes: int
     usable_bytes: int
@@ -132,17 +134,17 @@ class Files(Protocol):
     def size(self, path: str) -> int: ...
 
     def list(self, path: str) -> list[str]:
-        """Names (not paths) in a directory, sorted."""
+        """Return the sorted names in a directory."""
         ...
 
     def is_directory(self, path: str) -> bool: ...
 
     def make_directories(self, path: str) -> None:
-        """Like ``mkdir -p``."""
+        """Create a directory and its parents, as ``mkdir -p`` does."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically, replacing ``target`` if it is a file."""
+        """Rename atomically, replacing ``target`` if it is a file."""
         ...
 
     def remove(self, path: str) -> None:
@@ -154,11 +156,11 @@ class Files(Protocol):
         ...
 
     async def discard(self, path: str) -> None:
-        """As ``remove`` of a file or ``remove_tree``, without stalling the loop for large ones."""
+        """Remove a file or a directory tree without blocking the event loop for large ones."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last written to, in wall time."""
+        """Return the Unix time in ms of the last write to a file."""
         ...
 
     def volume(self, path: str) -> Volume: ...
@@ -166,12 +168,14 @@ class Files(Protocol):
     def read_all(self, path: str) -> bytes: ...
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a whole file so that after a crash either the old or the new one is there, and
-        after return the new one survives a power loss (write aside, fsync, rename, fsync dir)."""
+        """Replace a whole file atomically and durably: write aside, fsync, rename, fsync directory.
+
+        After a crash either the old or the new contents exist, after return the new ones.
+        """
         ...
 
     def replace_unsynced(self, path: str, data: bytes) -> None:
-        """As ``replace`` but without any fsync: atomic against a killed process only."""
+        """Replace a whole file atomically without fsync: it may not survive a power loss."""
         ...
 
     async def flush_directory(self, path: str) -> None: ...
@@ -207,27 +211,27 @@ class NotEmpty(CoordinationError): ...
 
 
 class RolledBack(CoordinationError):
-    """This operation of a failed multi was fine, or was not looked at: another one failed."""
+    """Another operation of the same multi failed, so this one had no effect."""
 
 
 class BadPath(CoordinationError):
-    """A path that no ZooKeeper accepts, as a name in it is ``.`` or ``..``; it was not sent."""
+    """A path that ZooKeeper does not accept, such as one with ``..``; it was not sent."""
 
 
 class TooLarge(CoordinationError):
-    """More bytes than a server takes (``jute.maxbuffer``); they were not sent."""
+    """A request larger than a server accepts (``jute.maxbuffer``); it was not sent."""
 
 
 class ConnectionLost(CoordinationError):
-    """The answer is unknown: the operation may or may not have taken place."""
+    """The connection was lost before the response: the operation may have taken effect."""
 
 
 class SessionExpired(CoordinationError):
-    """The session is over; its ephemeral nodes are gone or going."""
+    """The session has expired; its ephemeral nodes are or will be deleted."""
 
 
 def require_path(path: str) -> None:
-    """Raises BadPath. ZooKeeper knows no relative paths."""
+    """Raise BadPath if a name in the path is ``.`` or ``..``."""
     if "/." in path and not {".", ".."}.isdisjoint(path.split("/")):
         raise BadPath(path)
 
@@ -314,48 +318,56 @@ class CoordinationSession(Protocol):
     def state(self) -> SessionState: ...
 
     def add_state_listener(self, listener: StateListener) -> None:
-        """Called on the loop at every change of ``state``, after it."""
+        """Add a function that is called on the loop after every change of ``state``."""
         ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
-        """Raises ``NodeExists``, ``NoNode`` (parent missing)."""
+        """Create a znode. Raises ``NodeExists``, and ``NoNode`` if the parent is missing."""
         ...
 
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, ZnodeStat]:
-        """Raises ``NoNode`` (and then leaves no watch)."""
+        """Read a znode. Raises ``NoNode``, and then sets no watch."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
-        """Each as ``get`` without a watch; None where there is no node. By one request, so some
-        hundreds at a time; a server before ZooKeeper 3.6 hangs up on the first, and is asked one
-        by one from then on."""
+        """Read several znodes in one request, without watches; None for each missing one.
+
+        Pass some hundreds at most. A server before ZooKeeper 3.6 closes the connection after the
+        first such request; from then on znodes are read one by one.
+        """
         ...
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
-        """The watch fires on creation, change and deletion."""
+        """Return the stat of a znode; None if it is missing.
+
+        The watch fires on creation, change and deletion.
+        """
         ...
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
-        """Sorted names. Raises ``NoNode``."""
+        """Return the sorted names of the children. Raises ``NoNode``."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
-        """Raises ``NoNode``, ``BadVersion``."""
+        """Set the data of a znode. Raises ``NoNode``, ``BadVersion``."""
         ...
 
     async def delete(self, path: str, version: int = -1) -> None:
-        """Raises ``NoNode``, ``BadVersion``, ``NotEmpty``."""
+        """Delete a znode. Raises ``NoNode``, ``BadVersion``, ``NotEmpty``."""
         ...
 
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
-        """All or nothing. On failure every place holds an error: the culprit's own, ``RolledBack``
-        elsewhere. Only connection and session errors are raised."""
+        """Apply all operations or none; return a result for each.
+
+        After a failure each result is an error: that of the failed operation, ``RolledBack`` for
+        the others. Only connection and session errors are raised.
+        """
         ...
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes go at once."""
+        """End the session; its ephemeral nodes are deleted at once."""
         ...
 
 
@@ -365,8 +377,11 @@ class Coordination(Protocol):
     async def open(
         self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
     ) -> CoordinationSession:
-        """``connect`` is Kafka's ``zookeeper.connect``: ``h1:p1,h2:p2/chroot``; the chroot is made
-        when missing. Raises ``ConnectionLost`` when no server answers within the time-out."""
+        """Open a session; create the chroot if it is missing.
+
+        ``connect`` is Kafka's ``zookeeper.connect``: ``h1:p1,h2:p2/chroot``. Raises
+        ``ConnectionLost`` if no server responds within the time-out.
+        """
         ...
 
 
@@ -377,11 +392,11 @@ class Entropy(Protocol):
     def random_bytes(self, count: int) -> bytes: ...
 
     def randrange(self, stop: int) -> int:
-        """Uniform over ``0 <= n < stop``."""
+        """Return a uniform random integer, ``0 <= n < stop``."""
         ...
 
     def random(self) -> float:
-        """Uniform over ``0.0 <= x < 1.0``."""
+        """Return a uniform random number, ``0.0 <= x < 1.0``."""
         ...
 
 
@@ -390,7 +405,7 @@ class Entropy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything of the outside that a node may touch."""
+    """All interfaces of a node to the outside."""
 
     clock: Clock
     network: Network

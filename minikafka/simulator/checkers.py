@@ -1,4 +1,4 @@
-"""What must hold in a simulated cluster: at every election, and at rest."""
+"""Checks of a simulated cluster: at every election, and when nothing is under way."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ EVERYTHING = 1 << 40
 
 
 class WrittenRecords(Protocol):
-    """What a load has written, by partition."""
+    """The records that a load has sent, and those acknowledged, by partition."""
 
     @property
     def sent(self) -> Mapping[TopicPartition, Sequence[bytes]]:
-        """The values in the order of sending."""
+        """The values in send order."""
         ...
 
     @property
@@ -32,10 +32,11 @@ class WrittenRecords(Protocol):
 
 
 class ElectionChecker:
-    """Hears of every leader: one per partition and leader epoch, and each holds what was committed.
-    No follower cuts below its high watermark, as elections are clean.
+    """An observer that checks each election and each truncation in the brokers' event logs.
 
-    Committed is what any broker's high watermark has passed, as seen at each line of the log.
+    A leader epoch of a partition has one leader, whose log contains all committed records. No
+    follower truncates below its high watermark, since elections are clean. Records below the
+    highest high watermark of any broker, read at each event, are committed.
     """
 
     def __init__(self, cluster: SimCluster, partitions: Iterable[TopicPartition]) -> None:
@@ -67,9 +68,11 @@ def check_acknowledged(
     found: dict[TopicPartition, dict[int, bytes]],
     starts: Mapping[TopicPartition, int],
 ) -> None:
-    """No acknowledged record from ``starts`` on is lost, moved or out of order; nothing is there
-    from before, or that was not sent. Of a record that was a repetition for the broker, the
-    producer is told that it is there, and not always where (-1)."""
+    """Check that acknowledged records from ``starts`` on are not lost, moved or out of order.
+
+    ``found``: the records in the log by offset. It may hold no record below ``starts``, and none
+    that was not sent. The acknowledged offset -1 is unknown: the broker had reported a duplicate.
+    """
     for partition, offsets in writer.acknowledged.items():
         held, start = found[partition], starts.get(partition, 0)
         assert min(held, default=start) >= start, f"{partition}: {min(held)} is below {start}"
@@ -88,8 +91,10 @@ def check_acknowledged(
 def check_replicas_alike(
     cluster: SimCluster, partition: TopicPartition, brokers: Iterable[int] | None = None
 ) -> None:
-    """At rest all replicas (on ``brokers``, or on all) are whole, have one high watermark, and are
-    equal byte for byte."""
+    """Check that the replicas on ``brokers`` (default: on all) are equal byte by byte.
+
+    Each must be valid, and its high watermark its log end offset. Call it at rest.
+    """
     wanted = sorted(cluster.broker_ids if brokers is None else brokers)
     replicas = cluster.replicas(partition)
     assert sorted(replicas) == wanted, f"{partition} is on {sorted(replicas)}, not on {wanted}"
@@ -112,8 +117,10 @@ def _content(replica: Partition) -> Buffer:
 
 
 def check_context(cluster: SimCluster) -> None:
-    """One broker is the controller, it is the one that /controller names, and at rest it knows
-    exactly what is in ZooKeeper."""
+    """Check that the broker in /controller is the only active controller, and its context.
+
+    At rest the context equals the contents of ZooKeeper.
+    """
     active = [node for node in cluster.nodes().values() if node.controller.is_active]
     named = cluster.controller_id()
     acting = [node.broker_id for node in active]
@@ -140,7 +147,7 @@ def check_context(cluster: SimCluster) -> None:
 
 
 def check_leaders_know(cluster: SimCluster, partition: TopicPartition) -> None:
-    """At rest the leader, and every broker's metadata, say what the state znode says."""
+    """Check that leader, replicas and all metadata caches agree with the state znode at rest."""
     state = cluster.state(partition).leader_and_isr
     for broker_id, replica in cluster.replicas(partition).items():
         assert replica.is_leader == (broker_id == state.leader)
@@ -156,7 +163,7 @@ def check_leaders_know(cluster: SimCluster, partition: TopicPartition) -> None:
 
 
 def check_at_rest(cluster: SimCluster, partitions: Iterable[TopicPartition]) -> None:
-    """Everything that holds when nothing is under way."""
+    """Run all checks of a cluster at rest."""
     check_context(cluster)
     for partition in partitions:
         check_leaders_know(cluster, partition)

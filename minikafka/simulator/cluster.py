@@ -1,4 +1,4 @@
-"""A whole cluster under one seed: brokers on simulated hosts, ZooKeeper, a host for clients."""
+"""A simulated cluster under one seed: brokers on simulated hosts, ZooKeeper, a client host."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """One line of a broker's event log; ``seconds`` into the simulation."""
+    """An event in a broker's log, ``seconds`` after the start of the simulation."""
 
     seconds: float
     name: str
@@ -48,14 +48,15 @@ class LogEvent:
 
 
 class NotReached(AssertionError):
-    """What a scenario waited for did not come."""
+    """A condition that a scenario waited for was not reached in time."""
 
 
 class SimCluster:
-    """``run`` plays a scenario: a coroutine function that gets the cluster, with no broker started.
+    """A cluster in one process; ``run`` calls a scenario, a coroutine function, with it.
 
-    A broker that ends by itself fails the scenario. ``observers`` hear each event of the brokers'
-    logs, and of each fault that begins, in the very moment; all that is in the simulation's trace.
+    No broker is started yet. A broker that ends by itself fails the scenario. ``observers`` are
+    called synchronously with each event of the brokers' logs and each start of a fault; all are
+    also in the simulation's trace.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class SimCluster:
         self._ends: set[asyncio.Task[None]] = set()  # of brokers, and expected
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
-        """Raises what the scenario, an observer or a broker raises; see ``SimWorld.run``."""
+        """Run a scenario and return its result.
+
+        Raises what the scenario, an observer or a broker raises; see ``SimWorld.run``.
+        """
         with events.diverted(self._on_event):
             return self.simulation.run(scenario(self), RUN_LIMIT_S)
 
@@ -83,7 +87,7 @@ class SimCluster:
         self.note(name, **facts)
 
     def note(self, name: str, /, **facts: Any) -> None:
-        """Into the trace, and to the observers."""
+        """Add an event to the trace and call the observers with it."""
         self.simulation.tracer.add(name, **facts)
         event = LogEvent(self.simulation.loop.seconds(), name, facts)
         for observe in self.observers:
@@ -101,7 +105,7 @@ class SimCluster:
         return ClientConfig(bootstrap_servers=servers, request_timeout_ms=5_000)
 
     def spawn_client(self, coro: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task on the client host; its failure is the scenario's."""
+        """Start a task on the client host; its failure fails the scenario."""
         task = self.client_host.spawn(coro, name)
         self._clients.append(task)
         return task
@@ -112,7 +116,7 @@ class SimCluster:
         return self.simulation.host(host_name(broker_id))
 
     def start(self, *broker_ids: int) -> None:
-        """Start brokers, all if none is named, or start them again on their files."""
+        """Start or restart brokers on their files; all if none is named."""
         for broker_id in broker_ids or self.broker_ids:
             host = self.host(broker_id)
             world = host.restart() if broker_id in self._processes else host.world
@@ -121,7 +125,7 @@ class SimCluster:
             self._processes[broker_id] = host.start(node.run(), f"broker-{broker_id}")
 
     async def bring_up(self, broker_id: int) -> None:
-        """Start a broker, again and again as a supervisor does, until it is up."""
+        """Start a broker and wait until it is up; like a supervisor, retry after failed starts."""
         while True:
             self.start(broker_id)
             node, process = self._nodes[broker_id], self._processes[broker_id]
@@ -136,12 +140,12 @@ class SimCluster:
                 self.simulation.tracer.add("not-started", broker=broker_id, error=error)
 
     async def stop(self, broker_id: int) -> None:
-        """SIGTERM, and wait for the end."""
+        """Stop a broker by controlled shutdown and wait for its end."""
         self._nodes[broker_id].request_stop()
         await self._processes[broker_id]
 
     async def end_of(self, broker_id: int) -> BaseException | None:
-        """Wait for a broker to end by itself; what it ended with."""
+        """Wait until a broker ends by itself; return its exception, None if there was none."""
         process = self._processes[broker_id]
         self._ends.add(process)
         await asyncio.wait([process])
@@ -149,7 +153,7 @@ class SimCluster:
         return process.exception()
 
     def nodes(self) -> dict[int, BrokerNode]:
-        """The brokers that are up, by id."""
+        """Return the brokers that are up, by id."""
         return {
             broker_id: node
             for broker_id, node in sorted(self._nodes.items())
@@ -157,7 +161,7 @@ class SimCluster:
         }
 
     def replicas(self, topic_partition: TopicPartition) -> dict[int, Partition]:
-        """A partition as each broker hosts it that is up."""
+        """Return the replicas of a partition on the brokers that are up, by broker id."""
         hosted = {
             i: node.parts.replicas.hosted.get(topic_partition) for i, node in self.nodes().items()
         }
@@ -166,7 +170,7 @@ class SimCluster:
     # ---------------------------------------------------------------------------------- ZooKeeper
 
     def controller_id(self) -> int | None:
-        """As /controller says."""
+        """Return the broker id in /controller; None if there is no controller."""
         try:
             data, _ = self.simulation.zookeeper.tree.get(paths.CONTROLLER)
         except NoNode:
@@ -174,7 +178,7 @@ class SimCluster:
         return ControllerZnode.decode(data).broker_id
 
     def state(self, topic_partition: TopicPartition) -> LeaderIsrAndControllerEpoch:
-        """As the state znode says. Raises ``NoNode``."""
+        """Return the partition state in ZooKeeper. Raises ``NoNode``."""
         path = paths.partition_state(topic_partition)
         data, stat = self.simulation.zookeeper.tree.get(path)
         return PartitionStateZnode.decode(topic_partition, data, stat.version).state
@@ -187,8 +191,11 @@ class SimCluster:
     async def until(
         self, what: str, reached: Callable[[], bool], patience_s: float = PATIENCE_S
     ) -> None:
-        """Look ten times a (simulated) second. Raises ``NotReached``, or what ended a broker or
-        a client."""
+        """Wait until ``reached`` returns True, polling in simulated time.
+
+        Raises ``NotReached`` after ``patience_s`` seconds, or the error of a broker or client that
+        has failed.
+        """
         loop = self.simulation.loop
         deadline_s = loop.seconds() + patience_s
         while not reached():
@@ -198,7 +205,7 @@ class SimCluster:
             await asyncio.sleep(LOOK_MS / 1000)
 
     async def until_whole(self, *topic_partitions: TopicPartition) -> None:
-        """All brokers up, every ISR complete, and the controller has heard of it."""
+        """Wait until all brokers are up and every ISR in ZooKeeper has all brokers."""
         brokers = len(self.broker_ids)
 
         def whole() -> bool:

@@ -17,24 +17,24 @@ Fault = Callable[[SimCluster, int, float], Coroutine[Any, Any, None]]
 
 
 async def killed(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """kill -9, and a start after ``away_s``."""
+    """Kill a broker with SIGKILL; start it after ``away_s``."""
     await _fall_silent(cluster, broker_id)
     await _away(cluster, broker_id, away_s, cluster.host(broker_id).kill)
 
 
 async def powerless(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Power loss, and a start after ``away_s``."""
+    """Cut a broker's power; start it after ``away_s``."""
     await _fall_silent(cluster, broker_id)
     await _away(cluster, broker_id, away_s, cluster.host(broker_id).crash)
 
 
 async def stopped(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """SIGTERM with its controlled shutdown, and a start ``away_s`` after the end."""
+    """Stop a broker by controlled shutdown; start it ``away_s`` after its end."""
     await _away(cluster, broker_id, away_s, lambda: cluster.stop(broker_id))
 
 
 async def _fall_silent(cluster: SimCluster, broker_id: int) -> None:
-    """The last that a broker appends before it dies does not reach the others."""
+    """Hold back a broker's messages to others, so that its last appends are not replicated."""
     for other in cluster.broker_ids:
         if other != broker_id:
             cluster.simulation.clog(host_name(broker_id), host_name(other))
@@ -53,25 +53,25 @@ async def _away(
 
 
 async def isolated(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Cut off from ZooKeeper and all other brokers; clients reach it still."""
+    """Cut a broker off from ZooKeeper and all other brokers, but not from clients."""
     others = [other for other in cluster.broker_ids if other != broker_id]
     await _cut(cluster, broker_id, [*map(host_name, others), "zookeeper"], away_s)
 
 
 async def without_zookeeper(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Cut off from ZooKeeper alone: a leader whose followers fetch on."""
+    """Cut a broker off from ZooKeeper only: followers of a leader continue to fetch."""
     await _cut(cluster, broker_id, ["zookeeper"], away_s)
 
 
 async def estranged(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Cut off from one other broker."""
+    """Cut a broker off from one other broker."""
     others = [other for other in cluster.broker_ids if other != broker_id]
     other = others[cluster.simulation.entropy.randrange(len(others))]
     await _cut(cluster, broker_id, [host_name(other)], away_s)
 
 
 async def unreachable(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Cut off from its clients alone."""
+    """Cut a broker off from its clients only."""
     await _cut(cluster, broker_id, [CLIENT], away_s)
 
 
@@ -86,14 +86,13 @@ async def _cut(cluster: SimCluster, broker_id: int, others: list[str], away_s: f
 
 
 async def paused(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """As a process that is stopped looks from outside: nobody hears of it, and then all at once.
-    Clients are among those who wait."""
+    """Hold all messages of a broker for ``away_s``, as if its process were suspended."""
     others = [host_name(other) for other in cluster.broker_ids if other != broker_id]
     await _cut(cluster, broker_id, [*others, "zookeeper", CLIENT], away_s)
 
 
 async def disconnected(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Every connection with another broker is reset, twice within ``away_s``."""
+    """Reset all connections with other brokers, at the start and after ``away_s``."""
     for pause_s in (away_s, 0):
         for other in cluster.broker_ids:
             if other != broker_id:
@@ -102,14 +101,14 @@ async def disconnected(cluster: SimCluster, broker_id: int, away_s: float) -> No
 
 
 async def all_without_zookeeper(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """The ensemble is away. Sessions survive, as after the election of its leader."""
+    """Stop ZooKeeper for ``away_s``. Sessions survive, as after the election of its leader."""
     cluster.simulation.zookeeper.stop()
     await asyncio.sleep(away_s)
     cluster.simulation.zookeeper.start()
 
 
 async def full_disk(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Nothing more fits on its disk: it refuses to append, and stays what it is."""
+    """Fill a broker's disk for ``away_s``: appends fail, and the broker stays up."""
     disk = cluster.host(broker_id).disk
     disk.capacity_bytes = disk.used_bytes
     await asyncio.sleep(away_s)
@@ -117,8 +116,10 @@ async def full_disk(cluster: SimCluster, broker_id: int, away_s: float) -> None:
 
 
 async def broken_directory(cluster: SimCluster, broker_id: int, partition: TopicPartition) -> None:
-    """The log directory of ``partition`` fails, and the broker goes on with the others; a start on
-    the mended disk follows when others lead what lay there."""
+    """Break the log directory of ``partition``; the broker continues with its other directories.
+
+    When another broker leads the partition, repair the disk and restart the broker.
+    """
     host = cluster.host(broker_id)
     path = cluster.replicas(partition)[broker_id].log.directory.rpartition("/")[0]
     host.disk.broken.append(path)
@@ -153,8 +154,11 @@ REPLICATION_FAULTS: tuple[Fault, ...] = (
 
 
 async def storm(cluster: SimCluster, count: int, faults: Sequence[Fault] = FAULTS) -> None:
-    """``count`` faults that the dice choose, of up to ``LONGEST_S`` each. They overlap, but for two
-    of one kind or at one broker. No power loss: of two in a row Kafka promises nothing."""
+    """Cause up to ``count`` random faults of up to ``LONGEST_S`` each.
+
+    They may overlap, except two of one kind or two at one broker. Power loss is left out: Kafka
+    guarantees nothing after two of them in a row.
+    """
     dice = cluster.simulation.entropy.fork("storm")
     busy: dict[asyncio.Task[None], tuple[Fault, int]] = {}
     async with asyncio.TaskGroup() as tasks:

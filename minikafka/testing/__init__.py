@@ -1,1 +1,1 @@
-"""For the tests of applications: clusters as pytest fixtures."""
+"""Clusters as pytest fixtures, for the tests of applications."""

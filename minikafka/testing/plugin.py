@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def minikafka_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcesses]:
-    """Brokers and a ZooKeeper of this test session's own, on free ports; ``bootstrap`` says where.
+    """Brokers and a ZooKeeper for this test session, on free ports; ``bootstrap`` is their address.
     With pytest-xdist each worker has one. Tests share it: name topics after the test."""
     from minikafka.testing.processes import ClusterProcesses
 

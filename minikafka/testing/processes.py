@@ -25,13 +25,13 @@ DEFAULTS = (
 
 
 class ClusterNotStarted(RuntimeError):
-    """With the last words of its processes."""
+    """The cluster or topic could not be created; the message holds the output of the processes."""
 
 
 class ClusterProcesses:
     """``minikafka up`` as a child process. ``bootstrap`` and ``zookeeper`` are set by ``start``.
 
-    Brokers are numbered from 1. Everything lies in ``directory``.
+    Broker ids start at 1. All data and logs are below ``directory``.
     """
 
     def __init__(self, directory: Path, brokers: int = 1, settings: Sequence[str] = ()) -> None:
@@ -63,7 +63,7 @@ class ClusterProcesses:
         self.stop()
 
     def start(self) -> None:
-        """Returns when all brokers serve. Raises ClusterNotStarted."""
+        """Start the cluster and return when all brokers serve. Raises ClusterNotStarted."""
         for attempt in range(ATTEMPTS):
             if self._try_to_start(self.directory / f"cluster-{attempt}"):
                 return
@@ -84,7 +84,7 @@ class ClusterProcesses:
         assert self._up.stdout is not None
         try:
             found = READY.match(self._up.stdout.readline())
-        except BaseException:  # Ctrl-C, too: nobody else would stop it
+        except BaseException:  # also Ctrl-C: no other code would stop the child
             self.stop()
             raise
         if found is None:
@@ -95,7 +95,7 @@ class ClusterProcesses:
         return True
 
     def stop(self) -> None:
-        """In order; what hangs is killed."""
+        """Stop all processes with SIGTERM, and with SIGKILL after ``STOP_TIMEOUT_S`` each."""
         processes: list[subprocess.Popen[Any]] = [*self._restarted]
         if self._up is not None:
             processes.append(self._up)
@@ -112,12 +112,12 @@ class ClusterProcesses:
                 process.stdout.close()
 
     def kill_broker(self, broker_id: int) -> None:
-        """SIGKILL."""
+        """Kill a broker's process with SIGKILL."""
         pid = int((self._broker_home(broker_id) / "pid").read_text())
         os.kill(pid, signal.SIGKILL)
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a broker that was killed, on its old data and port. Returns at once."""
+        """Start a killed broker on its old data and port; return at once."""
         home = self._broker_home(broker_id)
         command = [sys.executable, "-m", "minikafka.cli.main", "broker"]
         with (home / "log").open("ab") as log:
@@ -131,7 +131,7 @@ class ClusterProcesses:
         self._restarted.append(process)
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> None:
-        """Returns when it can be used. Raises ClusterNotStarted with what the verb says."""
+        """Create a topic and wait until it is usable. Raises ClusterNotStarted with the error."""
         command = [sys.executable, "-m", "minikafka.cli.main", "topics", "create"]
         command += ["--bootstrap-server", self.bootstrap, "--topic", name]
         command += ["--partitions", str(partitions)]
@@ -149,7 +149,7 @@ class ClusterProcesses:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports in a row that nobody listens on now, nor on those of their debug listeners."""
+    """Return consecutive ports that are free, as are those of their debug listeners."""
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -19,21 +19,21 @@ T = TypeVar("T")
 
 
 class SimulatedCluster:
-    """What a scenario gets: clients over simulated wires, and brokers that can die.
+    """The cluster that a scenario gets: it creates clients, and kills and restarts brokers.
 
-    Seconds of ``asyncio.sleep`` pass at once; one seed gives the same run every time.
+    Time is simulated: ``asyncio.sleep`` takes no real time. A run is the same for the same seed.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
         self.simulation = cluster
 
     def producer(self, **keys: Any) -> Producer:
-        """``keys`` are those of ``ProducerConfig``."""
+        """Return a producer; ``keys`` are fields of ``ProducerConfig``."""
         world, config = self.simulation.client_host.world, self.simulation.client_config
         return Producer(world, config, replace(ProducerConfig(), **keys))
 
     def consumer(self, **keys: Any) -> Consumer:
-        """``keys`` are those of ``ConsumerConfig``."""
+        """Return a consumer; ``keys`` are fields of ``ConsumerConfig``."""
         world, config = self.simulation.client_host.world, self.simulation.client_config
         return Consumer(world, config, replace(ConsumerConfig(), **keys))
 
@@ -41,18 +41,18 @@ class SimulatedCluster:
         return Admin(self.simulation.client_host.world, self.simulation.client_config)
 
     async def create_topic(self, name: str, partitions: int = 1) -> None:
-        """On every broker, at most three. Returns when it can be used."""
+        """Create a topic with up to three replicas and wait until it is usable."""
         factor = min(3, len(self.simulation.broker_ids))
         async with self.admin() as admin:
             await admin.create_topic(name, partitions, factor)
             await admin.wait_for_topic(name, partitions)
 
     async def kill_broker(self, broker_id: int) -> None:
-        """As by SIGKILL: what it wrote is there, what it promised nobody yet may be not."""
+        """Kill a broker as SIGKILL does: unacknowledged records may be lost."""
         await self.simulation.host(broker_id).kill()
 
     async def restart_broker(self, broker_id: int) -> None:
-        """Returns when it serves."""
+        """Start a killed broker and wait until it serves."""
         await self.simulation.bring_up(broker_id)
 
 
@@ -74,8 +74,11 @@ def play(
     brokers: int = 3,
     settings: Mapping[str, str] | None = None,
 ) -> T:
-    """What the scenario returns, played on brokers 1, 2, ... that are up. Not from inside a running
-    loop: the simulation has its own. Raises what the scenario raises."""
+    """Run a scenario on a simulated cluster whose brokers 1, 2, ... are up; return its result.
+
+    Raises what the scenario raises. The simulation has its own event loop: do not call this
+    function from a running loop.
+    """
     factor = str(min(3, brokers))
     defaults = {
         "group.initial.rebalance.delay.ms": "0",

@@ -1,1 +1,1 @@
-"""A history checker for clusters: writes, reads, and says what was promised and not kept."""
+"""A history checker for clusters: it writes and reads records, and reports lost or wrong ones."""

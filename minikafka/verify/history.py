@@ -1,4 +1,4 @@
-"""What producers and consumers of one run did and were told, record by record."""
+"""The history of a run: each record sent with its outcome, each record that a reader received."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NUMBER_BITS: Final = 40
 
 
 class RecordId(NamedTuple):
-    """``number`` counts the records of one producer from 0."""
+    """The identity of a record in a run; ``number`` counts the records of one producer from 0."""
 
     producer: int
     number: int
 
 
 class Sent(NamedTuple):
-    """One record as its producer knows it. Times are milliseconds into the run."""
+    """A record that a producer sent, with its outcome. Times are milliseconds into the run."""
 
     id: RecordId
     partition: int
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
 
 
 class Written:
-    """The records of one producer, in the order of sending. Columns: millions of them fit."""
+    """The records of one producer in send order, in columns so that millions fit in memory."""
 
     def __init__(self, producer: int) -> None:
         self.producer = producer
@@ -51,7 +51,7 @@ class Written:
         self._offsets = array("q")
 
     def begin(self, partition: int, key: int, now_ms: int) -> RecordId:
-        """A record is about to be sent."""
+        """Add a record that is about to be sent; return its id."""
         self._partitions.append(partition)
         self._keys.append(key)
         self._sent_ms.append(now_ms)
@@ -60,7 +60,7 @@ class Written:
         return RecordId(self.producer, len(self._offsets) - 1)
 
     def settle(self, number: int, offset: int, now_ms: int) -> None:
-        """It was acknowledged at ``offset`` (or SOMEWHERE), or is IN_DOUBT."""
+        """Set the outcome of a record: acknowledged at ``offset``, or SOMEWHERE, or IN_DOUBT."""
         assert self._offsets[number] == UNSETTLED, "a record is settled once"
         self._offsets[number] = offset
         self._settled_ms[number] = now_ms
@@ -87,7 +87,7 @@ class Written:
 
 
 class Seen(NamedTuple):
-    """One record as a reader saw it; ``id`` is None for one that is not of this run."""
+    """A record that a reader received; ``id`` is None if it is not of this run."""
 
     offset: int
     id: RecordId | None
@@ -95,15 +95,15 @@ class Seen(NamedTuple):
 
 
 class Reading:
-    """What one reader saw, by partition, in the order of seeing."""
+    """The records that one reader received, by partition, in the order received."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.marks: dict[int, int] = {}  # the highest high watermark it was told
-        self.complaints: list[str] = []  # answers that may not be given to it at all
-        self.short_of: dict[int, int] = {}  # the ends that it did not come to in its time
+        self.marks: dict[int, int] = {}  # the highest high watermark received
+        self.complaints: list[str] = []  # errors that no reader may get
+        self.short_of: dict[int, int] = {}  # end offsets not reached in time
         self.count = 0
-        self.last_ms = 0  # when it saw something, last
+        self.last_ms = 0  # the time of the last record
         self._seen: dict[int, tuple[array[int], array[int], array[int]]] = {}
 
     def see(self, partition: int, offset: int, record: RecordId | None, now_ms: int) -> None:
@@ -137,8 +137,11 @@ _LOW: Final = (1 << _NUMBER_BITS) - 1
 
 @dataclass(slots=True)
 class History:
-    """A whole run. ``final`` is one complete reading after everything was settled; ``ends`` are the
-    end offsets up to which it went. ``idempotent``: no record may be there twice."""
+    """The history of a whole run.
+
+    ``final`` is a complete reading after all records were settled, up to the offsets ``ends`` by
+    partition. ``idempotent``: no record may be in the log twice.
+    """
 
     written: list[Written]
     readings: list[Reading]
@@ -147,7 +150,7 @@ class History:
     idempotent: bool = True
 
     def sent(self, record: RecordId) -> Sent | None:
-        """None for a record that nobody has sent."""
+        """Return the record with its outcome; None if no producer sent it."""
         for written in self.written:
             if written.producer == record.producer and record.number < len(written):
                 return written[record.number]

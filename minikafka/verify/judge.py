@@ -1,4 +1,4 @@
-"""The verdict on a history: every promise that was not kept, with the records it is about."""
+"""Check a history: find every violated guarantee, with the records concerned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikafka.verify.history import SOMEWHERE, History, Reading, RecordId
 
 
 class FindingKind(Enum):
-    """What can be wrong, and in whose words."""
+    """The violations that ``judge`` finds, each with its meaning."""
 
     LOST = "acknowledged, and not there"
     MOVED = "acknowledged at another offset than it is at"
@@ -23,12 +23,12 @@ class FindingKind(Enum):
     SKIPPED = "passed over by a reader"
     STOPPED = "not read to its end by a reader that had the time"
     UNPROVEN = "no promise was made, and none kept"
-    REFUSED = "an answer that a reader may not get"
+    REFUSED = "an error that no reader may get"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``records`` are those whose histories tell more."""
+    """A violation in a partition (-1: in none); the report shows the history of ``records``."""
 
     kind: FindingKind
     partition: int
@@ -37,7 +37,7 @@ class Finding:
 
 
 class Log:
-    """A partition as the final reading found it."""
+    """The contents of a partition in the final reading."""
 
     def __init__(self, final: Reading, partition: int, end: int) -> None:
         self.end = end
@@ -51,12 +51,12 @@ class Log:
                 self.places.setdefault(seen.id, []).append(seen.offset)
 
     def count_between(self, first: int, last: int) -> int:
-        """Records at offsets above ``first`` and below ``last``."""
+        """Return the number of records at offsets above ``first`` and below ``last``."""
         return max(0, bisect_left(self.offsets, last) - bisect_right(self.offsets, first))
 
 
 def judge(history: History) -> list[Finding]:
-    """All findings, those about records first; empty when every promise was kept."""
+    """Return all violations, those about single records first; empty if there is none."""
     partitions = {*history.ends, *history.final.partitions}
     for reading in history.readings:
         partitions.update(reading.partitions)
@@ -72,7 +72,7 @@ def judge(history: History) -> list[Finding]:
 
 
 def _promises(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
-    """Every acknowledged record is there, where it was said to be."""
+    """Check that every acknowledged record is in the log, at its acknowledged offset."""
     for written in history.written:
         for sent in written:
             if not sent.is_acknowledged:
@@ -89,8 +89,10 @@ def _promises(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
 
 
 def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
-    """The acknowledged records of a producer lie in the order of sending, in each partition and so
-    for each key. Of one that is in doubt, a late copy may come from a broker believed dead."""
+    """Check that acknowledged records of a producer are in send order in each partition.
+
+    Records in doubt are not checked: a batch may arrive late after a broker was given up.
+    """
     for written in history.written:
         last: dict[int, tuple[int, RecordId]] = {}
         for sent in written:
@@ -106,7 +108,7 @@ def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
 
 
 def _contents(history: History, partition: int, log: Log) -> Iterator[Finding]:
-    """What is there was sent, to this partition, and is there once."""
+    """Check that each record in the log was sent to this partition, and is there only once."""
     for offset, known in log.ids.items():
         sent = None if known is None else history.sent(known)
         if sent is None or sent.partition != partition:
@@ -126,20 +128,20 @@ def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[
     for partition, mark in sorted(reading.marks.items()):
         end = logs[partition].end if partition in logs else 0
         if mark > end:
-            text = f"{reading.name} was told of a high watermark {mark}, and the end is {end}"
+            text = f"{reading.name} received the high watermark {mark}, and the end is {end}"
             yield Finding(FindingKind.BEYOND, partition, text)
     for partition in reading.partitions:
         yield from _steps(reading, partition, logs[partition], is_final)
     for partition, end in sorted(reading.short_of.items()):
         last = max((seen.offset for seen in reading.seen(partition)), default=-1)
-        # What nobody could read is told as lost; what others have read was there to be read.
+        # Records that no reader could read are reported as lost, not here.
         if is_final or (partition in logs and logs[partition].count_between(last, end)):
             text = f"{reading.name} stopped after offset {last}, and the end is {end}"
             yield Finding(FindingKind.STOPPED, partition, text)
 
 
 def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterator[Finding]:
-    """Upwards, over everything that is there, and over nothing that is not."""
+    """Check that offsets only increase, and that no record was skipped or read uncommitted."""
     position = -1
     for seen in reading.seen(partition):
         records = () if seen.id is None else (seen.id,)

@@ -1,4 +1,4 @@
-"""How a record of a run carries its own identity."""
+"""Keys and values of the records of a run: the value contains the record's identity."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from minikafka.verify.history import RecordId
 
 
 def value_of(run: bytes, record: RecordId, size_bytes: int) -> bytes:
-    """``run producer number`` and padding up to ``size_bytes``."""
+    """Return ``run producer number`` padded with dots to ``size_bytes``."""
     return (b"%s %d %d " % (run, *record)).ljust(size_bytes, b".")
 
 
@@ -15,7 +15,7 @@ def key_of(producer: int, partition: int, key: int) -> bytes:
 
 
 def identify(run: bytes, value: bytes | None) -> RecordId | None:
-    """None for a value that no producer of this run has made."""
+    """Return the identity in a record's value; None if the record is not of this run."""
     words = (value or b"").split(b" ")
     if len(words) != 4 or words[0] != run or words[3].strip(b"."):
         return None

@@ -1,4 +1,4 @@
-"""A verdict as text and as JSON: what was done, what was found, the histories of the offenders."""
+"""The result of a run as text and JSON: counts, violations, histories of the records concerned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minikafka.verify.judge import Finding
 
 SHOWN = 20  # findings with their histories
 SPELLED = {
-    SOMEWHERE: "acknowledged, offset not told",
+    SOMEWHERE: "acknowledged, offset unknown",
     IN_DOUBT: "given up, in doubt",
     UNSETTLED: "not settled",
 }
@@ -20,7 +20,7 @@ SPELLED = {
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """Of one run. ``worst_ms``: the longest that an acknowledgement took."""
+    """The result of a run. ``worst_ms``: the longest time from send to acknowledgement."""
 
     topic: str
     acknowledged: int
@@ -48,7 +48,7 @@ class RunVerdict:
         return f"FAILED: {wrong}; {done}"
 
     def lines(self) -> Iterator[str]:
-        """The headline, then every shown finding over its history."""
+        """Yield the headline, then each violation, followed by the histories of its records."""
         yield self.headline()
         for finding, history in zip(self.findings, self.histories, strict=False):
             where = "" if finding.partition < 0 else f" partition {finding.partition}:"

@@ -1,4 +1,4 @@
-"""One run against a cluster: a topic, producers and readers for a while, the verdict."""
+"""A verification run against a cluster: create a topic, write and read records, check them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from minikafka.verify.writer import Writer, WriterConfig, ask_for_identity
 POLL_MS = 200
 PROGRESS_MS = 1_000
 MOST_COMPLAINTS = 10
-NEVER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)  # to one who reads on
+NEVER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)  # at any position of a reader
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """``replication_factor`` -1: three, or as many as there are brokers. ``topic`` empty: a new
-    name. The topic is deleted after a run without findings, unless it is to be kept."""
+    """The settings of a run.
+
+    ``replication_factor`` -1: three, or the number of brokers. ``topic`` empty: a new name. The
+    topic is deleted after a run without violations, unless ``keep_topic``.
+    """
 
     duration_ms: int = 30_000
     producers: int = 3
@@ -46,7 +49,7 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``silent_ms``: since the last acknowledgement."""
+    """Counts of the run so far. ``silent_ms``: time since the count of acknowledgements grew."""
 
     elapsed_ms: int
     acknowledged: int
@@ -56,7 +59,7 @@ class Progress:
 
 
 class Run:
-    """``execute`` once. ``stop`` ends the load before its time; the verdict comes all the same."""
+    """A run; call ``execute`` once. ``stop`` ends the producers early, and the checks follow."""
 
     def __init__(
         self,
@@ -77,13 +80,19 @@ class Run:
         self._settled = asyncio.Event()
         self._started_ms = 0
         self._settled_ms = 0
-        self._promised: dict[int, int] = {}  # once all is settled
+        self._promised: dict[
+            int, int
+        ] = {}  # end offset after the last acknowledged record, by partition
 
     def stop(self) -> None:
         self._stop.set()
 
     async def execute(self) -> RunVerdict:
-        """Raises KafkaError where there is no topic to be had, or no reading it in the end."""
+        """Write, read and check; return the result.
+
+        Raises KafkaError if the topic cannot be created, brokers give no producer ids, or the topic
+        cannot be read at the end.
+        """
         await self._create_topic()
         await self._check_idempotence()
         self._started_ms = self._world.clock.monotonic_ms()
@@ -109,13 +118,13 @@ class Run:
             copies = config.replication_factor
             if copies < 1:
                 copies = min(3, len((await admin.describe_cluster()).nodes))
-            # With fewer than two copies of what is acknowledged, a death may well take it along.
+            # An acknowledged record with only one copy may be lost with its broker.
             configs = {"min.insync.replicas": "2" if copies > 2 else "1", **config.topic_configs}
             await admin.create_topic(self.topic, config.partitions, copies, configs)
             await admin.wait_for_topic(self.topic, config.partitions)
 
     async def _check_idempotence(self) -> None:
-        """Raises KafkaError: UNSUPPORTED_VERSION of brokers that give no producer ids."""
+        """Raises KafkaError UNSUPPORTED_VERSION if the brokers give no producer ids."""
         if self._config.idempotent:
             async with Admin(self._world, self._client) as admin:
                 await ask_for_identity(admin.session, admin.session.deadline_ms())
@@ -185,8 +194,10 @@ class Run:
         return [TopicPartition(self.topic, number) for number in range(self._config.partitions)]
 
     async def _read(self, reading: Reading) -> None:
-        """Until what was acknowledged is read, or nothing comes for as long as clients are patient.
-        A reader that is refused something starts anew where it was."""
+        """Read until all acknowledged records are read, or none arrives within the API time-out.
+
+        After an error the reader continues at its position with a new consumer.
+        """
         positions = dict.fromkeys(self._partitions(), 0)
         await self._read_to_the_end(reading, positions)
         for tp, position in positions.items():
@@ -232,9 +243,11 @@ class Run:
             reading.note_mark(tp.partition, consumer.high_watermark(tp))
 
     async def _read_all(self, history: History) -> None:
-        """The final reading: to the ends, and to whatever was acknowledged beyond them. A leader
-        that is new learns within the patience of a client what is committed; what cannot be read
-        then is not there."""
+        """Read all partitions to their end offsets, and to acknowledged records beyond these.
+
+        A new leader may need some time to advance its high watermark; records that cannot be read
+        within the API time-out count as missing.
+        """
         config = ConsumerConfig(auto_offset_reset="earliest")
         run, promised = self._run.encode(), self._promised
         async with Consumer(self._world, self._client, config) as consumer:
@@ -258,7 +271,7 @@ class Run:
                         history.final.short_of[tp.partition] = end
 
     def _ends_of_promises(self) -> dict[int, int]:
-        """By partition, the end of what was acknowledged."""
+        """Return the offset after the last acknowledged record of each partition."""
         promised = dict.fromkeys(range(self._config.partitions), 0)
         for written in self._written:
             for sent in written:

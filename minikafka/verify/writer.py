@@ -1,4 +1,4 @@
-"""A producer of a run: keeps every partition busy, and a record of what became of each record."""
+"""A producer of a verification run, which logs the outcome of every record."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from minikafka.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written
 from minikafka.verify.records import key_of, value_of
 
 TICK_MS = 10
-LONGEST_MS = 200  # between two looks whether the run is over
+LONGEST_MS = 200  # between two checks of ``stop``
 BATCH_RECORDS = 100
 ACKS_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
 class WriterConfig:
-    """``records_per_s``: of one producer, over all its partitions."""
+    """The settings of one producer; ``records_per_s`` is over all its partitions."""
 
     run: bytes
     topic: str
@@ -46,7 +46,7 @@ NOBODY = Identity()
 
 
 async def ask_for_identity(session: ClusterSession, deadline_ms: int) -> Identity:
-    """A new producer id. Raises KafkaError."""
+    """Request a new producer id. Raises KafkaError after ``deadline_ms``."""
 
     async def attempt() -> Identity:
         given = await session.call_any(new_producer_id(), deadline_ms)
@@ -56,7 +56,7 @@ async def ask_for_identity(session: ClusterSession, deadline_ms: int) -> Identit
 
 
 class Writer:
-    """acks=all, one batch at a time for each partition, tried again byte by byte the same.
+    """A producer with acks=all and one batch in flight for each partition, resent unchanged.
 
     ``run`` ends when ``stop`` is set and every record is settled.
     """
@@ -77,7 +77,7 @@ class Writer:
                 tasks.create_task(self._keep_busy(partition, per_s, stop))
 
     async def _keep_busy(self, partition: int, per_s: float, stop: asyncio.Event) -> None:
-        """As many records a second as wanted; what an outage has held up is not made up for."""
+        """Write ``per_s`` records a second to a partition, without catching up after an outage."""
         clock = self._session.world.clock
         identity, sequence, count = NOBODY, NO_SEQUENCE, 0
         due, last_ms = 0.0, clock.monotonic_ms()
@@ -92,18 +92,18 @@ class Writer:
             due -= size
             try:
                 known = await self._identify()
-            except KafkaError:  # nobody there for a long time: ask again, as long as the run lasts
+            except KafkaError:  # no broker responds: retry until the run ends
                 continue
             if known is not identity:
                 identity, sequence = known, 0
             if await self._write(partition, count, size, identity, sequence):
                 sequence += size if self._config.idempotent else 0
             elif self._identity is identity:
-                self._identity = None  # nobody knows which sequence comes next
+                self._identity = None  # the next sequence number is unknown
             count += size
 
     async def _identify(self) -> Identity:
-        """Raises KafkaError."""
+        """Return the producer id in use, or request one. Raises KafkaError."""
         async with self._asking:
             if self._identity is None and self._config.idempotent:
                 deadline_ms = self._session.deadline_ms(self._config.delivery_timeout_ms)
@@ -116,7 +116,7 @@ class Writer:
     async def _write(
         self, partition: int, first: int, size: int, identity: Identity, sequence: int
     ) -> bool:
-        """One batch of new records, until it is settled. False: in doubt."""
+        """Write a batch of new records; return False if its outcome is in doubt."""
         config, now_ms = self._config, self._now_ms()
         records: list[tuple[RecordId, bytes]] = []
         for number in range(first, first + size):
@@ -140,7 +140,10 @@ class Writer:
         return base_offset != IN_DOUBT
 
     async def _deliver(self, tp: TopicPartition, batch: bytes) -> int:
-        """The base offset; SOMEWHERE for a batch that was there already; IN_DOUBT."""
+        """Send a batch until acknowledged or out of time; return its base offset.
+
+        SOMEWHERE if the broker reports a duplicate, IN_DOUBT if there was no acknowledgement.
+        """
         session, config = self._session, self._config
         deadline_ms = session.deadline_ms(config.delivery_timeout_ms)
 

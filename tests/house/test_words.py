@@ -27,13 +27,11 @@ ALLOWED = (
     "aio.py",
     "broker",
     "core/replication",
-    "kernel",
+    "core/transaction",
+    "node",
     "protocol",
-    "simulator",
+    "spark",
     "storage",
-    "testing",
-    "verify",
-    "world/sim",
 )
 SOURCES = sorted(
     path

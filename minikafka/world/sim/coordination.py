@@ -127,7 +127,7 @@ class SimSession:
         await self._first_connection.wait()
 
     async def enter(self, chroot: str) -> None:
-        """Make the chroot where it is missing; paths are relative to it from now on."""
+        """Create the chroot if it is missing; later paths are relative to it."""
         if await self.exists(chroot) is None:
             path = ""
             for name in chroot.strip("/").split("/"):
@@ -307,7 +307,7 @@ class SimSession:
         self._process.call_later_us(ATTEMPT_US, lambda: self._give_up(connection))
 
     def _give_up(self, connection: ZookeeperConnection) -> None:
-        """On an attempt that nobody answers."""
+        """Drop a connection attempt that has had no response."""
         if connection is self._connection and self._state is SessionState.SUSPENDED:
             self._disconnect()
 
@@ -327,7 +327,7 @@ class SimSession:
             self._connection.send(Ping())
 
     def _disconnect(self) -> None:
-        """Lose the connection and try for another one, later and later."""
+        """Drop the connection and reconnect after an exponential backoff."""
         self._drop_connection()
         self._fail_pending(ConnectionLost)
         for (kind, path), watchers in self._watchers.items():
@@ -367,7 +367,7 @@ class SimSession:
     # ------------------------------------------------------------------------------------ ending
 
     async def close(self) -> None:
-        """Waits for the answer no longer than the session would live."""
+        """End the session; wait for the response at most as long as the session would live."""
         self._process.check()
         if self._state is SessionState.CONNECTED:
             try:
@@ -378,7 +378,7 @@ class SimSession:
         self._expire()
 
     def abandon(self) -> None:
-        """Without a word to anybody."""
+        """Drop the connection without ending the session."""
         self._over = True
         self._drop_connection()
 

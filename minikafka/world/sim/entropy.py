@@ -6,7 +6,7 @@ import random
 
 
 class SimEntropy:
-    """See ``kernel.ports.Entropy``. Each purpose has a stream of its own, so that one more throw
+    """See ``kernel.ports.Entropy``. Each purpose has a separate stream, so that one more throw
     here moves nothing there; seeding by text does not depend on PYTHONHASHSEED."""
 
     def __init__(self, seed: object) -> None:

@@ -30,7 +30,7 @@ class LinkProfile:
 
 
 class Links:
-    """Which host reaches which, and the lanes between them.
+    """The open and blocked directions between hosts, and the lanes on them.
 
     A direction is open unless it is blocked or one of its ends is dark (without power). Bytes
     never vanish from the middle of a lane, as TCP sends them again: a blocked lane holds them,
@@ -58,7 +58,7 @@ class Links:
         )
 
     def block(self, source: str, target: str) -> None:
-        """One direction. Nothing passes until ``open``."""
+        """Block one direction until ``open``."""
         self._blocked.add((source, target))
         self._changed()
 
@@ -105,7 +105,7 @@ class Links:
 
 
 class Lane(Generic[T]):
-    """One direction of one connection: things arrive in order, each after a delay of its own.
+    """One direction of one connection: things arrive in order, each after a random delay.
 
     ``deliver`` is called in the wire's context, so it must not run a process's code itself.
     ``give_up`` is called when something has been held for ``LinkProfile.give_up_us``.
@@ -132,7 +132,7 @@ class Lane(Generic[T]):
         links.add(self)  # type: ignore[arg-type]
 
     def send(self, thing: T) -> None:
-        """Nothing happens on a closed lane."""
+        """Send a thing; ignored on a closed lane."""
         if self._closed:
             return
         links = self._links
@@ -166,7 +166,7 @@ class Lane(Generic[T]):
             )
 
     def _release(self) -> None:
-        """What was held is sent again."""
+        """Send the held things again after the lane was opened."""
         self._held = False
         self._stop_timers()
         links = self._links
@@ -196,7 +196,7 @@ class Lane(Generic[T]):
             self._deliver(self._moving.popleft()[1])
 
     def drop(self) -> None:
-        """What is under way is lost."""
+        """Lose all things under way."""
         self._moving.clear()
         self._stop_timers()
 

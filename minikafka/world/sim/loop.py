@@ -17,7 +17,7 @@ INSTANT_LIMIT = 1_000_000
 
 
 class Deadlock(RuntimeError):
-    """Everything waits and no timer is set: nothing can ever happen again."""
+    """All tasks wait and no timer is set."""
 
 
 class TimeLimitExceeded(RuntimeError):
@@ -25,11 +25,11 @@ class TimeLimitExceeded(RuntimeError):
 
 
 class Livelock(RuntimeError):
-    """The loop turns and turns and the simulated time stands still."""
+    """The loop has run many turns without progress of simulated time."""
 
 
 class TaskOwner(Protocol):
-    """Whom the tasks made in a context belong to."""
+    """The owner of the tasks created in a context."""
 
     def adopt(self, task: asyncio.Task[Any]) -> None: ...
 
@@ -123,7 +123,10 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """May also be told of timers that have fired: then the sweep comes a little early."""
+        """Count a cancelled timer, and sweep the heap if there are many.
+
+        asyncio also calls it for timers that have fired: the sweep is then a little early.
+        """
         self._cancelled_timers += 1
         if self._cancelled_timers > max(MIN_SWEEP, len(self._timers) // 2):
             self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
@@ -152,7 +155,10 @@ class SimLoop(asyncio.BaseEventLoop):
             raise Livelock(f"{INSTANT_LIMIT} turns at {self.seconds():.6f} s: {self._who_waits()}")
 
     def _jump(self) -> None:
-        """To the next timer that has not been cancelled."""
+        """Move the time to the next timer that is not cancelled.
+
+        Raises ``Deadlock`` if there is none, ``TimeLimitExceeded`` past the limit.
+        """
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
@@ -166,7 +172,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise TimeLimitExceeded(f"{self.seconds():.3f} s in: {self._who_waits()}")
 
     def seconds(self) -> float:
-        """Since the start of the simulation."""
+        """Return the simulated seconds since the start."""
         return (self.now_us - START_US) / 1_000_000
 
     def _next_number(self) -> int:
@@ -174,7 +180,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._numbers
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps, so nobody needs to be woken."""
+        """Do nothing: the loop never blocks, so it need not be woken."""
 
     def _make_task(
         self,

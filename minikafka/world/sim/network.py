@@ -46,7 +46,7 @@ class SimListener:
 
 
 class SimConnection:
-    """Two ends, two lanes; knows who is still there."""
+    """A connection of two transports over two lanes."""
 
     def __init__(
         self, fabric: Fabric, process: Process, client: Address, server: Address, local: bool
@@ -73,7 +73,7 @@ class SimConnection:
         self._to_server.send(Signal.SYN)
 
     def hang_up(self) -> None:
-        """The client no longer wants it, or is no more."""
+        """Abort the client's end, or abandon the connection attempt."""
         if self.client is not None:
             self.client.abort()
         else:
@@ -93,7 +93,7 @@ class SimConnection:
             self.server.on_wire(segment)
 
     def _accept(self, listener: SimListener) -> None:
-        """In the context of the listening process."""
+        """Create the server's end, in the context of the listening process."""
         if not listener.process.alive or self._client_gone:
             self._to_client.send(Signal.REFUSED)
             self._retire_server()
@@ -146,7 +146,7 @@ class SimConnection:
     # ------------------------------------------------------------------------------------- ends
 
     def reset(self) -> None:
-        """Both ends hear that the connection was reset; what was under way is lost."""
+        """Reset the connection at both ends; bytes under way are lost."""
         self._to_server.drop()
         self._to_client.drop()
         if self.client is None and not self._client_gone:
@@ -171,7 +171,7 @@ class SimConnection:
 
 
 class Fabric:
-    """All hosts' ports and connections."""
+    """The listening ports and connections of all hosts."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -245,8 +245,10 @@ class Fabric:
                 connection.reset()
 
     def _cut(self, process: Process) -> None:
-        """The process has died. A living kernel closes its sockets: with a reset where bytes were
-        left unread, else properly; which, the dice say. Without power nobody says anything."""
+        """Close the sockets of a dead process as its kernel does, at random with FIN or RST.
+
+        A host without power sends nothing.
+        """
         for address in [a for a, owner in self._listeners.items() if owner.process is process]:
             del self._listeners[address]
         for end in self._ends.pop(process):

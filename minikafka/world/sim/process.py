@@ -1,4 +1,4 @@
-"""A simulated process: what lives on a host between its start and its death."""
+"""A simulated process: the tasks, timers and resources of a host from its start to its death."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Process:
         self._at_death: list[Callable[[], None]] = []
 
     def check(self) -> None:
-        """Raises ``HostDown``."""
+        """Raise ``HostDown`` if the process is dead."""
         if not self.alive:
             raise HostDown(self.host)
 
     def context(self) -> Context:
-        """A context of its own for a callback or a task of this process."""
+        """Return a new context for a callback or a task of this process."""
         return self._context.copy()
 
     def adopt(self, task: asyncio.Task[Any]) -> None:

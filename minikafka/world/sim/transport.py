@@ -17,7 +17,7 @@ READ_HINT_BYTES = 64 * 1024
 
 
 class Signal(Enum):
-    """What travels on a wire besides bytes."""
+    """Messages on a lane besides bytes: set-up, end and reset of a connection."""
 
     SYN = "syn"
     ACCEPTED = "accepted"
@@ -31,9 +31,10 @@ Address: TypeAlias = tuple[str, int]
 
 
 class SimTransport(asyncio.Transport):
-    """Bytes written are cut into segments at random and sent while the window has room; the rest
-    waits here, and above the high-water mark the protocol is told to pause. Like a kernel, it
-    answers bytes for a closed end with a reset.
+    """One end of a connection. Like a kernel, it responds to bytes for a closed end with a reset.
+
+    Written bytes are cut into random segments and sent while the window has room. The rest waits
+    here; above the high-water mark ``pause_writing`` of the protocol is called.
 
     ``peer`` is the other end once there is one: bytes read there open the window here at once.
     ``retire`` tells the connection that this end is gone.
@@ -72,7 +73,7 @@ class SimTransport(asyncio.Transport):
         self._gone = False
 
     def start(self, protocol: asyncio.BufferedProtocol) -> None:
-        """In the process's context."""
+        """Connect the protocol, in the context of the process."""
         self._protocol = protocol
         protocol.connection_made(self)
         if self._inbox or self._was_reset:
@@ -140,7 +141,7 @@ class SimTransport(asyncio.Transport):
             self.close()
 
     def on_window(self, read_bytes: int) -> None:
-        """The other end has read this much."""
+        """Open the window by the bytes that the other end has read."""
         self._in_flight_bytes -= read_bytes
         if self._outbox and not self._gone:
             self._loop.call_soon(self._drain, context=self._context)
@@ -220,14 +221,16 @@ class SimTransport(asyncio.Transport):
             self._lose(None)
 
     def give_up(self) -> None:
-        """The wire has held our bytes for too long."""
+        """Fail with ETIMEDOUT: the lane has held the bytes for too long."""
         if not self._gone:
             self._lane.drop()
             self._lose(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
     def vanish(self, last_words: Signal | None) -> None:
-        """The process has died: the kernel (if it lives) says ``last_words``, nobody here hears
-        anything any more."""
+        """End after the death of the process; its kernel, if alive, sends ``last_words``.
+
+        The protocol is not called any more.
+        """
         if not self._gone:
             if last_words is not None:
                 self._lane.send(last_words)

@@ -52,7 +52,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ReadMany:
-    """Data of many nodes; no watches."""
+    """A request for the data of many znodes, without watches."""
 
     number: int
     paths: Sequence[str]
@@ -79,7 +79,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The session asked for is over."""
+    """The response to a Hello whose session has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``value`` of a write: ``Outcome`` results; of a creation alone its stat comes along."""
+    """A response. ``value`` of a write: the ``Outcome`` results; of one creation also its stat."""
 
     number: int
     value: Any
@@ -117,7 +117,7 @@ Message: TypeAlias = (
 
 
 class ZookeeperConnection:
-    """Between one client and the ensemble. ``receive`` runs in the client's process."""
+    """A connection of a client to the ensemble. ``receive`` runs in the client's process."""
 
     def __init__(
         self,
@@ -137,11 +137,11 @@ class ZookeeperConnection:
         self._closed = False
 
     def send(self, message: Message) -> None:
-        """To the server."""
+        """Send a message to the server."""
         self._to_server.send(message)
 
     def reply(self, message: Message) -> None:
-        """To the client."""
+        """Send a message to the client."""
         self._to_client.send(message)
 
     def _at_server(self, message: Message) -> None:
@@ -155,13 +155,13 @@ class ZookeeperConnection:
             self._receive(self, message)
 
     def break_by_server(self) -> None:
-        """What was under way is lost; the client hears of it."""
+        """Close by the server: messages under way are lost, and the client is notified."""
         self._to_server.drop()
         self._to_client.drop()
         self._to_client.send(Closed())
 
     def close(self) -> None:
-        """By the client. Whether what it has just sent still arrives, the dice say."""
+        """Close by the client; at random, messages under way to the server still arrive."""
         if self._closed:
             return
         self._closed = True
@@ -174,7 +174,7 @@ class ZookeeperConnection:
 
 @dataclass(slots=True)
 class SessionRecord:
-    """What the ensemble knows of a session."""
+    """A session on the server side; ``heard_us`` is the time of its last message."""
 
     session_id: int
     timeout_us: int
@@ -184,9 +184,11 @@ class SessionRecord:
 
 
 class SimZookeeper:
-    """The ensemble, as one host named ``zookeeper``. ``stop`` and ``start`` it as a whole: the
-    tree and the sessions survive, and sessions get their whole time-out anew, as after the
-    election of a leader."""
+    """The ensemble, simulated as one host named ``zookeeper``.
+
+    The tree and the sessions survive ``stop``. After ``start`` each session has its whole time-out
+    again, as after the election of a ZooKeeper leader.
+    """
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -223,7 +225,7 @@ class SimZookeeper:
             self._watch_over(record)
 
     def expire(self, session_id: int) -> None:
-        """End a session as if nothing had been heard of it for too long."""
+        """Expire a session now, as if its time-out had passed."""
         record = self.sessions.get(session_id)
         if record is not None:
             self._expire(record)
@@ -231,7 +233,7 @@ class SimZookeeper:
     # ------------------------------------------------------------------------------ the service
 
     def on_message(self, connection: ZookeeperConnection, message: Message) -> None:
-        """From a client's wire."""
+        """Handle a message that has arrived from a client."""
         if not self.running:
             connection.reply(Closed())
             return
@@ -258,7 +260,7 @@ class SimZookeeper:
                 connection.reply(Answer(message.number, None))
 
     def forget(self, connection: ZookeeperConnection) -> None:
-        """The connection is no more; its session may outlive it."""
+        """Remove a closed connection and its watches; its session remains."""
         self._connections.pop(connection, None)
         for key in connection.watches:
             waiting = self._watchers.get(key)
