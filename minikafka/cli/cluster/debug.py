@@ -174,8 +174,12 @@ def metric_tables(shown: Any) -> list[Table]:
 
 # Action: path of the debug listener, what it is, how it becomes tables.
 VIEWS: Mapping[str, tuple[str, str, Callable[[Any], list[Table]]]] = {
-    "purgatories": ("/purgatories.json", "requests that wait, and their wheels", purgatory_tables),
-    "tasks": ("/tasks.json", "tasks and reapers by name", task_tables),
-    "groups": ("/groups.json", "groups that are coordinated here", group_tables),
-    "metrics": ("/metrics.json", "counters and gauges", metric_tables),
+    "purgatories": (
+        "/purgatories.json",
+        "show parked requests and timing wheels",
+        purgatory_tables,
+    ),
+    "tasks": ("/tasks.json", "show tasks and reapers by name", task_tables),
+    "groups": ("/groups.json", "show the groups that the broker coordinates", group_tables),
+    "metrics": ("/metrics.json", "show counters and gauges", metric_tables),
 }

@@ -35,26 +35,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print a line for each record, not only for each batch",
     )
     parser.add_argument(
-        "--skip-record-metadata", action="store_true", help="of records only their contents"
+        "--skip-record-metadata", action="store_true", help="print only keys and values of records"
     )
     parser.add_argument(
-        "--max-bytes", type=int, metavar="BYTES", help="read only the batches that begin there"
+        "--max-bytes",
+        type=int,
+        metavar="BYTES",
+        help="read only batches that start in these first bytes",
     )
     decoders = parser.add_mutually_exclusive_group()
     decoders.add_argument(
-        "--offsets-decoder", action="store_true", help="the records are those of __consumer_offsets"
+        "--offsets-decoder", action="store_true", help="decode records of __consumer_offsets"
     )
     decoders.add_argument(
         "--transaction-log-decoder",
         action="store_true",
-        help="the records are those of __transaction_state",
+        help="decode records of __transaction_state",
     )
     checks = parser.add_mutually_exclusive_group()
     checks.add_argument(
-        "--verify-index-only", action="store_true", help="of an index only what the log contradicts"
+        "--verify-index-only",
+        action="store_true",
+        help="print only index entries that the log contradicts",
     )
     checks.add_argument(
-        "--index-sanity-check", action="store_true", help="of an index only whether it is in order"
+        "--index-sanity-check", action="store_true", help="only check that an index is in order"
     )
 
 
