@@ -27,10 +27,11 @@ ALLOWED = {
 # Still to be named apart.
 UNRESOLVED = frozenset(
     [
-        "OffsetStore",
-        "Outcome",
-        "Plan",
-        "Progress",
+        "GroupConfig",
+        "GroupOffsets",
+        "Member",
+        "Subscription",
+        "TransactionState",
     ]
 )
 
