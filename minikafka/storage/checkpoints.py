@@ -27,11 +27,11 @@ _VERSION: Final = 0
 
 
 class CheckpointError(ValueError):
-    """Not the text of a checkpoint file."""
+    """The bytes are not those of a checkpoint file."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Lines sorted by topic and partition."""
+    """Encode a checkpoint of offsets, with lines sorted by topic and partition."""
     return _encode(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
 
 
@@ -48,7 +48,9 @@ def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 
 def decode_epochs(data: bytes) -> list[EpochEntry]:
-    """Raises CheckpointError, also when epochs or offsets do not rise."""
+    """Decode a leader epoch checkpoint.
+
+    Raises CheckpointError, also if epochs or offsets do not increase."""
     entries = [EpochEntry(_number(e), _number(o)) for e, o in _decode(data, fields=2)]
     for before, after in pairwise(entries):
         if before.epoch >= after.epoch or before.start_offset > after.start_offset:
@@ -62,7 +64,8 @@ def _encode(lines: Iterable[str]) -> bytes:
 
 
 def _decode(data: bytes, fields: int) -> list[list[str]]:
-    """An empty file holds no lines: Kafka makes one before it writes it for the first time."""
+    """Return the fields of each line. An empty file has no lines: Kafka creates an empty file
+    before it writes a checkpoint for the first time. Raises CheckpointError."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:

@@ -30,8 +30,10 @@ ALLOWED = (
     "core/transaction",
     "node",
     "protocol",
-    "spark",
-    "storage",
+    "simulator",
+    "testing",
+    "verify",
+    "world/sim",
 )
 SOURCES = sorted(
     path

@@ -150,7 +150,7 @@ def test_tasks_without_rows_leave_nothing_open(query: Query) -> None:
 def test_a_plan_with_other_tasks_is_not_written_on_top(query: Query) -> None:
     query.run(0)
     query.tasks = 3
-    with pytest.raises(PlanChangedError, match="written by 2 tasks; now there are 3"):
+    with pytest.raises(PlanChangedError, match="by a plan of 2 tasks; now there are 3"):
         query.run(0)
     assert query.committed() == expected(1)
 
@@ -158,7 +158,7 @@ def test_a_plan_with_other_tasks_is_not_written_on_top(query: Query) -> None:
 def test_nor_one_without_the_tasks_that_are_in(query: Query) -> None:
     empty = [TaskResult(Task(query.topic, 0, number)) for number in range(2)]
     commit_batch([*empty, query.write(0, 2)], query.options)
-    with pytest.raises(PlanChangedError, match="written by 3 tasks; now there are 2"):
+    with pytest.raises(PlanChangedError, match="by a plan of 3 tasks; now there are 2"):
         query.run(0)
     assert query.committed() == [b"0.2"] * 3
 

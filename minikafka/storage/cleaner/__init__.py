@@ -1,4 +1,4 @@
-"""Log compaction: which log is cleaned when, and how its segments are rewritten.
+"""Log compaction: choosing the log to clean, and rewriting its segments.
 
 The log manager starts ``LogCleaner``; start reading at ``log_cleaner.py``.
 """

@@ -1,9 +1,9 @@
-"""Clean one log: put its keys into a map, and its segments into fewer and smaller ones.
+"""The cleaning of one log: the latest offset of each key is collected, then segments are rewritten.
 
 Cleaning runs on the event loop in slices of a fraction of a millisecond; only flushes and reads
 outside of the page cache run in threads. After every wait it checks whether the log has changed
-meanwhile (truncated, deleted, segments removed), which ends the cleaning. Segments that are in
-place by then stay. Kafka: ``Cleaner``.
+(truncated, deleted, segments removed), and if so ends the cleaning. Cleaned segments that have been
+swapped in by then remain. Kafka: ``Cleaner``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LEAST_BUFFER_BYTES: Final = 4096
 
 
 class CleaningAborted(Exception):
-    """The log has changed since its cleaning began, or its cleaning was paused."""
+    """A cleaning was ended because the log has changed since it began, or was paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def log_facts(log: UnifiedLog, stable_offset: int) -> LogFacts:
 
 
 class LogCleaning:
-    """Cleans ``dirt`` of ``log``. ``is_wanted`` turning False ends it."""
+    """One cleaning of the part ``dirt`` of ``log``. It ends when ``is_wanted`` returns False."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class LogCleaning:
         self._cuts = log.cuts
 
     async def run(self) -> int:
-        """Returns the offset up to which the log is clean now.
+        """Clean the log, and return the offset up to which it is clean.
 
-        Raises CleaningAborted, OSError, and KafkaError for batches that cannot be right.
+        Raises CleaningAborted, OSError, and KafkaError for a corrupt batch.
         """
         started_ms = self._clock.monotonic_ms()
         offsets = await self._index_keys()
@@ -150,7 +150,7 @@ class LogCleaning:
         transactions: CleanedTransactions,
         now_ms: int,
     ) -> None:
-        """Write what is left of ``group`` into one segment, and put that in its place."""
+        """Write the remaining batches of ``group`` into a new segment, which replaces the group."""
         log = self.log
         self._check(*group)
         base_offset = group[0].base_offset
@@ -218,8 +218,9 @@ class LogCleaning:
     async def _batches(
         self, segment: LogSegment, position: int
     ) -> AsyncIterator[list[RecordBatch]]:
-        """The batches of a segment from ``position`` on, a buffer full at a time; a batch that is
-        larger comes alone."""
+        """Yield the batches of a segment from ``position`` on, as many as fit the buffer at a time.
+
+        A batch that is larger than the buffer is read alone."""
         size = max(self._means.buffer_bytes, _LEAST_BUFFER_BYTES)
         end = segment.size_bytes
         while position < end:
@@ -234,7 +235,7 @@ class LogCleaning:
             yield batches
 
     def _batch_size(self, data: bytes, position: int, end: int) -> int:
-        """Size of the batch that begins in ``data`` and ends behind it."""
+        """Return the size of the batch that starts in ``data`` and ends after it."""
         if len(data) >= BATCH_OVERHEAD:
             size = parse_batch(data, 0).length + LOG_OVERHEAD
             if len(data) < size <= end - position:
@@ -268,7 +269,7 @@ class LogCleaning:
             self._check(*segments)
 
     def _check(self, *segments: LogSegment) -> None:
-        """Raises CleaningAborted unless the log and these neighbours of it are what they were."""
+        """Raise CleaningAborted if the log was changed or if these segments were replaced."""
         log = self.log
         if log.closed or log.cuts != self._cuts or not self._is_wanted():
             raise CleaningAborted

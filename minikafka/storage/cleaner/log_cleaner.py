@@ -1,4 +1,4 @@
-"""The log cleaner: which log is compacted when, by how many at a time, and what came of it."""
+"""The log cleaner: the tasks that compact logs, the choice of the next log, and their metrics."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ _REST_MS: Final = 60_000  # of a log whose disk was full
 
 @dataclass(frozen=True, slots=True)
 class LogCleanerConfig:
-    """Kafka's ``log.cleaner.*``. ``threads`` are tasks here: so many logs are cleaned at the same
-    time, in turns, and share the buffers; there is one CPU for all of them."""
+    """Kafka's ``log.cleaner.*``. Sizes are in bytes.
+
+    ``threads`` is a number of asyncio tasks, each of which cleans one log at a time. They share the
+    buffers."""
 
     enable: bool = True
     threads: int = 1
@@ -50,7 +52,7 @@ class LogCleanerConfig:
 
 
 class Filthy(NamedTuple):
-    """A log that could be cleaned."""
+    """A log that can be cleaned, and by how many ms it is overdue (``max.compaction.lag.ms``)."""
 
     directory: LogDirectory
     log: UnifiedLog
@@ -59,12 +61,12 @@ class Filthy(NamedTuple):
 
 
 class LogCleaner:
-    """Compacts the logs of ``directories()`` whose ``cleanup.policy`` says so, the dirtiest first.
+    """Cleans the compacted logs in ``directories()``, those with the highest dirty ratio first.
 
-    ``stable_offset`` returns up to where a partition is committed and decided, None for one that is
-    not hosted now. ``failed`` is called with a directory and its OSError. A log with corrupt
-    batches is counted, and not cleaned before the next start. Kafka: ``LogCleaner``,
-    ``LogCleanerManager``.
+    ``stable_offset`` returns the offset up to which a partition may be cleaned (all records below
+    it are committed and in no open transaction), None if the broker does not host the partition.
+    ``failed`` is called with a directory and the OSError that it raised. A log with a corrupt batch
+    is not cleaned again until the broker restarts. Kafka: ``LogCleaner``, ``LogCleanerManager``.
     """
 
     def __init__(
@@ -96,7 +98,8 @@ class LogCleaner:
     # ---- life
 
     def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Clean until the tasks are cancelled; none unless ``log.cleaner.enable``."""
+        """Create the tasks that clean until they are cancelled. Returns none if
+        ``log.cleaner.enable`` is false."""
         if not self._config.enable:
             return []
         return [
@@ -110,8 +113,10 @@ class LogCleaner:
                 await self._clock.sleep(self._config.backoff_ms)
 
     async def pause(self, topic_partition: TopicPartition) -> None:
-        """Return when the log of that partition is not being cleaned, and will not be before as
-        many calls of ``resume``. Kafka: ``abortAndPauseCleaning``."""
+        """Abort the cleaning of a partition's log and wait for its end.
+
+        The log is not cleaned again until ``resume`` is called once for each ``pause``. Kafka:
+        ``abortAndPauseCleaning``."""
         self._paused[topic_partition] += 1
         for log, over in list(self._cleaning.items()):
             if log.topic_partition == topic_partition:
@@ -126,8 +131,8 @@ class LogCleaner:
     # ---- choosing
 
     async def clean_filthiest(self) -> bool:
-        """Clean the dirtiest log of those that want it; False if none does. Raises nothing that
-        comes from one log alone."""
+        """Clean the log with the highest dirty ratio of those that need it. Returns False if none
+        does. Errors of one log are handled here and not raised."""
         filthy = await self._filthiest()
         if filthy is None:
             return False
@@ -156,8 +161,8 @@ class LogCleaner:
                     continue
                 ratio = filthy.dirt.ratio
                 dirtiest, longest = max(dirtiest, ratio), max(longest, filthy.overdue_ms)
-                wanted = wants_cleaning(filthy.dirt, log.config, filthy.overdue_ms > 0)
-                if wanted and (best is None or ratio > best.dirt.ratio):
+                is_due = wants_cleaning(filthy.dirt, log.config, filthy.overdue_ms > 0)
+                if is_due and (best is None or ratio > best.dirt.ratio):
                     best = filthy
         self._max_dirty_ratio, self._max_overdue_ms = dirtiest, int(longest)
         # Another cleaner task may have taken it during one of the sleeps.
@@ -176,7 +181,7 @@ class LogCleaner:
         )
 
     def _look_at(self, directory: LogDirectory, log: UnifiedLog) -> Filthy | None:
-        """None for a log that cannot be cleaned now, or holds nothing."""
+        """Return the facts about a log, None if it is empty or cannot be cleaned now."""
         if len(log.segments) < 2 or not self._may_clean(log):
             return None
         stable_offset = self.stable_offset(log.topic_partition)
@@ -248,8 +253,9 @@ class LogCleaner:
     # ---- metrics
 
     def register(self, metrics: Metrics) -> None:
-        """Kafka's gauges of ``LogCleaner`` and ``LogCleanerManager``. There are no threads that
-        could be dead: an unexpected error ends the broker."""
+        """Register Kafka's gauges of ``LogCleaner`` and ``LogCleanerManager``.
+
+        ``DeadThreadCount`` is always 0, because an unexpected error of a task ends the broker."""
         for directory in self._directories():
             tag = f"logDirectory={directory.path}"
             metrics.gauge(

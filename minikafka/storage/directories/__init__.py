@@ -1,4 +1,4 @@
-"""The log directories of a broker: which logs they hold, loading, moving, failing, deleting.
+"""The log directories of a broker: loading, creating, moving and deleting logs; disk failures.
 
 The node creates one ``LogManager``; start reading there.
 """

@@ -1,4 +1,4 @@
-"""Background tasks for all logs: retention, flushes by time, checkpoints."""
+"""The periodic tasks of a broker's logs: retention, flushes by time, checkpoints, expiration."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 
 def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, events: EventLog) -> int:
-    """Move the log start beyond the segments that retention gives up; how many. They are removed
-    as soon as the new log start is on disk. Raises OSError. Kafka: ``deleteOldSegments``."""
+    """Move the log start offset beyond the segments that retention deletes; return their number.
+
+    Their files are removed after the new log start offset is on disk. Raises OSError. Kafka:
+    ``UnifiedLog.deleteOldSegments``."""
     facts = [
         RetainedSegment(s.base_offset, s.size_bytes, s.largest_timestamp) for s in log.segments
     ]
@@ -50,9 +52,10 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
 
 
 class LogBackgroundTasks:
-    """Kafka's background tasks of ``LogManager``, each after the initial delay and then at its
-    interval. ``failed`` is called with a directory and its OSError. ``high_watermark`` returns that
-    of a partition: retention deletes nothing beyond it."""
+    """The tasks that Kafka's ``LogManager`` schedules, each with its interval.
+
+    ``failed`` is called with a directory and the OSError that it raised. ``high_watermark`` returns
+    that of a partition; retention does not delete records from there on."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class LogBackgroundTasks:
         self._events = events
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """The coroutines to run until cancelled, by Kafka's names."""
+        """Return the coroutines to run until they are cancelled, by the names of Kafka's tasks."""
         config = self._config
         every = {
             "kafka-log-retention": (config.log_retention_check_interval_ms, self.retain),
@@ -103,7 +106,7 @@ class LogBackgroundTasks:
             await self._clock.sleep(interval_ms)
 
     async def _each_log(self, work: Callable[[UnifiedLog], Awaitable[None]]) -> None:
-        """Call ``work`` on each log of each live directory, yielding now and then."""
+        """Call ``work`` for each log of each live directory, and yield to other tasks regularly."""
         for directory in list(self._directories.live):
             for count, log in enumerate(list(directory.logs.values()), start=1):
                 if log.closed:
@@ -116,7 +119,7 @@ class LogBackgroundTasks:
                     await asyncio.sleep(0)
 
     async def retain(self) -> int:
-        """Delete what retention gives up, everywhere; how many segments."""
+        """Delete old segments of all logs; return their number."""
         deleted = 0
 
         async def one(log: UnifiedLog) -> None:
@@ -128,7 +131,7 @@ class LogBackgroundTasks:
         return deleted
 
     async def flush_dirty(self) -> None:
-        """Flush what ``flush.ms`` gives no more time."""
+        """Flush the logs that have not been flushed for ``flush.ms``."""
 
         async def one(log: UnifiedLog) -> None:
             waited_ms = self._clock.monotonic_ms() - log.last_flush_ms
@@ -138,7 +141,7 @@ class LogBackgroundTasks:
         await self._each_log(one)
 
     async def checkpoint_recovery_points(self) -> None:
-        """Flush rolled segments, write recovery points."""
+        """Flush the rolled segments of all logs, then checkpoint the recovery points."""
 
         async def one(log: UnifiedLog) -> None:
             active = log.segments.active
@@ -149,7 +152,7 @@ class LogBackgroundTasks:
         await self._write(LogDirectory.checkpoint_recovery_points)
 
     async def expire_producers(self) -> None:
-        """Forget producers that have been silent for too long."""
+        """Forget producers that have not written for ``producer.id.expiration.ms``."""
 
         async def one(log: UnifiedLog) -> None:
             expiration_ms = self._config.producer_id_expiration_ms

@@ -1,4 +1,4 @@
-"""The settings of a broker's logs as a whole, by Kafka's names."""
+"""The broker settings that apply to all logs, by Kafka's names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 
 @dataclass(frozen=True, slots=True)
 class LogManagerConfig:
-    """``log_dirs`` are absolute paths. ``log`` holds for logs whose topic's settings are not known
-    yet. The number of recovery threads is how many logs of a directory are loaded side by side at
-    the start, and flushed at once at shutdown. ``file_delete_delay_ms`` is that of deleted logs;
-    segments have that of their topic."""
+    """The settings of the log manager.
+
+    ``log_dirs`` are absolute paths. ``log`` has the defaults for logs whose topic settings are not
+    known yet. The number of recovery threads is how many logs of a directory are loaded
+    concurrently at the start, and flushed concurrently at shutdown. ``file_delete_delay_ms`` is for
+    deleted logs; deleted segments have the delay of their topic."""
 
     log_dirs: tuple[str, ...]
     num_recovery_threads_per_data_dir: int = 1
@@ -33,5 +35,5 @@ class LogManagerConfig:
 
     @property
     def alter_log_dirs_threads(self) -> int:
-        """How many logs move to another directory at a time: one for each directory if not set."""
+        """The number of logs that are moved concurrently, by default one for each directory."""
         return self.num_replica_alter_log_dirs_threads or len(self.log_dirs)

@@ -1,4 +1,4 @@
-"""Remove renamed files and directories after a delay."""
+"""Delayed removal of files and directories that have been renamed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ class _Aside:
 
 
 class DelayedRemoval:
-    """Removes each entry after its delay, one file after the other, in a thread. Entries left when
-    the broker stops are removed at the next start. Kafka: ``kafka-delete-logs``."""
+    """A queue of files and directories to remove, each after its delay, one at a time in a thread.
+
+    Entries that are left when the broker stops are removed at its next start. Kafka:
+    ``kafka-delete-logs``."""
 
     def __init__(self, files: Files, clock: Clock, events: EventLog) -> None:
         self._files = files
@@ -39,7 +41,7 @@ class DelayedRemoval:
         self._add([path], delay_ms, None)
 
     def segment(self, segment: LogSegment, delay_ms: int) -> None:
-        """Remove a segment later; its files stay open until then for current readers."""
+        """Queue a segment. Its files stay open until they are removed, for current readers."""
         self._add(segment.paths, delay_ms, segment)
 
     def _add(self, paths: list[str], delay_ms: int, segment: LogSegment | None) -> None:
@@ -60,7 +62,7 @@ class DelayedRemoval:
         self._asides = []
 
     async def run(self) -> None:
-        """Remove what is due until cancelled."""
+        """Remove entries when they are due, until cancelled."""
         while True:
             while self._asides and self._asides[0].due_ms <= self._clock.monotonic_ms():
                 await self._remove(heapq.heappop(self._asides))

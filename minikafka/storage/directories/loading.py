@@ -1,4 +1,4 @@
-"""Load the logs of all log directories: several directories and several logs at a time."""
+"""Loading of the logs of all log directories: several directories and logs concurrently."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _PROGRESS_MS: Final = 5_000
 
 
 class LogLoading:
-    """``adopt`` is given each log as soon as it is loaded. ``at_once`` logs are loaded side by
-    side: while one waits for the disk, others go on. Kafka: ``LogManager.loadLogs``."""
+    """Loads the logs of one directory, ``at_once`` of them concurrently.
+
+    ``adopt`` is called with each log when it has been loaded. Kafka: ``LogManager.loadLogs``."""
 
     def __init__(
         self,
@@ -44,8 +45,9 @@ class LogLoading:
         self._error: OSError | KafkaError | None = None
 
     async def load(self, loaders: Sequence[LogLoader]) -> None:
-        """Raises the first OSError or KafkaError(CORRUPT_MESSAGE) that a log meets; the loading of
-        others ends then too."""
+        """Load the logs of all ``loaders``.
+
+        Raises the first OSError or KafkaError(CORRUPT_MESSAGE) of a log, and then loads no more."""
         self._loaders = loaders
         waiting = iter(loaders)
         self._progress = self._clock.call_later(_PROGRESS_MS, self._tell)
@@ -85,9 +87,11 @@ class LogLoading:
 
 
 class DirectoryLoading:
-    """``adopt`` is given each log as soon as it is loaded, and the directory that it lies in.
-    ``configs`` are those of topics known to differ from the default. A directory that fails is
-    offline from then on, and keeps no other from being loaded."""
+    """Loads the logs of all live directories.
+
+    ``adopt`` is called with each loaded log and its directory. ``configs`` has the settings of
+    topics that differ from the defaults. A directory that raises OSError is taken offline; the
+    others are still loaded."""
 
     def __init__(
         self,
@@ -108,8 +112,8 @@ class DirectoryLoading:
         self._events = events
 
     async def load(self) -> None:
-        """Raises ConfigError when none is of use, or two hold a log of the same partition, and
-        KafkaError(CORRUPT_MESSAGE) as ``LogLoader.load``."""
+        """Load the logs. Raises ConfigError if all directories have failed or if two of them have a
+        log of the same partition; KafkaError(CORRUPT_MESSAGE) as ``LogLoader.load``."""
         found = self._directories.each(LogDirectory.partitions)
         homes: dict[TopicPartition, LogDirectory] = {}
         for directory, partitions in found.items():
@@ -129,7 +133,8 @@ class DirectoryLoading:
     async def _load(
         self, directory: LogDirectory, partitions: Sequence[TopicPartition]
     ) -> KafkaError | None:
-        """The error, instead of raising it: the other directories are loaded to their end."""
+        """Load one directory. Returns its error instead of raising it, so that the other
+        directories are loaded completely."""
         try:
             await directory.settle()
             await directory.take_clean_marker()

@@ -1,4 +1,4 @@
-"""The directories of ``log.dirs``: their owner, which are online, where a new log is created."""
+"""The directories of ``log.dirs``: which broker owns them, which are online, which have failed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def is_out_of_space(error: OSError) -> bool:
-    """True if the operation may succeed when the disk has space again. Kafka takes such a directory
-    offline too; here a full disk refuses appends, and the directory stays online."""
+    """Return whether an error means that the disk is full.
+
+    Kafka takes the directory offline. Here it stays online and refuses appends until there is space
+    again."""
     return error.errno in _OUT_OF_SPACE
 
 
 class LogDirectories:
-    """``live`` are the directories in use, ``offline`` the failed ones: path and error. A failed
-    directory comes back by a restart of the broker only."""
+    """The directories of a broker: ``live`` ones in use, and ``offline`` ones with their errors, by
+    path. An offline directory is used again only after a restart of the broker."""
 
     def __init__(
         self,
@@ -39,8 +41,8 @@ class LogDirectories:
         removal: DelayedRemoval,
         start_moved: Callable[[LogDirectory, UnifiedLog], None],
     ) -> None:
-        """``failed`` is called with each directory that has failed, once it is offline;
-        ``removal`` and ``start_moved`` are passed to each ``LogDirectory``."""
+        """``failed`` is called with each directory that has been taken offline. ``removal`` and
+        ``start_moved`` are passed to each ``LogDirectory``."""
         self.paths = tuple(paths)
         self.live = [LogDirectory(files, path, events, removal, start_moved) for path in paths]
         self.offline: dict[str, OSError] = {}
@@ -50,13 +52,13 @@ class LogDirectories:
     # ---- identity
 
     def lock(self) -> None:
-        """Lock all directories for this process. Raises ConfigError when another process holds one,
-        or all have failed."""
+        """Lock all directories for this process. Raises ConfigError if another process has locked
+        one of them, or if all have failed."""
         self.each(LogDirectory.lock)
 
     def broker_id(self) -> int | None:
-        """Id of the broker that owns the directories; None for new ones. Raises ConfigError when
-        several brokers own them."""
+        """Return the id of the broker that owns the directories, None if they are new. Raises
+        ConfigError if they belong to several brokers."""
         metas = self.each(LogDirectory.read_meta_properties)
         ids = {meta.broker_id for meta in metas.values() if meta.broker_id is not None}
         if len(ids) > 1:
@@ -64,8 +66,8 @@ class LogDirectories:
         return ids.pop() if ids else None
 
     async def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Write broker id and cluster id into all directories. Raises ConfigError when they belong
-        to another broker or cluster."""
+        """Write the broker id and cluster id into ``meta.properties`` of all directories. Raises
+        ConfigError if one belongs to another broker or cluster."""
         metas = self.each(LogDirectory.read_meta_properties)
         claimed = {d: meta.claimed_by(broker_id, cluster_id) for d, meta in metas.items()}
         for directory, after in claimed.items():
@@ -79,8 +81,8 @@ class LogDirectories:
     # ---- failure
 
     def each(self, work: Callable[[LogDirectory], T]) -> dict[LogDirectory, T]:
-        """Call ``work`` on each live directory; one where it raises OSError goes offline. Raises
-        ConfigError when none is left."""
+        """Call ``work`` for each live directory, and take it offline if that raises OSError. Raises
+        ConfigError if no directory is left."""
         results: dict[LogDirectory, T] = {}
         for directory in list(self.live):
             try:
@@ -107,7 +109,7 @@ class LogDirectories:
         self._failed(directory)
 
     def require_one(self) -> None:
-        """Raises ConfigError when all have failed at the start."""
+        """Raise ConfigError if all directories have failed."""
         if not self.live:
             path, error = next(iter(self.offline.items()))
             raise ConfigError(
@@ -118,16 +120,17 @@ class LogDirectories:
     # ---- what lies where
 
     def by_path(self, path: str) -> LogDirectory | None:
-        """The live directory of that path, if there is one."""
+        """Return the live directory with this path, None if there is none."""
         return next((directory for directory in self.live if directory.path == path), None)
 
     def topics(self) -> set[str]:
-        """Topics that have logs on disk, loaded or not. Raises ConfigError as ``each``."""
+        """Return the topics with logs on disk, loaded or not. Raises ConfigError as ``each``."""
         found = self.each(LogDirectory.partitions).values()
         return {topic_partition.topic for here in found for topic_partition in here}
 
     def by_load(self) -> list[LogDirectory]:
-        """Live directories, those with the fewest logs first. Kafka: ``LogManager.nextLogDirs``."""
+        """Return the live directories by increasing number of logs. Kafka:
+        ``LogManager.nextLogDirs``."""
         return sorted(self.live, key=lambda d: len(d.logs) + len(d.futures))
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""One entry of ``log.dirs``: its lock, its owner, its checkpoint files, its directories of logs."""
+"""One directory of ``log.dirs``: its lock, ``meta.properties``, checkpoint files and logs."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectory:
-    """The ``LogHome`` of the logs in one directory.
+    """One log directory. It is the ``LogHome`` of its logs.
 
-    ``logs`` are those in use, ``futures`` the copies on their way here. ``checkpointed_points``,
-    ``checkpointed_starts`` and ``checkpointed_cleaned`` are what the checkpoint files say.
-    ``start_moved`` is called when the start of a log in use moves. Every method may raise OSError.
+    ``logs`` are those in use, ``futures`` the incomplete copies of logs that are moved here.
+    ``checkpointed_points``, ``checkpointed_starts`` and ``checkpointed_cleaned`` have the contents
+    of the checkpoint files. ``start_moved`` is called when the start offset of a log in use has
+    moved. Every method may raise OSError.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class LogDirectory:
         self.path = path
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.futures: dict[TopicPartition, UnifiedLog] = {}  # logs that are being moved here
-        self.clean = False  # the broker before us shut down in order
+        self.clean = False  # whether the last broker process shut down cleanly
         self.checkpointed_points: dict[TopicPartition, int] = {}
         self.checkpointed_starts: dict[TopicPartition, int] = {}
         self.checkpointed_cleaned: dict[TopicPartition, int] = {}
@@ -91,15 +92,17 @@ class LogDirectory:
         self._removal.segment(segment, delay_ms)
 
     def _is_in_use(self, log: UnifiedLog) -> bool:
-        """False while the log is loaded or copied: the checkpoints would miss its neighbours, or
-        take it for the log that it is going to replace."""
+        """Return whether this is the log of its partition, and not a log being loaded or a copy.
+
+        While logs are being loaded, a checkpoint would lack those that are not loaded yet. A copy
+        would be written in place of the log that it is going to replace."""
         return self.logs.get(log.topic_partition) is log
 
     # ---- ownership
 
     def lock(self) -> None:
-        """Make the directory if need be, and take it for this process. Raises ConfigError when
-        another one has it."""
+        """Create the directory if it does not exist, and lock it. Raises ConfigError if another
+        process has locked it."""
         if self._lock is None:
             self._made = self._missing()
             self._files.make_directories(self.path)
@@ -111,7 +114,7 @@ class LogDirectory:
                 ) from error
 
     def _missing(self) -> list[str]:
-        """The directories on the way here that do not exist, outermost first."""
+        """Return the path and its parents that do not exist, outermost first."""
         missing: list[str] = []
         path = self.path
         while path and not self._files.exists(path):
@@ -120,7 +123,7 @@ class LogDirectory:
         return missing
 
     async def settle(self) -> None:
-        """Flush the directory entries that ``lock`` has made."""
+        """Flush the entries of the directories that ``lock`` has created."""
         for made in self._made:
             await self._files.flush_directory(made.rpartition("/")[0] or "/")
         self._made = []
@@ -131,7 +134,7 @@ class LogDirectory:
             self._lock = None
 
     def read_meta_properties(self) -> MetaProperties:
-        """Empty ones when there is no file yet. Raises ConfigError."""
+        """Read ``meta.properties``; empty properties if there is no file. Raises ConfigError."""
         try:
             return decode_meta_properties(self._files.read_all(f"{self.path}/{META_PROPERTIES}"))
         except FileNotFoundError:
@@ -143,7 +146,8 @@ class LogDirectory:
     # ---- the marker of a clean shutdown
 
     async def take_clean_marker(self) -> None:
-        """Note whether the marker is there, and remove it durably: this run may crash."""
+        """Set ``clean`` if the marker of a clean shutdown exists, and remove the marker durably,
+        because this process may crash."""
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._files.exists(marker)
         if self.clean:
@@ -156,7 +160,8 @@ class LogDirectory:
     # ---- directories
 
     def partitions(self) -> list[TopicPartition]:
-        """Whose logs lie here, by the names of directories; other names are left alone."""
+        """Return the partitions with logs here, from the names of directories. Other names are
+        ignored."""
         return [
             topic_partition
             for name in self._files.list(self.path)
@@ -165,24 +170,27 @@ class LogDirectory:
         ]
 
     def doomed(self) -> list[str]:
-        """Paths of deleted logs whose files are still there."""
+        """Return the paths of deleted logs whose files have not been removed yet."""
         names = self._files.list(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
 
     def volume(self) -> Volume:
-        """The file system that it lies in."""
+        """Return the size and free space of its file system."""
         return self._files.volume(self.path)
 
     def leftover_futures(self) -> dict[str, TopicPartition]:
-        """Directories of moves that the last broker did not finish: path and partition."""
+        """Return the directories of copies that the last broker process did not complete: path and
+        partition."""
         names = {name: parse_future_directory_name(name) for name in self._files.list(self.path)}
         return {f"{self.path}/{name}": tp for name, tp in names.items() if tp is not None}
 
     # ---- checkpoints
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The offsets in a checkpoint file; none when it is missing or damaged. Logs are
-        recovered from their start then, and high watermarks come from leaders."""
+        """Return the offsets in a checkpoint file, none if it is missing or damaged.
+
+        Without recovery points, logs are recovered from their start. Without high watermarks,
+        followers get them from leaders."""
         try:
             return decode_offsets(self._files.read_all(f"{self.path}/{name}"))
         except FileNotFoundError:
@@ -196,7 +204,8 @@ class LogDirectory:
         self._files.replace_unsynced(path, encode_offsets(offsets))
 
     def write_recovery_points(self) -> None:
-        """Write them to the page cache: safe against a killed process only."""
+        """Write the recovery points without flushing: they survive a killed process, but not a
+        power loss."""
         points = {}
         for topic_partition, log in self.logs.items():
             assert log.recovery_point <= log.log_end_offset, (
@@ -209,15 +218,16 @@ class LogDirectory:
             log.recovery_point_lowered = False
 
     async def checkpoint_recovery_points(self) -> None:
-        """Write them so that they survive a power loss."""
+        """Write and flush the recovery points, so that they survive a power loss."""
         self.write_recovery_points()
         await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
 
     def write_starts(self) -> None:
-        """Write the start offsets that differ from the first segment's name. Safe against a killed
-        process only.
+        """Write the log start offsets that the name of the first segment does not give.
 
-        Before a removed segment's name is flushed away, a power loss may bring the segment back."""
+        Without flushing: they survive a killed process, but not a power loss. While the removal of
+        a segment is not flushed, the name does not count, because a power loss may bring the
+        segment back."""
         starts = {}
         for topic_partition, log in self.logs.items():
             first, start = log.segments.first, log.log_start_offset
@@ -230,8 +240,10 @@ class LogDirectory:
         self.checkpointed_starts = starts
 
     async def checkpoint_cleaned(self) -> None:
-        """Write how far the cleaner has come, so that it survives a power loss. A log keeps its
-        line when its topic is compacted no more: recovery asks for it."""
+        """Write and flush the offset up to which each log is clean.
+
+        The entry of a log is kept when its topic is no longer compacted: recovery must know that
+        gaps between its segments are normal."""
         cleaned = {
             topic_partition: log.cleaned_offset
             for topic_partition, log in self.logs.items()
@@ -242,6 +254,6 @@ class LogDirectory:
         await write_durably(self._files, path, encode_offsets(cleaned))
 
     async def checkpoint_starts(self) -> None:
-        """Write them so that they survive a power loss."""
+        """Write and flush the log start offsets, so that they survive a power loss."""
         self.write_starts()
         await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")

@@ -1,4 +1,4 @@
-"""All logs of a broker: which directory each lies in, loading, deletion, failure, shutdown."""
+"""The log manager: all logs of a broker, from loading to shutdown. Kafka: ``LogManager``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
 
 
 class LogManager:
-    """Owns the log directories from ``directories.lock`` or ``start`` on until ``close``.
+    """All logs of a broker. It has locked the log directories from ``start`` to ``close``.
 
-    When a directory fails, its logs go offline: ``on_failure`` is called with its path and
-    partitions, and ``on_all_failed`` if none is left. ``on_moved`` is called with a log that
-    replaces another one of its partition. Methods that touch files may raise OSError. Kafka:
-    ``LogManager``.
+    If a directory fails, its logs are closed and ``on_failure`` is called with its path and
+    partitions; ``on_all_failed`` is called with an OSError when no directory is left. ``on_moved``
+    is called with the log that has replaced another one of its partition, after a move between
+    directories. Methods that use files may raise OSError.
     """
 
     def __init__(self, files: Files, clock: Clock, config: LogManagerConfig) -> None:
@@ -76,14 +76,15 @@ class LogManager:
     # ---- identity
 
     async def broker_id(self) -> int | None:
-        """The broker that the directories belong to; None for new ones. Raises ConfigError when
-        they are in use, belong to several brokers, or none of them can be used."""
+        """Lock the directories, and return the id of the broker that owns them, None if they are
+        new. Raises ConfigError if another process uses them, if they belong to several brokers, or
+        if all have failed."""
         self.directories.lock()
         return self.directories.broker_id()
 
     async def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Write into the directories whose they are. Raises ConfigError when they are another
-        broker's or another cluster's."""
+        """Write the broker id and cluster id into the directories. Raises ConfigError if they
+        belong to another broker or cluster."""
         self.directories.lock()
         await self.directories.claim(broker_id, cluster_id)
 
@@ -94,10 +95,10 @@ class LogManager:
         tasks: asyncio.TaskGroup | None = None,
         configs: Mapping[str, LogConfig] | None = None,
     ) -> None:
-        """Load all logs, recovering those of a directory that was not shut down in order.
+        """Load all logs, and recover those in a directory without a clean shutdown.
 
-        ``configs`` are those of topics known to differ from the default. With ``tasks``, logs are
-        looked after in the background until ``shutdown``. Raises ConfigError.
+        ``configs`` has the settings of topics that differ from the defaults. With ``tasks``, start
+        the background tasks, which run until ``shutdown``. Raises ConfigError.
         """
         self.directories.lock()
         self.moves.tidy()
@@ -128,11 +129,11 @@ class LogManager:
     def run_in_background(
         self, tasks: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None]
     ) -> None:
-        """A task that ends before the logs are shut down."""
+        """Start a task that is cancelled before the logs are shut down."""
         self._background.append(tasks.create_task(work, name=name))
 
     def _adopt(self, directory: LogDirectory, log: UnifiedLog) -> None:
-        """Use ``log``, which lies in ``directory``, as the log of its partition."""
+        """Register ``log``, whose files are in ``directory``, as the log of its partition."""
         topic_partition = log.topic_partition
         log.last_flush_ms = self._clock.monotonic_ms()
         if log.segments.first_ends_below(log.log_start_offset):
@@ -144,13 +145,15 @@ class LogManager:
     # ---- failure
 
     def storage_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
-        """Reading or writing this log raised ``error``. True when its directory is offline now;
-        False when the disk is full, and the log goes on when space returns."""
+        """Handle an error that reading or writing a log has raised.
+
+        Returns True if its directory is offline now. Returns False if the disk is full: the log
+        stays online and accepts appends when there is space again."""
         home = self._homes.get(topic_partition)
         return home is None or self.failed(home, error)
 
     def failed(self, directory: LogDirectory, error: OSError) -> bool:
-        """As ``storage_failed``, for work on a whole directory."""
+        """Handle an error of a directory, as ``storage_failed`` does for a log."""
         if is_out_of_space(error):
             self._events.error("log_directory_full", directory=directory.path, error=str(error))
             return False
@@ -196,10 +199,14 @@ class LogManager:
         config: LogConfig,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """The log, made in the directory that holds the fewest if there is none yet.
+        """Return the log of a partition, and set its ``config``. Create it if it does not exist.
 
-        Raises KafkaError: INCONSISTENT_TOPIC_ID when it is that of an earlier topic of the name,
-        KAFKA_STORAGE_ERROR when it cannot be made, or may lie in a directory that is offline.
+        A log is created in the directory to which a move was requested, else in the one with the
+        fewest logs. With ``is_new`` False the broker had a log of the partition before; it is not
+        created while a directory is offline, because it may be there.
+
+        Raises KafkaError: INCONSISTENT_TOPIC_ID if the log has another topic id, which means that
+        it is of a deleted topic with this name; KAFKA_STORAGE_ERROR if it cannot be created.
         """
         if topic_id == ZERO_UUID:
             topic_id = None
@@ -208,8 +215,8 @@ class LogManager:
             if not is_new and self.directories.offline:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"no log of {topic_partition} is made while log directories are offline: "
-                    f"{', '.join(self.directories.offline)}",
+                    f"the log of {topic_partition} is not created while log directories are "
+                    f"offline: {', '.join(self.directories.offline)}",
                 )
             return self._create(topic_partition, topic_id, config)
         if topic_id is not None:
@@ -247,8 +254,10 @@ class LogManager:
         )
 
     async def delete(self, topic_partition: TopicPartition, stray: bool = False) -> None:
-        """Put the log aside at once, and remove its files after ``file_delete_delay_ms``; those of
-        a stray stay there. Nothing happens when there is none. Raises OSError."""
+        """Delete the log of a partition, if there is one. Raises OSError.
+
+        Its directory is renamed immediately and removed after ``file_delete_delay_ms``. With
+        ``stray`` it is renamed and kept."""
         log = self._logs.get(topic_partition)
         if log is None:
             return
@@ -266,7 +275,8 @@ class LogManager:
             await directory.checkpoint_cleaned()
 
     def replace(self, log: UnifiedLog, directory: LogDirectory) -> None:
-        """``log``, which lies in ``directory``, is the log of its partition from now on."""
+        """Replace the log of a partition by ``log``, which is in ``directory``, and close the old
+        one."""
         topic_partition = log.topic_partition
         old = self._logs[topic_partition]
         del self._homes[topic_partition].logs[topic_partition]
@@ -276,7 +286,9 @@ class LogManager:
             self.on_moved(log)
 
     def _put_aside(self, directory: LogDirectory, log: UnifiedLog, stray: bool) -> str:
-        """Rename the directory of a closed log, to be removed later if it is no stray."""
+        """Rename the directory of a closed log, and queue it for removal unless it is a stray.
+
+        Returns the new path."""
         self._put_asides += 1
         seed = f"{log.directory} {self._clock.wall_ms()} {self._put_asides}"
         name = stray_directory_name if stray else delete_directory_name
@@ -293,10 +305,12 @@ class LogManager:
         return self.directories.read_high_watermarks()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
-        """Checkpoint each in the directory that holds its log; without a log, in the first.
+        """Checkpoint each high watermark in the directory of its log, or in the first directory if
+        there is no log.
 
-        A directory that is full keeps what it had, which after a restart means lower high
-        watermarks for a moment. False when no directory has room. Raises nothing.
+        A full directory keeps its old checkpoint; after a restart, high watermarks are lower until
+        replication has raised them again. Returns False if no directory could be written. Does not
+        raise OSError.
         """
         written = False
         for directory in list(self.directories.live):
@@ -314,22 +328,22 @@ class LogManager:
         return written
 
     def write_log_starts(self) -> None:
-        """Checkpoint the log starts that have moved, before a response contains them; as
-        ``LogStarts.write``."""
+        """Write the log start offsets that have moved, as ``LogStarts.write``. Call this before a
+        response contains them."""
         self._starts.write()
 
     def log_start_moves(self) -> int:
-        """How many times the start of any log has moved."""
+        """The number of times that the start offset of any log has moved."""
         return self._starts.moves
 
     async def checkpoint(self) -> None:
-        """Flush rolled segments, write recovery points and log start offsets."""
+        """Flush the rolled segments, then checkpoint recovery points and log start offsets."""
         await self.background_tasks.checkpoint_recovery_points()
         await self.background_tasks.checkpoint_starts()
 
     async def flush(self, logs: Iterable[UnifiedLog]) -> None:
-        """Return when all that is in these logs now is on disk. A log whose flush fails goes
-        offline with its directory."""
+        """Wait until all current records of these logs are on disk. If a flush fails, the directory
+        of the log is taken offline."""
         async with asyncio.TaskGroup() as tasks:
             for log in logs:
                 tasks.create_task(self.flushes.up_to_now(log))
@@ -337,7 +351,7 @@ class LogManager:
     # ---- shutdown
 
     async def shutdown(self) -> None:
-        """Bring all logs to disk, leave the marker of a clean shutdown, and close."""
+        """Flush all logs, write the marker of a clean shutdown, and close the logs."""
         for task in self._background:
             task.cancel()
         if self._background:
@@ -360,7 +374,7 @@ class LogManager:
         self.close()
 
     def close(self) -> None:
-        """Close files and directories without writing anything. May be called again."""
+        """Close all files and unlock the directories, without writing. May be called again."""
         self.removal.close()
         self.moves.close()
         for log in self._logs.values():

@@ -1,4 +1,4 @@
-"""Log start offsets that have moved: checkpointing them, and removing the segments below them."""
+"""Checkpoints of log start offsets that have moved, and removal of the segments below them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PAUSE_MS: Final = 1_000  # between two flushes, however often log starts move
 
 
 class LogStarts:
-    """Checkpoints log starts that have moved; ``moved`` is called for each.
+    """Checkpoints the log start offsets that have moved. Call ``moved`` for each.
 
-    Deleted records come back when a broker forgets where its log starts. So a start is checkpointed
-    in two steps: ``write``, safe against a killed process, before any response contains the new
-    start; and the task of ``run``, which flushes the file soon after and then removes the segments
-    below the start. (Kafka writes once a minute.)
+    If a broker lost a log start offset, deleted records would be readable again. So it is written
+    in two steps: ``write``, before a response contains the new offset, so that it survives a killed
+    process; then the task of ``run`` flushes the file, so that it survives a power loss, and
+    removes the segments below the offset. Kafka writes these offsets once a minute.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class LogStarts:
         events: EventLog,
         failed: Callable[[LogDirectory, OSError], object] = lambda *_: None,
     ) -> None:
-        """``failed`` is called with each directory that could not be written, and the error."""
+        """``failed`` is called with each directory that could not be written and its error."""
         self.moves = 0  # of all logs
         self._clock = clock
         self._events = events
@@ -46,8 +46,10 @@ class LogStarts:
         self._wake.set()
 
     def write(self) -> None:
-        """Checkpoint what has moved since the last call. A directory that cannot be written keeps
-        its old file, and the error is logged. Raises nothing."""
+        """Write the offsets that have moved since the last call, without flushing.
+
+        If a directory cannot be written, it keeps its old file and ``failed`` is called. Does not
+        raise OSError."""
         if not self._unwritten:
             return
         directories, self._unwritten = self._unwritten, {}
@@ -58,15 +60,17 @@ class LogStarts:
                 self._failed(directory, error)
 
     async def run(self) -> None:
-        """Checkpoint and remove until cancelled."""
+        """Flush checkpoints and remove segments until cancelled, at most once a second."""
         while True:
             await self._wake.wait()
             await self.settle()
             await self._clock.sleep(_PAUSE_MS)
 
     async def settle(self) -> None:
-        """Flush what has moved, and only then remove segments, one at a time between other tasks. A
-        failure is retried when the log start moves again. Raises nothing."""
+        """Flush the offsets that have moved, then remove the segments below them.
+
+        Yields to other tasks after each segment. A directory that fails is tried again when one of
+        its log start offsets moves again. Does not raise OSError."""
         self._wake.clear()
         unsettled, self._unsettled = self._unsettled, {}
         self._unwritten.clear()

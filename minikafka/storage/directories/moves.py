@@ -1,4 +1,4 @@
-"""Move logs to another log directory: copy them, then replace the old ones."""
+"""Moves of logs between log directories: copying a log, then replacing it by the copy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Move:
 
 
 class LogOwner(Protocol):
-    """The log manager, as moves need it."""
+    """The methods of the log manager that moves call."""
 
     cleaner: LogCleaner
 
@@ -50,17 +50,18 @@ class LogOwner(Protocol):
     def storage_failed(self, topic_partition: TopicPartition, error: OSError) -> bool: ...
 
     def replace(self, log: UnifiedLog, directory: LogDirectory) -> None:
-        """``log``, which lies in ``directory``, is the log of its partition from now on; the old
-        one is closed."""
+        """Replace the log of a partition by ``log``, which is in ``directory``, and close the old
+        one."""
         ...
 
 
 class LogMoves:
-    """Carries out as many at a time as there are tasks in ``run``.
+    """The requested moves. Each task in ``run`` carries out one at a time.
 
-    Truncations of the source cut the copy too; compaction of it waits until the end. A move that a
-    restart interrupts starts again from the beginning. ``quota`` limits the bytes copied
-    (``replica.alter.log.dirs.io.max.bytes.per.second``). Kafka: ``ReplicaAlterLogDirsThread``.
+    If the source is truncated, so is the copy. The source is not compacted during a move. A move
+    that is interrupted by a restart starts again with an empty copy. ``quota`` limits the bytes
+    copied (``replica.alter.log.dirs.io.max.bytes.per.second``). Kafka:
+    ``ReplicaAlterLogDirsThread``.
     """
 
     def __init__(
@@ -82,18 +83,20 @@ class LogMoves:
         self._owner = owner
         self._events = events
         self._moves: dict[TopicPartition, _Move] = {}
-        self._carried: set[TopicPartition] = set()  # those that a ``run`` is at
+        self._carried: set[TopicPartition] = set()  # the moves that a worker has claimed
         self._wake = asyncio.Event()
         self._names = 0
 
-    # ---- what is asked for
+    # ---- requests
 
     def begin(self, topic_partition: TopicPartition, path: str, source: UnifiedLog | None) -> None:
-        """Have the log of ``topic_partition`` in the directory ``path``, now or when it is made.
+        """Begin to move a partition's log, ``source``, to the log directory ``path``.
 
-        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when a directory is offline,
-        INVALID_TOPIC_EXCEPTION for a name that is too long, REPLICA_NOT_AVAILABLE when there is no
-        log yet: it will be made there.
+        This cancels a move of the partition to another directory. If the log is in ``path``, or is
+        being moved there, nothing else happens. Raises KafkaError: LOG_DIR_NOT_FOUND,
+        KAFKA_STORAGE_ERROR if a log directory is offline, INVALID_TOPIC_EXCEPTION for a topic name
+        that is too long, REPLICA_NOT_AVAILABLE if ``source`` is None: the log is then created in
+        ``path`` when the broker becomes a replica, as in Kafka.
         """
         if path not in self._directories.paths:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
@@ -126,7 +129,7 @@ class LogMoves:
         if name is None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
         try:
-            # What the checkpoints say of an earlier log of the name here is not to count.
+            # Remove entries of an earlier log with this name from the checkpoints.
             if topic_partition in directory.checkpointed_points:
                 directory.write_recovery_points()
             if topic_partition in directory.checkpointed_starts:
@@ -167,7 +170,7 @@ class LogMoves:
             self._owner.cleaner.resume(topic_partition)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """End all moves from and to the directory."""
+        """Cancel all moves from and to the directory."""
         for topic_partition, move in list(self._moves.items()):
             if move.directory is directory:
                 self._end(move)
@@ -183,7 +186,9 @@ class LogMoves:
     # ---- after a restart
 
     def tidy(self) -> None:
-        """Before logs are loaded: where a log was in its new place already, the old one goes."""
+        """Delete the old log of each move that was interrupted after its copy had taken over.
+
+        Call this before logs are loaded."""
         if len(self._directories.paths) > 1:
             self._directories.each(self._tidy)
 
@@ -203,8 +208,9 @@ class LogMoves:
                 self._files.remove(marker)
 
     def resume(self, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
-        """After logs are loaded: start unfinished moves of the last run again. While a directory is
-        offline, copies of logs that may lie there are kept."""
+        """Start the unfinished moves of the last process again. Call this after logs are loaded.
+
+        While a directory is offline, copies of logs that may be there are kept."""
         if self._directories.offline:
             return
         for directory in list(self._directories.live):
@@ -253,8 +259,9 @@ class LogMoves:
         return self._moves.get(move.source.topic_partition) is move
 
     async def _carry_out(self, move: _Move) -> None:
-        """Copy until nothing is missing, bring that to disk, copy the rest, and swap. Raises
-        OSError of the directory it goes to, and KafkaError when the source cannot be read."""
+        """Copy the log, flush the copy, copy the records appended meanwhile, and swap the two.
+
+        Raises OSError of the target directory, KafkaError if the source cannot be read."""
         unflushed = 0
         if not move.cleaning_paused:
             move.cleaning_paused = True
@@ -278,7 +285,7 @@ class LogMoves:
                     await self._swap(move)
 
     async def _copy(self, move: _Move) -> int | None:
-        """One slice; its size, or None when there is nothing left to copy."""
+        """Copy one slice. Returns its size in bytes, None if there is nothing left to copy."""
         source = move.source
         start = self._aligned(move)
         if move.future.cut_unflushed:
@@ -339,8 +346,8 @@ class LogMoves:
     # ---- the swap
 
     async def _swap(self, move: _Move) -> None:
-        """Put the copy in the place of its source, synchronously. If the broker dies before the old
-        directory is renamed, ``tidy`` finds by the marker which of the two is valid."""
+        """Replace the source by the copy, synchronously. If the broker dies before the old
+        directory is renamed, ``tidy`` finds out by a marker file which of the two is valid."""
         source, log, directory = move.source, move.future, move.directory
         old = source.directory
         log.increment_log_start_offset(source.log_start_offset)
