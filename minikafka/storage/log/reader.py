@@ -1,4 +1,4 @@
-"""Reading from the segments of a log: from an offset to bytes, and from a time to an offset."""
+"""Reading from the segments of a log: batches by offset, and offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class NotInPageCache(Exception):
 
 
 class LogRead(NamedTuple):
-    """``records``: whole batches, perhaps none. The first may start before the offset asked for,
-    which lies in it. ``first_offset`` is its base offset, or the offset asked for when there is
-    no batch. ``aborted``: the aborted transactions that ``records`` may hold a part of, if they
-    were asked for."""
+    """The result of a read: complete batches, or none.
+
+    The first batch contains the start offset of the read and may begin before it. ``first_offset``
+    is the base offset of this batch, or the start offset if there is no batch. ``aborted`` has the
+    aborted transactions that may have records here, if the reader requested them."""
 
     records: Buffer
     first_offset: int
@@ -33,7 +34,7 @@ class LogRead(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """A record found by its time (ms). ``leader_epoch`` is that of its batch, or -1."""
+    """A record found by its timestamp (ms). ``leader_epoch`` is that of its batch, or -1."""
 
     offset: int
     timestamp: int
@@ -41,14 +42,14 @@ class FoundOffset(NamedTuple):
 
 
 class SegmentPosition(NamedTuple):
-    """The place where the first batch that ends at or after some offset starts, or will start."""
+    """The position in a segment's file where the batch with some offset starts, or will start."""
 
     segment: LogSegment
     position: int
 
 
 class Extent(NamedTuple):
-    """A range of bytes to read: ``length`` of the ``available`` ones below the bound."""
+    """The bytes to read: ``length`` bytes, of ``available`` ones below the upper bound."""
 
     place: SegmentPosition
     length: int
@@ -56,9 +57,10 @@ class Extent(NamedTuple):
 
 
 class LogReader:
-    """Remembers where the last few reads ended, which is where the next ones will start.
+    """Reads from the segments of one log.
 
-    Everything raises OSError, and KafkaError(CORRUPT_MESSAGE) where the file holds no batch.
+    It remembers the positions where the last few reads ended, because consumers continue there. All
+    methods raise OSError, and KafkaError(CORRUPT_MESSAGE) if there is no batch where one should be.
     """
 
     def __init__(self, segments: LogSegments) -> None:
@@ -66,7 +68,7 @@ class LogReader:
         self._places: dict[int, SegmentPosition] = {}
 
     def forget(self) -> None:
-        """Segments have been truncated or removed."""
+        """Forget all positions, after segments were truncated or removed."""
         self._places.clear()
 
     # ---- by offset
@@ -80,10 +82,12 @@ class LogReader:
         min_one_message: bool,
         may_wait: bool = True,
     ) -> Extent | None:
-        """Return the range that a read of ``max_bytes`` from ``start`` covers; None if it is empty.
+        """Return the bytes that a read of ``max_bytes`` from the offset ``start`` covers, None for
+        none.
 
-        Raises NotInPageCache unless it ``may_wait`` for the disk. The last ``RECENT_BYTES`` of the
-        log are taken to be in the cache, as they were when they were written."""
+        If ``may_wait`` is False, raises NotInPageCache if the read may wait for the disk. The last
+        ``RECENT_BYTES`` of the log are assumed to be in the page cache, since they were written
+        recently."""
         place = self._place(start, log_end)
         stop = self._place(bound, log_end)
         segment = place.segment
@@ -109,11 +113,11 @@ class LogReader:
         return self.trim(extent, place.segment.read(extent.length, place.position), start)
 
     async def read_cold(self, extent: Extent) -> Buffer:
-        """Read the bytes for ``trim`` in a thread; the segment may be gone when it returns."""
+        """Read the bytes for ``trim`` in a thread. Meanwhile the segment may have been deleted."""
         return await extent.place.segment.read_cold(extent.length, extent.place.position)
 
     def trim(self, extent: Extent, data: Buffer, start: int) -> LogRead:
-        """``data``, as read, without the torn batch at its end: a view, as it may be large."""
+        """Return ``data`` without the incomplete batch at its end, as a view, to avoid a copy."""
         if extent.length < extent.available:
             (segment, position) = extent.place
             indexed = segment.offset_index.lookup_position(position + len(data)).position
@@ -178,7 +182,7 @@ class LogReader:
         return place
 
     def remember_end(self, log_end: int) -> None:
-        """Remember the log end: a parked fetch will read from there."""
+        """Remember the position of the log end, from which delayed fetches will read."""
         active = self._segments.active
         if active is not None and log_end not in self._places:
             self._remember(log_end, SegmentPosition(active, active.size_bytes))
@@ -219,7 +223,7 @@ class LogReader:
         return None
 
     def find_max_timestamp(self, start_offset: int) -> FoundOffset | None:
-        """The first record at or after ``start_offset`` with the largest timestamp (KIP-734)."""
+        """Return the first record with the largest timestamp from ``start_offset`` on (KIP-734)."""
         found = self._latest_record()
         if found is None or found.offset >= start_offset:
             return found

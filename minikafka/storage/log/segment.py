@@ -28,13 +28,13 @@ from minikafka.storage.names import (
 
 
 class LogSegment:
-    """Batches from ``base_offset`` on. Raises OSError wherever it reads or writes.
+    """A segment: the batches from ``base_offset`` on, and their indexes.
 
-    ``size_bytes`` is how far the file is valid: bytes beyond it, left by a write that failed, are
-    never read. ``max_timestamp`` (ms, or -1) is the largest so far, in the batch that ends at
-    ``offset_of_max_timestamp``; ``first_timestamp`` is the largest of the first batch.
-    ``max_offset`` is the last offset that the indexes can express; when ``indexes_full``, the next
-    batch has to go to a new segment.
+    Methods that read or write raise OSError. Bytes in the file beyond ``size_bytes``, left by a
+    failed write, are never read. ``max_timestamp`` (ms, -1 for none) is the largest timestamp so
+    far, in the batch that ends at ``offset_of_max_timestamp``; ``first_timestamp`` is the largest
+    of the first batch. ``max_offset`` is the highest offset that the indexes can store. If
+    ``indexes_full`` is True, the next batch must go to a new segment.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LogSegment:
     # ---- life
 
     def create(self) -> None:
-        """Make the log file, empty, over whatever is there; the indexes follow."""
+        """Create an empty ``.log`` file, and empty indexes. An existing file is overwritten."""
         self._handle = self._files.open(self.path, create=True)
         self._handle.truncate(0)
         self.offset_index.create()
@@ -75,12 +75,12 @@ class LogSegment:
         self.txn_index.create()
 
     def open(self) -> None:
-        """Take the ``.log`` file as it is; the indexes follow by ``attach`` or ``recover``."""
+        """Open the existing ``.log`` file. Call ``attach_indexes`` or ``recover`` next."""
         self._handle = self._files.open(self.path)
         self.size_bytes = self._handle.size()
 
     def attach_indexes(self) -> bool:
-        """Take the indexes as they are. False when they are missing or cannot be right."""
+        """Open the existing indexes. Returns False if they are missing or fail a sanity check."""
         try:
             self.offset_index.attach()
             self.time_index.attach()
@@ -96,9 +96,9 @@ class LogSegment:
         return True
 
     def activate(self) -> int:
-        """Make ready for appends to a segment whose indexes are attached; returns its next offset.
+        """Load the attached indexes into memory for appends, and return the segment's next offset.
 
-        Raises CorruptRecordError when there is no batch where one should be.
+        Raises CorruptRecordError if there is no batch where one should be.
         """
         self.offset_index.load()
         self.time_index.load()
@@ -110,21 +110,22 @@ class LogSegment:
         return self.next_offset()
 
     def next_offset(self) -> int:
-        """The offset after the last batch; reads from the last index entry on."""
+        """Return the offset after the last batch, by reading from the last index entry on."""
         next_offset = self.base_offset
         for found in self.batches(self.offset_index.last_entry().position):
             next_offset = found.batch.next_offset
         return next_offset
 
     def deactivate(self) -> None:
-        """The segment grows no more: complete its time index, write out the indexes."""
+        """End the appends to the segment: complete the time index, and write the indexes to
+        files."""
         self._complete()
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
 
     def persist(self) -> None:
-        """Bring everything into the files, which ends the segment as a clean shutdown does."""
+        """Complete the time index and write the indexes to files, for a clean shutdown."""
         self._complete()
         self.offset_index.persist()
         self.time_index.persist()
@@ -139,13 +140,14 @@ class LogSegment:
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
 
     async def flush(self) -> None:
-        """Return when all that was appended before the call is on disk, or the segment is gone.
+        """Flush all batches appended before the call, and the indexes. Returns early if the segment
+        is closed meanwhile.
 
-        That includes the last entry of the time index: should the segment be rolled right after,
-        recovery would not look at it again.
+        This includes the last entry of the time index: if the segment is rolled next, recovery does
+        not rebuild its indexes.
         """
         if self._handle is None:
-            return  # its log was cut or deleted: another segment may have its names by now
+            return  # the log was truncated or deleted: another segment may have these names now
         self.persist()
         for flushable in (self._file, self.offset_index, self.time_index, self.txn_index):
             if self._handle is not None:
@@ -165,8 +167,8 @@ class LogSegment:
             index.change_suffix(old, new)
 
     def put_aside(self) -> None:
-        """Rename the files so that they are never loaded again, the log file first. Current readers
-        of the segment are not disturbed. May be called again after OSError."""
+        """Rename the files with the suffix ``.deleted``, the ``.log`` file first, so that they are
+        never loaded again. Open files stay readable. May be called again after OSError."""
         for file in (self, self.offset_index, self.time_index, self.txn_index):
             if not file.path.endswith(DELETED_SUFFIX):
                 aside = file.path + DELETED_SUFFIX
@@ -186,18 +188,20 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """In ms; where no record has one, when the file was last written to. Raises OSError."""
+        """The largest timestamp (ms); if no record has one, the modification time of the file.
+
+        Raises OSError."""
         if self.max_timestamp > NO_TIMESTAMP:
             return self.max_timestamp
         return self.modified_ms
 
     @property
     def modified_ms(self) -> int:
-        """When the log file was last written to. Raises OSError."""
+        """Return the modification time (ms) of the ``.log`` file. Raises OSError."""
         return self._files.modified_ms(self.path)
 
     def remove(self) -> None:
-        """Close and delete the files; the log file last, for an index alone is an orphan."""
+        """Close and delete the files, the ``.log`` file last, so that no index is left alone."""
         self.close()
         self.offset_index.remove()
         self.time_index.remove()
@@ -207,7 +211,7 @@ class LogSegment:
     # ---- appending
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """One batch. When OSError is raised, nothing was appended."""
+        """Append one batch. If it raises OSError, nothing was appended."""
         assert self.base_offset <= last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
         self._write(data, position)
@@ -221,7 +225,7 @@ class LogSegment:
             self.first_timestamp = max_timestamp
 
     def append_batches(self, data: Buffer, batches: Sequence[RecordBatch]) -> None:
-        """Several batches, lying one after the other in ``data``, in one write."""
+        """Append several batches, which are adjacent in ``data``, with one write."""
         assert self.base_offset <= batches[0].base_offset, "an offset of another segment"
         assert batches[-1].last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
@@ -244,7 +248,7 @@ class LogSegment:
             raise
 
     def _take_in(self, batch: RecordBatch, position: int) -> None:
-        """Note a batch that starts at ``position``: timestamps, and index entries if due."""
+        """Update timestamps and indexes with a batch that starts at ``position``."""
         if batch.max_timestamp > self.max_timestamp:
             self.max_timestamp = batch.max_timestamp
             self.offset_of_max_timestamp = batch.last_offset
@@ -273,7 +277,7 @@ class LogSegment:
             self.indexes_full = True
 
     def add_aborted(self, txn: AbortedTxn) -> None:
-        """The marker of an aborted transaction has been appended here."""
+        """Add an aborted transaction, whose marker was appended here, to the transaction index."""
         with contextlib.suppress(OSError):  # as in _add_index_entries
             self.txn_index.append(txn)
 
@@ -296,7 +300,7 @@ class LogSegment:
         return scan(self._file, start, self.size_bytes if end is None else end)
 
     def find(self, offset: int) -> FoundBatch | None:
-        """The first batch that ends at or after ``offset``; None when all end before it.
+        """Return the first batch that ends at or after ``offset``, None if all end before it.
 
         Raises CorruptRecordError.
         """
@@ -308,7 +312,8 @@ class LogSegment:
     # ---- truncation and recovery
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds ``offset``, and all after it. Raises CorruptRecordError."""
+        """Remove the batch that contains ``offset``, and all later ones. Raises
+        CorruptRecordError."""
         found = self.find(offset)
         self.offset_index.load()
         self.time_index.load()
@@ -335,11 +340,11 @@ class LogSegment:
                 self.offset_of_max_timestamp = found.batch.last_offset
 
     async def recover(self, take: Callable[[RecordBatch], None]) -> None:
-        """Read everything, cut the file after the last batch that is whole and true, rebuild the
-        indexes on the way. The loop gets its turn between chunks.
+        """Read all batches, rebuild the indexes, and truncate the file after the last valid batch.
 
-        Each batch kept is given to ``take``, which must not keep it (its buffer is one of many
-        batches), and may refuse it with a KafkaError. Kafka: ``LogSegment.recover``.
+        Yields to other tasks between chunks. ``take`` is called with each valid batch, and may
+        refuse it by raising KafkaError. It must not store the batch, whose buffer holds many
+        others. Kafka: ``LogSegment.recover``.
         """
         self.offset_index.create()
         self.time_index.create()
@@ -385,7 +390,7 @@ class LogSegments:
         return len(self._segments)
 
     def __iter__(self) -> Iterator[LogSegment]:
-        """Over a copy, so that segments may go meanwhile."""
+        """Iterate over a copy, so that segments may be removed meanwhile."""
         return iter(self._segments[:])
 
     @property
@@ -405,24 +410,24 @@ class LogSegments:
         return self._segments[-1] if self._segments else None
 
     def add(self, segment: LogSegment) -> None:
-        """Raises nothing; ``segment`` must lie after all others."""
+        """Add ``segment``, whose base offset must be above all others, as the active one."""
         assert not self._base_offsets or segment.base_offset > self._base_offsets[-1]
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
 
     def pop(self) -> LogSegment:
-        """Take away the active segment; the one before it becomes active."""
+        """Remove the active segment; the one before it becomes active."""
         self._base_offsets.pop()
         return self._segments.pop()
 
     def holds(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether all of these, neighbours, are still the segments of their offsets."""
+        """Return whether all of these adjacent segments are still segments of the log."""
         start = bisect_left(self._base_offsets, segments[0].base_offset)
         here = self._segments[start : start + len(segments)]
         return len(here) == len(segments) and all(map(is_, here, segments))
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Let ``new`` stand for neighbours that it starts with."""
+        """Replace adjacent segments by ``new``, which starts at the first one's base offset."""
         assert self.holds(old)
         assert new.base_offset == old[0].base_offset
         start = bisect_left(self._base_offsets, new.base_offset)
@@ -430,17 +435,18 @@ class LogSegments:
         self._base_offsets[start : start + len(old)] = [new.base_offset]
 
     def first_ends_below(self, offset: int) -> bool:
-        """Whether the first segment holds nothing from ``offset`` on. Never the active one."""
+        """Return whether all offsets of the first segment are below ``offset``. False if the first
+        segment is the active one."""
         return len(self._base_offsets) > 1 and self._base_offsets[1] <= offset
 
     def pop_first(self) -> LogSegment:
-        """Take away the first segment, which is not the active one."""
+        """Remove the first segment, which must not be the active one."""
         assert len(self._base_offsets) > 1
         del self._base_offsets[0]
         return self._segments.pop(0)
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The last segment that starts at or before ``offset``."""
+        """Return the last segment that starts at or below ``offset``, None if there is none."""
         index = bisect_right(self._base_offsets, offset) - 1
         return self._segments[index] if index >= 0 else None
 
@@ -450,5 +456,5 @@ class LogSegments:
         return self._segments[index] if index < len(self._segments) else None
 
     def since(self, offset: int) -> list[LogSegment]:
-        """The segments that may hold ``offset`` or anything after it."""
+        """Return the segments that may contain ``offset`` or later offsets."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]

@@ -41,28 +41,29 @@ CUT_UNFLUSHED: Final = "cut-unflushed"  # a file that a crash leaves behind
 
 
 class LogHome(Protocol):
-    """The log directory that a log lies in, as the log needs it.
+    """The methods of a log directory that its logs call.
 
-    A directory ignores a log that it does not list yet: one that is being loaded, or copied.
+    A directory ignores calls of a log that is being loaded, or that is an incomplete copy.
     """
 
     def write_lowered_offsets(self, log: UnifiedLog) -> None:
-        """Checkpoint the recovery point and the log start, one of which is lower than before. Safe
-        against a killed process only. Raises OSError."""
+        """Write the recovery point and the log start offset, one of which was lowered, without
+        flushing: they survive a killed process, but not a power loss. Raises OSError."""
         ...
 
     async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
-        """Checkpoint them so that they survive a power loss; False if the log is ignored. Raises
-        OSError."""
+        """Write and flush these offsets, so that they survive a power loss. Returns False if the
+        log is ignored. Raises OSError."""
         ...
 
     def log_start_moved(self, log: UnifiedLog) -> None:
-        """``log_start_offset`` has changed, or segments below it may be removed now."""
+        """Note that ``log_start_offset`` has changed, or that removing the segments below it should
+        be tried again."""
         ...
 
     def remove_later(self, segment: LogSegment, delay_ms: int) -> None:
-        """Remove the files of a segment that the log has dropped; readers may still use them.
-        Raises OSError."""
+        """Remove the files of a deleted segment after ``delay_ms``, because readers may still use
+        them. Raises OSError."""
         ...
 
 
@@ -133,7 +134,7 @@ class UnifiedLog:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The last leader epoch that has, or is going to have, records here."""
+        """The latest leader epoch that has records here or was assigned; None if there is none."""
         return self.epochs.latest_epoch
 
     @property
@@ -150,14 +151,15 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
     ) -> LogAppendInfo:
-        """Append the one batch of a producer. A writable buffer is stamped in place. ``guard``: by
-        what a batch of a transaction was verified; None when it was not.
+        """Append the batch of a producer, and assign offsets and ``leader_epoch`` to it.
 
-        Raises OSError (a full disk, ...), and KafkaError: what ``leader_batch`` raises,
-        NOT_LEADER_OR_FOLLOWER while a truncation is not on disk yet, RECORD_LIST_TOO_LARGE for a
-        batch larger than a segment, and INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
-        INVALID_TXN_STATE for a producer that may not. A retried
-        batch is not appended again: the result says where it is, as ``duplicate``.
+        If the buffer is writable, they are written into it. ``guard`` is the verification of a
+        transactional batch, see ``ProducerStates.check``. A producer's retry of a batch is not
+        appended again; the result has ``duplicate`` set and the offsets of the first append.
+
+        Raises OSError, for example for a full disk, and KafkaError: the errors of ``leader_batch``
+        and of ``ProducerStates.check``, NOT_LEADER_OR_FOLLOWER while a truncation is not on disk
+        yet, RECORD_LIST_TOO_LARGE for a batch larger than a segment.
         """
         batch = leader_batch(records, self.config, origin, now_ms)
         first_offset = self.log_end_offset
@@ -211,12 +213,13 @@ class UnifiedLog:
         )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
-        """Append a leader's batches, offsets and epochs as they are; perhaps none at all.
+        """Append the batches that a follower has fetched, with the leader's offsets and epochs.
 
-        Those that do not fit into one segment go into several, as segments may have been larger on
-        the leader (Kafka refuses them). Then some may have been appended when OSError is raised.
-        Raises KafkaError as well: what ``follower_batches`` raises, UnexpectedAppendOffset for
-        batches from before the log end, NOT_LEADER_OR_FOLLOWER.
+        ``records`` may be empty. If they do not fit into one segment, because segments are larger
+        on the leader, they go into several (Kafka refuses them); then some of the batches may have
+        been appended when OSError is raised. Raises KafkaError: the errors of ``follower_batches``,
+        UnexpectedAppendOffset for batches below the log end offset, NOT_LEADER_OR_FOLLOWER while a
+        truncation is not on disk yet.
         """
         batches = follower_batches(records)
         if not batches:
@@ -246,7 +249,8 @@ class UnifiedLog:
         )
 
     def _append_run(self, lump: memoryview, batches: Sequence[RecordBatch]) -> RecordBatch:
-        """Append batches that lie in ``lump`` to one segment; the one with the latest timestamp."""
+        """Append the batches in ``lump`` to one segment. Return the one with the largest
+        timestamp."""
         first, last = batches[0], batches[-1]
         start, end = first.position, last.position + last.size_bytes
         latest = max(batches, key=lambda batch: batch.max_timestamp)
@@ -276,7 +280,7 @@ class UnifiedLog:
     def _segment_for(
         self, size: int, first_offset: int, last_offset: int, max_timestamp: int
     ) -> LogSegment:
-        """The active segment, after rolling to a new one if this append needs it."""
+        """Return the active segment, after rolling a new one if this append requires it."""
         if self._unflushed_cut:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -302,17 +306,18 @@ class UnifiedLog:
         return self._roll(end if fits(end, last_offset) else first_offset)
 
     def roll(self) -> None:
-        """Start a new active segment, so that the old one may be deleted. Raises OSError."""
+        """Roll a new active segment, so that the old one can be deleted. Raises OSError."""
         self._roll(self.log_end_offset)
 
     def skip_to(self, offset: int) -> None:
-        """Continue the log at ``offset``: the leader has no records below it. Raises OSError."""
+        """Continue the log at ``offset``, because the leader has no records below it. Raises
+        OSError."""
         assert offset >= self.log_end_offset
         self._roll(offset)
         self.log_end_offset = offset
 
     def _roll(self, base_offset: int) -> LogSegment:
-        """Add a segment that starts at ``base_offset``. When OSError is raised, none was added."""
+        """Add a segment that starts at ``base_offset``. If it raises OSError, none was added."""
         if self.closed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log {self.directory} is closed")
         if self.recovery_point_lowered:
@@ -339,7 +344,7 @@ class UnifiedLog:
         return segment
 
     def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
-        """Let ``epoch`` start at ``offset`` (a new leader: at its log end)."""
+        """Set the start offset of ``epoch``, which for a new leader is its log end offset."""
         self.epochs.begin(epoch, offset)
 
     # ---- reading
@@ -353,11 +358,12 @@ class UnifiedLog:
         include_aborted: bool = False,
         may_wait: bool = True,
     ) -> LogRead:
-        """Whole batches from the one that holds ``start_offset`` on, below ``upper_bound_offset``.
+        """Return complete batches from the one that contains ``start_offset`` on.
 
-        At most ``max_bytes``, unless ``min_one_message`` and the first batch alone is larger.
-        Raises KafkaError(OFFSET_OUT_OF_RANGE), NotInPageCache unless it ``may_wait`` for the disk,
-        and what LogReader raises.
+        They end before ``upper_bound_offset`` and have at most ``max_bytes``, unless the first
+        batch alone is larger and ``min_one_message`` is set. Raises
+        KafkaError(OFFSET_OUT_OF_RANGE), and the errors of LogReader. If ``may_wait`` is False,
+        raises NotInPageCache where the read would wait for the disk.
         """
         extent = self._extent(
             start_offset, max_bytes, upper_bound_offset, min_one_message, may_wait
@@ -375,9 +381,10 @@ class UnifiedLog:
         min_one_message: bool,
         include_aborted: bool = False,
     ) -> LogRead:
-        """As ``read``, without stalling the loop when the records are not in the page cache.
+        """Return the same as ``read``, reading in a thread if the records are not in the page
+        cache.
 
-        Only what is in the log when it returns is returned.
+        Records that are truncated meanwhile are not returned.
         """
         while True:
             extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
@@ -397,7 +404,8 @@ class UnifiedLog:
                 return found
 
     def aborted_transactions(self, start_offset: int, bound: int) -> list[AbortedTxn]:
-        """The aborted transactions that touch ``[start_offset, bound)``. Raises OSError."""
+        """Return the aborted transactions with offsets in ``[start_offset, bound)``. Raises
+        OSError."""
         return self._reader.aborted_transactions(start_offset, bound)
 
     def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
@@ -436,30 +444,33 @@ class UnifiedLog:
         return bound if start_offset < bound else None
 
     def offset_by_timestamp(self, timestamp: int, upper_bound_offset: int) -> FoundOffset | None:
-        """The first record whose timestamp (ms) is not below ``timestamp``; None when there is
-        none below ``upper_bound_offset``. Raises what LogReader raises."""
+        """Return the first record below ``upper_bound_offset`` with this timestamp (ms) or a later
+        one, None if there is none. Raises the errors of LogReader."""
         found = self._reader.find_timestamp(timestamp, self.log_start_offset)
         return found if found is not None and found.offset < upper_bound_offset else None
 
     def offset_of_max_timestamp(self, upper_bound_offset: int) -> FoundOffset | None:
-        """The first record with the largest timestamp; None when there is none, or it is not below
-        ``upper_bound_offset``. Raises what LogReader raises."""
+        """Return the first record with the largest timestamp, None if there is none or if it is not
+        below ``upper_bound_offset``. Raises the errors of LogReader."""
         found = self._reader.find_max_timestamp(self.log_start_offset)
         return found if found is not None and found.offset < upper_bound_offset else None
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """(epoch, end offset) as ``LeaderEpochCache.end_offset_for``; (-1, -1) when unknown."""
+        """Return the largest known epoch up to ``epoch`` and its end offset, (-1, -1) if unknown.
+
+        See ``LeaderEpochCache.end_offset_for``."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # ---- truncation
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from ``offset`` on; True if there was anything.
+        """Truncate the log to ``offset``. Returns True if there were records to remove.
 
-        A batch that holds ``offset`` goes as a whole. Until a ``flush`` has returned, a power loss
-        may bring back some of what was dropped, for the leader to have it dropped again; so nothing
-        is appended in its place: appends are refused (``cut_unflushed``). Raises OSError, and then
-        the log may be longer or shorter than asked but is whole; KafkaError(CORRUPT_MESSAGE).
+        A batch that contains ``offset`` is removed completely. Until the next ``flush`` has
+        returned, a power loss may bring back removed records, so appends are refused
+        (``cut_unflushed``): without new records in their place, the leader has them removed again.
+        Raises KafkaError(CORRUPT_MESSAGE), OSError; after OSError the log may end before or after
+        ``offset``, but consists of complete batches.
         """
         if offset >= self.log_end_offset:
             # An epoch that was assigned but never written to may contradict the next leader.
@@ -482,7 +493,7 @@ class UnifiedLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything, as ``truncate_to``; the next record appended gets ``offset``. Raises
+        """Remove all records, as ``truncate_to`` does, and continue the log at ``offset``. Raises
         OSError."""
         self._truncated_to(offset)
         while (active := self.segments.active) is not None:
@@ -513,7 +524,7 @@ class UnifiedLog:
             self.recovery_point_lowered = self._lowering_unflushed = True
 
     def _forget_places(self) -> None:
-        """Segments have been truncated or removed."""
+        """Forget remembered file positions, after segments were truncated or removed."""
         self._truncations += 1
         self._reader.forget()
 
@@ -526,8 +537,9 @@ class UnifiedLog:
     # ---- the start
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Hide the records below ``offset`` from readers. True if that moved the start, which never
-        moves back here. Raises OSError."""
+        """Raise the log start offset to ``offset``, so that records below it cannot be read.
+
+        Returns True if the offset was raised; this method never lowers it. Raises OSError."""
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False
@@ -544,12 +556,15 @@ class UnifiedLog:
             self._home.log_start_moved(self)
 
     def retry_removal(self) -> None:
-        """Have the segments below the log start removed: what kept them before may be over."""
+        """Request again that the segments below the log start offset are removed, in case an error
+        has prevented it before."""
         self._home.log_start_moved(self)
 
     def remove_dead_segment(self) -> bool:
-        """Delete the first segment if all of it lies below the log start, which has to be on disk;
-        True if so. Raises OSError, and whatever is left then is removed at the next start."""
+        """Delete the first segment if all its offsets are below the log start offset.
+
+        The log start offset must be on disk. Returns True if the segment was deleted. Raises
+        OSError; files that remain then are removed at the next start of the broker."""
         if not self.segments.first_ends_below(self.log_start_offset):
             return False
         dead = self.segments.first
@@ -563,12 +578,12 @@ class UnifiedLog:
         return True
 
     def remove_later(self, segment: LogSegment) -> None:
-        """Remove the files of a dropped segment after ``file.delete.delay.ms``: readers may still
-        use them. Raises OSError."""
+        """Remove the files of a deleted segment after ``file.delete.delay.ms``, because readers may
+        still use them. Raises OSError."""
         self._home.remove_later(segment, self.config.file_delete_delay_ms)
 
     def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Let a cleaned segment stand for neighbours. As ``swap_in``."""
+        """Replace adjacent segments by a cleaned one. Raises OSError, see ``swap_in``."""
         try:
             swap_in(self.segments, cleaned, replaced)
         finally:
@@ -578,23 +593,23 @@ class UnifiedLog:
 
     @property
     def flush_due(self) -> bool:
-        """Whether ``flush.messages`` wants a flush before what was appended is acknowledged."""
+        """Whether ``flush.messages`` requires a flush before the last append is acknowledged."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     @property
     def cut_unflushed(self) -> bool:
-        """True while a power loss could bring back dropped records: appends are refused."""
+        """Whether a power loss could bring back truncated records. Appends are refused then."""
         return self._unflushed_cut > 0
 
     def hold_appends(self) -> None:
-        """Refuse appends until a flush has made the dropping of records durable."""
+        """Refuse appends until a flush has made the truncation durable."""
         self.cuts += 1
         self._unflushed_cut = self.cuts
 
     async def flush(self, before_offset: int | None = None) -> None:
-        """Return when all that was appended before the call is on disk; raises the recovery point.
+        """Flush all records appended before the call, and raise the recovery point accordingly.
 
-        With ``before_offset``, only segments that start before it. Raises OSError.
+        With ``before_offset``, flush only segments that start before it. Raises OSError.
         """
         end = self.log_end_offset if before_offset is None else before_offset
         truncations, cut = self._truncations, self._unflushed_cut
@@ -623,7 +638,7 @@ class UnifiedLog:
             raise
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed; what is open stays so."""
+        """Note that the log's directory has been renamed. Open files stay open."""
         self.directory = directory
         self.epochs.moved_to(directory)
         self.producers.moved_to(directory)
@@ -631,7 +646,7 @@ class UnifiedLog:
             segment.moved_to(directory)
 
     def persist(self) -> None:
-        """Bring what is in memory into the files, as a clean shutdown does. Raises OSError."""
+        """Write what is only in memory into the files, for a clean shutdown. Raises OSError."""
         active = self.segments.active
         if active is not None:
             active.persist()
@@ -648,7 +663,8 @@ class UnifiedLog:
     # ---- producers
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The high watermark, or below it the first offset that a transaction holds back."""
+        """Return the last stable offset: the first offset of the first open transaction, at most
+        the high watermark."""
         unstable = self.transactions.first_unstable_offset
         if unstable is None or unstable >= high_watermark:
             return high_watermark
@@ -661,8 +677,8 @@ class UnifiedLog:
         self.producers.reload(self.log_start_offset, self.log_end_offset, self.batches_from)
 
     def batches_from(self, offset: int) -> Iterator[RecordBatch]:
-        """Headers (of control batches: all) of those that end at or after ``offset``. Raises
-        OSError, CorruptRecordError."""
+        """Yield the batches that end at or after ``offset``: the headers only, but control batches
+        completely. Raises OSError, CorruptRecordError."""
         for segment in self.segments.since(offset):
             position = segment.offset_index.lookup(offset).position
             for found in segment.batches(position):
@@ -671,7 +687,7 @@ class UnifiedLog:
 
 
 def _writable(buffer: Buffer, size: int) -> bytearray | memoryview:
-    """The first ``size`` bytes, copied only if they cannot be written to."""
+    """Return the first ``size`` bytes of ``buffer``, as a copy if the buffer is read-only."""
     if type(buffer) is memoryview and not buffer.readonly:
         return buffer if len(buffer) == size else buffer[:size]
     if isinstance(buffer, bytearray) and len(buffer) == size:
