@@ -15,19 +15,20 @@ _MAX_UVARLONG_BYTES = 10
 
 
 class DecodeError(ValueError):
-    """Bytes from outside that are not what they should be."""
+    """Received bytes cannot be decoded."""
 
 
 class EncodeError(ValueError):
-    """A message that the asked version cannot carry."""
+    """A message has a value that the requested version cannot carry."""
 
 
 class FieldOverflow(EncodeError):
-    """A text over 32,767 bytes in a version that is not flexible: ZooKeeper may hold one."""
+    """A string has more than 32,767 bytes, and the version is not flexible. Such strings may be
+    stored in ZooKeeper."""
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned 32-bit varint at ``position`` -> (value, position after it).
+    """Decode the unsigned 32-bit varint at ``position`` -> (value, position after it).
 
     Raises DecodeError for more than 5 bytes or 32 bits, IndexError when the data ends.
     """
@@ -70,7 +71,7 @@ def read_uvarlong(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """The signed (zigzag) 64-bit varint at ``position`` -> (value, position after it)."""
+    """Decode the signed (zigzag) 64-bit varint at ``position`` -> (value, position after it)."""
     value, position = read_uvarlong(data, position)
     return (value >> 1) ^ -(value & 1), position
 
@@ -90,12 +91,12 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_varint(value: int) -> bytes:
-    """Zigzag of a signed 32-bit value."""
+    """Encode a signed 32-bit value as a zigzag varint."""
     return write_uvarint((value << 1) ^ (value >> 31))
 
 
 def write_varlong(value: int) -> bytes:
-    """Zigzag of a signed 64-bit value."""
+    """Encode a signed 64-bit value as a zigzag varint."""
     return write_uvarint((value << 1) ^ (value >> 63))
 
 

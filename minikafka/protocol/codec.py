@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The bytes of ``message``, without header.
+    """Encode a message, without its header.
 
     Raises EncodeError where ``version`` cannot carry it: a value set in a field that the version
     lacks and must not ignore, null in a field that is not nullable, an integer out of range;
@@ -36,7 +36,7 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
 
 
 def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
-    """Appends what ``encode_parts`` returns to ``parts``."""
+    """Append the parts that ``encode_parts`` returns to ``parts``."""
     encoder = message.SPEC.encoders.get(version) or encoder_for(type(message), version)
     try:
         encoder(message, parts)
@@ -48,7 +48,7 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
 
 
 def _has_long_text(value: Any) -> bool:
-    """Whether it is a message, or a part of one, with a text that an int16 cannot measure."""
+    """Return whether a value of a message contains a string of more than 32,767 bytes."""
     if isinstance(value, str):
         return len(value.encode(errors="surrogatepass")) > MAX_TEXT_BYTES
     if isinstance(value, list):
@@ -59,7 +59,7 @@ def _has_long_text(value: Any) -> bool:
 
 
 def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:
-    """The message that starts at ``position`` of ``data``.
+    """Decode the message that starts at ``position`` of ``data``.
 
     Records are memoryviews into ``data``. Unknown tagged fields are skipped; bytes after the
     message are left alone, as Kafka does. Raises DecodeError for anything malformed or cut short,

@@ -1,8 +1,8 @@
 """Compiles (message class, version) to a straight-line decode function.
 
 Neighbouring fields of fixed size, the length bytes between them included, are read by one
-``struct`` call. Structs are inlined; arrays become loops; only tagged fields, which are seldom
-there, get functions of their own.
+``struct`` call. Structs are inlined; arrays become loops; only tagged fields, which are rarely
+present, get separate functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def compile_decoder(cls: type[Message], version: int) -> Decoder:
 
 
 def has_records(layout: Layout, version: int) -> bool:
-    """Whether record batches travel in it: such a message is decoded in place, without a copy."""
+    """Return whether a message has record batches. It is decoded in place then, without a copy."""
     return any(_is_records(f.type, version, layout.flexible) for f in layout.plain + layout.tagged)
 
 
@@ -57,7 +57,7 @@ def _tag_mismatch(name: str) -> None:
 
 
 def _skip_tags(buf: bytes | memoryview, pos: int, end: int) -> int:
-    """Steps over tagged fields that this version does not know."""
+    """Skip tagged fields that this version does not know."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)

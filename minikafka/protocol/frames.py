@@ -19,7 +19,7 @@ _read_size = struct.Struct(">i").unpack_from
 
 
 class FrameError(ValueError):
-    """A length that no frame may have. ``frames``: the complete ones that came before it."""
+    """The size of a frame is invalid. ``frames`` are the complete frames before it."""
 
     def __init__(self, text: str, frames: Sequence[memoryview] = ()) -> None:
         super().__init__(text)
@@ -27,11 +27,11 @@ class FrameError(ValueError):
 
 
 class FrameReader:
-    """For ``asyncio.BufferedProtocol``: a buffer to fill, frames from what was filled.
+    """A buffer for ``asyncio.BufferedProtocol`` to fill, and the frames found in it.
 
-    ``reuse``: a frame is a view into the reader's buffer, valid until the next ``get_buffer``;
-    otherwise each frame owns its memory. Memory of up to ``kept_bytes`` is used again while
-    one big frame follows the other. Not usable any more after FrameError.
+    With ``reuse`` a frame is a view into the buffer, valid until the next ``get_buffer``; otherwise
+    each frame has separate memory. The memory of a large frame is kept for the next one if it has
+    at most ``kept_bytes``. The reader cannot be used after FrameError.
     """
 
     def __init__(self, max_frame_bytes: int, reuse: bool, kept_bytes: int = BIG_BYTES) -> None:
@@ -52,7 +52,7 @@ class FrameReader:
         return self._big_filled + 4 if self._big_size else self._end - self._start
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer for the next bytes; never empty."""
+        """Return the buffer for the next bytes, which is never empty."""
         if self._big_size:
             return self._big_buffer()
         start, end = self._start, self._end
@@ -72,7 +72,8 @@ class FrameReader:
         return self._view[left:]
 
     def buffer_updated(self, nbytes: int) -> list[memoryview]:
-        """The frames, without their sizes, that ``nbytes`` more bytes complete."""
+        """Return the frames, without their sizes, that ``nbytes`` more bytes complete. Raises
+        FrameError."""
         if self._big_size:
             self._big_filled += nbytes
             return [self._finish_big()] if self._big_filled == self._big_size else []
@@ -96,7 +97,7 @@ class FrameReader:
         return frames
 
     def release(self) -> None:
-        """Give back what big frames needed, unless one is under way."""
+        """Free the memory of large frames, unless one is being received."""
         if not self.buffered_bytes:
             self._big = None
             if len(self._view) > BUFFER_BYTES:

@@ -1,4 +1,4 @@
-"""How a message dataclass is its own schema.
+"""The schema of a message: a dataclass whose annotations are the wire types of its fields.
 
 A message is ``@dataclass(slots=True)``, derives from ``Message`` and names its API once. Fields are
 annotated with the wire types of ``types.py``, in wire order, each with Kafka's default::
@@ -51,9 +51,11 @@ ALWAYS = VersionRange(0, FOREVER)
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Where a field exists. ``nullable``: the versions in which ``None`` may travel (all, when the
-    type allows None and nothing is said; a tagged struct is never null, its None means absent).
-    ``ignorable``: a value is dropped silently by versions that have no such field."""
+    """The versions in which a field exists.
+
+    ``nullable`` are the versions in which it may be None, by default all if its type allows None.
+    (A tagged struct is never null; None means that it is absent.) If ``ignorable`` is True, the
+    value is dropped silently in versions without the field; otherwise EncodeError is raised."""
 
     versions: str
     nullable: str | None = None
@@ -63,7 +65,7 @@ class In:
 
 @dataclass(slots=True, eq=False)
 class MessageSpec:
-    """What a message class says of itself, and its compiled codecs by version.
+    """The API, versions and compiled codecs of a message class.
 
     ``first_flexible_header``: the first version whose header has tagged fields.
     """

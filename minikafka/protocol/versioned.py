@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Raises EncodeError as ``codec.encode``."""
+    """Encode a message after its version (int16). Raises EncodeError as ``codec.encode``."""
     parts: list[Buffer] = [_VERSION.pack(version)]
     append_message(message, version, parts)
     return b"".join(parts)
@@ -31,8 +31,9 @@ def version_of(data: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], data: Buffer, newest: int | None = None) -> tuple[M, int]:
-    """The message and its version; one above ``newest`` (if given) is read as ``newest``. Raises
-    DecodeError."""
+    """Decode a message with its version in front. Returns the message and the version.
+
+    A version above ``newest``, if given, is decoded as ``newest``. Raises DecodeError."""
     version = version_of(data)
     if newest is not None:
         version = min(version, newest)

@@ -29,9 +29,19 @@ UNRESOLVED = frozenset(
     [
         "GroupConfig",
         "GroupOffsets",
+        "Identity",
         "Member",
-        "Subscription",
-        "TransactionState",
+        "OffsetStore",
+        "Outcome",
+        "Place",
+        "Plan",
+        "Progress",
+        "TopicView",
+        "Transactions",
+        "Verdict",
+        "Write",
+        "Writer",
+        "Written",
     ]
 )
 

@@ -29,7 +29,6 @@ ALLOWED = (
     "core/replication",
     "core/transaction",
     "node",
-    "protocol",
     "simulator",
     "testing",
     "verify",

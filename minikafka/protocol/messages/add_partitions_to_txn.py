@@ -72,7 +72,7 @@ class AddPartitionsToTxnResult:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.ADD_PARTITIONS_TO_TXN)
 

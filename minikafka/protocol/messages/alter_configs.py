@@ -49,7 +49,7 @@ class AlterConfigsResourceResponse:
 
 @dataclass(slots=True)
 class AlterConfigsResponse(Message):
-    """One answer per resource."""
+    """One result per resource."""
 
     SPEC = response(ApiKey.ALTER_CONFIGS)
 

@@ -54,7 +54,7 @@ class ReassignableTopicResponse:
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse(Message):
-    """One answer per partition, or an error of the whole."""
+    """One result per partition, or an error of the whole."""
 
     SPEC = response(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 

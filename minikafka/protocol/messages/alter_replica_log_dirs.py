@@ -44,7 +44,7 @@ class AlterReplicaLogDirPartitionResult:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirTopicResult:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     topic_name: String = ""
     partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)
@@ -52,7 +52,7 @@ class AlterReplicaLogDirTopicResult:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsResponse(Message):
-    """One answer per replica."""
+    """One result per replica."""
 
     SPEC = response(ApiKey.ALTER_REPLICA_LOG_DIRS)
 

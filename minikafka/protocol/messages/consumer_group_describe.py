@@ -71,7 +71,7 @@ class DescribedGroup:
 
 @dataclass(slots=True)
 class ConsumerGroupDescribeResponse(Message):
-    """One answer per group."""
+    """One result per group."""
 
     SPEC = response(ApiKey.CONSUMER_GROUP_DESCRIBE)
 

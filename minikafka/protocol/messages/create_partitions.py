@@ -47,7 +47,7 @@ class CreatePartitionsTopicResult:
 
 @dataclass(slots=True)
 class CreatePartitionsResponse(Message):
-    """One answer per topic."""
+    """One result per topic."""
 
     SPEC = response(ApiKey.CREATE_PARTITIONS)
 

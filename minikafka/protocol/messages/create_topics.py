@@ -79,7 +79,7 @@ class CreatableTopicResult:
 
 @dataclass(slots=True)
 class CreateTopicsResponse(Message):
-    """One answer per topic."""
+    """One result per topic."""
 
     SPEC = response(ApiKey.CREATE_TOPICS)
 

@@ -28,7 +28,7 @@ class DeletableGroupResult:
 
 @dataclass(slots=True)
 class DeleteGroupsResponse(Message):
-    """One answer per group."""
+    """One result per group."""
 
     SPEC = response(ApiKey.DELETE_GROUPS)
 

@@ -46,7 +46,7 @@ class DeleteRecordsPartitionResult:
 
 @dataclass(slots=True)
 class DeleteRecordsTopicResult:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: String = ""
     partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
@@ -54,7 +54,7 @@ class DeleteRecordsTopicResult:
 
 @dataclass(slots=True)
 class DeleteRecordsResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.DELETE_RECORDS)
 

@@ -42,7 +42,7 @@ class DeletableTopicResult:
 
 @dataclass(slots=True)
 class DeleteTopicsResponse(Message):
-    """One answer per topic."""
+    """One result per topic."""
 
     SPEC = response(ApiKey.DELETE_TOPICS)
 

@@ -9,7 +9,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
 
-AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # nobody asked for them
+AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 
 
 @dataclass(slots=True)

@@ -71,7 +71,7 @@ class DescribeConfigsResult:
 
 @dataclass(slots=True)
 class DescribeConfigsResponse(Message):
-    """One answer per resource."""
+    """One result per resource."""
 
     SPEC = response(ApiKey.DESCRIBE_CONFIGS)
 

@@ -58,7 +58,7 @@ class TopicResponse:
 
 @dataclass(slots=True)
 class DescribeProducersResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.DESCRIBE_PRODUCERS)
 

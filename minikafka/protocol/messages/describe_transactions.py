@@ -42,7 +42,7 @@ class TransactionState:
 
 @dataclass(slots=True)
 class DescribeTransactionsResponse(Message):
-    """One answer per transactional id."""
+    """One result per transactional id."""
 
     SPEC = response(ApiKey.DESCRIBE_TRANSACTIONS)
 

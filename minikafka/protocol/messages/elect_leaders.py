@@ -49,7 +49,7 @@ class ElectLeadersTopicResult:
 
 @dataclass(slots=True)
 class ElectLeadersResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.ELECT_LEADERS)
 

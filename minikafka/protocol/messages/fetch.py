@@ -129,7 +129,7 @@ class PartitionData:
 
 @dataclass(slots=True)
 class FetchableTopicResponse:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     topic: Annotated[String, In("0-12", ignorable=True)] = ""
     topic_id: Annotated[Uuid, In("13+", ignorable=True)] = ZERO_UUID
@@ -148,7 +148,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class FetchResponse(Message):
-    """One answer per partition asked for; in a session only those with news."""
+    """One result per partition asked for; in a session only those with news."""
 
     SPEC = response(ApiKey.FETCH)
 

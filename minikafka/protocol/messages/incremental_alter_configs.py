@@ -51,7 +51,7 @@ class IncrementalAlterConfigsResourceResponse:
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsResponse(Message):
-    """One answer per resource."""
+    """One result per resource."""
 
     SPEC = response(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 

@@ -82,7 +82,7 @@ class LeaderAndIsrPartitionError:
 
 @dataclass(slots=True)
 class LeaderAndIsrTopicError:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     topic_id: Uuid = ZERO_UUID
     partition_errors: list[LeaderAndIsrPartitionError] = field(default_factory=list)

@@ -41,7 +41,7 @@ class MemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse(Message):
-    """One answer per member from version 3."""
+    """One result per member from version 3."""
 
     SPEC = response(ApiKey.LEAVE_GROUP)
 

@@ -55,7 +55,7 @@ class ListOffsetsPartitionResponse:
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: String = ""
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
@@ -63,7 +63,7 @@ class ListOffsetsTopicResponse:
 
 @dataclass(slots=True)
 class ListOffsetsResponse(Message):
-    """One answer per partition of the request."""
+    """One result per partition of the request."""
 
     SPEC = response(ApiKey.LIST_OFFSETS)
 

@@ -10,7 +10,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
 
-AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # nobody asked for them
+AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ class OffsetDeleteResponseTopic:
 
 @dataclass(slots=True)
 class OffsetDeleteResponse(Message):
-    """One answer per partition, unless the group as a whole is refused."""
+    """One result per partition, unless the group as a whole is refused."""
 
     SPEC = response(ApiKey.OFFSET_DELETE)
 

@@ -49,7 +49,7 @@ class EpochEndOffset:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopicResult:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     topic: String = ""
     partitions: list[EpochEndOffset] = field(default_factory=list)
@@ -57,7 +57,7 @@ class OffsetForLeaderTopicResult:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 

@@ -73,7 +73,7 @@ class PartitionProduceResponse:
 
 @dataclass(slots=True)
 class TopicProduceResponse:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: String = ""
     partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
@@ -91,7 +91,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class ProduceResponse(Message):
-    """One answer per partition of the request."""
+    """One result per partition of the request."""
 
     SPEC = response(ApiKey.PRODUCE)
 

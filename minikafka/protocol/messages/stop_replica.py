@@ -72,7 +72,7 @@ class StopReplicaPartitionError:
 
 @dataclass(slots=True)
 class StopReplicaResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.STOP_REPLICA)
 

@@ -62,7 +62,7 @@ class TxnOffsetCommitResponseTopic:
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponse(Message):
-    """One answer per partition."""
+    """One result per partition."""
 
     SPEC = response(ApiKey.TXN_OFFSET_COMMIT)
 

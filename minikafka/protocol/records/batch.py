@@ -53,14 +53,14 @@ _new_batch = tuple.__new__
 
 
 class CorruptRecordError(KafkaError):
-    """Bytes that cannot be a record batch, or whose CRC is wrong."""
+    """Bytes are not a valid record batch, or their CRC is wrong."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class RecordBatch(NamedTuple):
-    """One parsed header. ``buffer`` and ``position`` say where the batch lies; nothing is copied.
+    """The parsed header of a record batch, and the batch's position in ``buffer``, without a copy.
 
     Times are milliseconds since 1970, or -1. The first thirteen fields are those of the header.
     """
@@ -126,7 +126,8 @@ class RecordBatch(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """True when ``base_timestamp`` is the time after which tombstones may go (KIP-534)."""
+        """Whether ``base_timestamp`` is the delete horizon: the time after which compaction may
+        remove the batch's tombstones (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_FLAG)
 
     def view(self) -> memoryview:
@@ -154,12 +155,12 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 def parse_batch(buffer: Buffer, position: int) -> RecordBatch:
-    """The header at ``position``. The caller knows that 61 bytes are there; nothing is checked."""
+    """Parse the header at ``position``. The caller has checked that 61 bytes are there."""
     return _new_batch(RecordBatch, (*_unpack_header(buffer, position), position, buffer))
 
 
 def next_batch(buffer: Buffer, position: int, end: int) -> RecordBatch | None:
-    """The batch at ``position``, or None when ``buffer[position:end]`` holds no whole batch.
+    """Return the batch at ``position``, None if ``buffer[position:end]`` has no complete batch.
 
     Raises CorruptRecordError for a length or magic that no batch can have, and
     KafkaError(UNSUPPORTED_FOR_MESSAGE_FORMAT) for the message sets of magic 0 and 1.
@@ -198,7 +199,7 @@ def _check_length(length: int) -> None:
 
 
 def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
-    """Batch after batch; ends before a torn last one. Raises as ``next_batch``."""
+    """Yield the complete batches in ``buffer``. Raises the errors of ``next_batch``."""
     end = len(buffer)
     while (batch := next_batch(buffer, position, end)) is not None:
         yield batch
@@ -206,7 +207,8 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
 
 
 def parse_batches(buffer: Buffer) -> list[RecordBatch]:
-    """The whole batches in ``buffer``; a torn last one is left out. Raises as ``next_batch``."""
+    """Return the complete batches in ``buffer``. An incomplete batch at the end is left out. Raises
+    the errors of ``next_batch``."""
     return list(iterate_batches(buffer))
 
 

@@ -1,4 +1,4 @@
-"""Control records: the markers by which a transaction ends in a partition's log."""
+"""Control records: the COMMIT and ABORT markers that end a transaction in a partition's log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ControlRecordType(IntEnum):
 
 
 class EndTxnMarker(NamedTuple):
-    """Written by the transaction coordinator of ``coordinator_epoch``."""
+    """A COMMIT or ABORT marker, written by the coordinator with ``coordinator_epoch``."""
 
     type: ControlRecordType
     coordinator_epoch: int

@@ -92,9 +92,10 @@ class LegacyMessage(NamedTuple):
 
 
 def iterate_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
-    """The whole messages of a set as they lie there, wrappers unopened; a torn last one is left
-    out. CRCs are not checked. Raises CorruptRecordError, and KafkaError(INVALID_RECORD) for a
-    record batch among them."""
+    """Yield the messages of a set. A compressed message is yielded as it is.
+
+    An incomplete message at the end is left out. CRCs are not checked. Raises CorruptRecordError,
+    and KafkaError(INVALID_RECORD) for a record batch among the messages."""
     data = bytes(buffer)
     position, end = 0, len(data)
     while end - position >= LOG_OVERHEAD:
@@ -141,8 +142,10 @@ def _parse_message(offset: int, data: bytes) -> LegacyMessage:
 
 
 def inner_messages(wrapper: LegacyMessage) -> list[LegacyMessage]:
-    """What a compressed message wraps, with absolute offsets, and the wrapper's time where that is
-    the broker's. Inner CRCs and magics are not checked.
+    """Decompress the messages in a compressed one (the wrapper), with absolute offsets.
+
+    If the wrapper has the type LogAppendTime, they get its timestamp. Their CRCs and magic bytes
+    are not checked.
 
     Raises CorruptRecordError, and KafkaError(INVALID_RECORD) for a wrapper without messages, whose
     offset cannot be, or with compressed messages in it.
@@ -174,7 +177,9 @@ def inner_messages(wrapper: LegacyMessage) -> list[LegacyMessage]:
 
 
 def _base_offset(wrapper_offset: int, last_inner_offset: int) -> int:
-    """Some versions of librdkafka leave the wrapper's offset at 0 when they produce."""
+    """Return the offset that inner offsets are relative to.
+
+    Some versions of librdkafka produce wrappers with the offset 0."""
     if wrapper_offset == 0:
         return 0
     if wrapper_offset < last_inner_offset:

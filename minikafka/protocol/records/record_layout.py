@@ -38,8 +38,8 @@ from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.protocol.source import SourceWriter
 
 
-class Kind(Enum):
-    """How a field lies in the bytes."""
+class FieldKind(Enum):
+    """The encoding of a field."""
 
     BYTE = "one byte"
     NUMBER = "a zigzag varint"
@@ -53,28 +53,28 @@ class RecordField(NamedTuple):
     bytes are ``often_null``."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     usual_bytes: int = 1
     often_null: bool = False
 
 
 RECORD: Final = (
-    RecordField("length", Kind.LENGTH, 2),
-    RecordField("attributes", Kind.BYTE),  # no bit is in use
-    RecordField("timestamp_delta", Kind.NUMBER),  # to the batch's base timestamp, in ms
-    RecordField("offset_delta", Kind.NUMBER, 2),  # to the batch's base offset
-    RecordField("key", Kind.BYTES, often_null=True),
-    RecordField("value", Kind.BYTES, 2),
-    RecordField("headers", Kind.HEADERS),
+    RecordField("length", FieldKind.LENGTH, 2),
+    RecordField("attributes", FieldKind.BYTE),  # no bit is in use
+    RecordField("timestamp_delta", FieldKind.NUMBER),  # to the batch's base timestamp, in ms
+    RecordField("offset_delta", FieldKind.NUMBER, 2),  # to the batch's base offset
+    RecordField("key", FieldKind.BYTES, often_null=True),
+    RecordField("value", FieldKind.BYTES, 2),
+    RecordField("headers", FieldKind.HEADERS),
 )
 HEADER: Final = (
-    RecordField("name", Kind.BYTES),  # UTF-8, never null
-    RecordField("content", Kind.BYTES),
+    RecordField("name", FieldKind.BYTES),  # UTF-8, never null
+    RecordField("content", FieldKind.BYTES),
 )
 
 
 class Want(Enum):
-    """In which form a loop wants a field. A field that it does not name is stepped over."""
+    """The form in which a loop reads a field. Fields that it does not name are skipped."""
 
     RAW = "the unsigned varint; of bytes, their length"
     SIGNED = "the number"
@@ -115,7 +115,8 @@ def compile_walk(
 
 
 class _WalkSource:
-    """Writes one loop. ``_ahead``: by how many bytes the next field lies behind ``position``."""
+    """Writes the source of one loop. ``_ahead`` is the distance of the next field from ``position``
+    in bytes."""
 
     def __init__(
         self,
@@ -190,19 +191,19 @@ class _WalkSource:
     def _field(self, field: RecordField) -> None:
         want = self._wanted.get(field.name)
         match field.kind:
-            case Kind.BYTE:
+            case FieldKind.BYTE:
                 self._ahead += 1
-            case Kind.LENGTH:
+            case FieldKind.LENGTH:
                 self._number(field.name, field.usual_bytes)
                 self._writer.line(f"end = {self._at()} + ({field.name} >> 1)")
-            case Kind.NUMBER:
+            case FieldKind.NUMBER:
                 if want is None:
                     self._step_over(field)
                 else:
                     self._number(field.name, field.usual_bytes, signed=want is Want.SIGNED)
-            case Kind.BYTES:
+            case FieldKind.BYTES:
                 self._bytes(field, want)
-            case Kind.HEADERS:
+            case FieldKind.HEADERS:
                 self._headers(field, want)
 
     def _number(self, name: str, usual_bytes: int, signed: bool = False) -> None:
@@ -342,7 +343,7 @@ def read_plainly(data: bytes, position: int) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
     end = len(data)
     for field in RECORD:
-        if field.kind is Kind.HEADERS:
+        if field.kind is FieldKind.HEADERS:
             count, position = read_varlong(data, position)
             if count < 0:
                 raise ValueError(f"{count} headers")
@@ -354,14 +355,14 @@ def read_plainly(data: bytes, position: int) -> tuple[dict[str, Any], int]:
                     raise ValueError("a header without a name")
                 pairs.append((name.decode(errors="surrogateescape"), content))
             found[field.name] = pairs
-        elif field.kind is Kind.BYTES:
+        elif field.kind is FieldKind.BYTES:
             found[field.name], position = _plain_bytes(data, position, end)
-        elif field.kind is Kind.BYTE:
+        elif field.kind is FieldKind.BYTE:
             found[field.name] = data[position]
             position += 1
         else:
             found[field.name], position = read_varlong(data, position)
-            if field.kind is Kind.LENGTH:
+            if field.kind is FieldKind.LENGTH:
                 end = position + found[field.name]
                 if end < position or end > len(data):
                     raise ValueError(f"a record of {end - position} bytes")

@@ -1,4 +1,4 @@
-"""What a leader checks of the records in a batch, found without making objects of them."""
+"""A summary of the records in a batch that a leader validates, computed without record objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from minikafka.protocol.records.record_layout import Want, compile_walk
 
 
 class RecordSummary(NamedTuple):
-    """What a leader has to know of the records in a batch (times are deltas to the batch's)."""
+    """The properties of a batch's records that a leader validates.
+
+    Timestamp deltas (ms) are relative to the batch's base timestamp."""
 
     consecutive: bool  # offset deltas are 0, 1, 2, ...
     least_timestamp_delta: int

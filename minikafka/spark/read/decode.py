@@ -17,7 +17,7 @@ from minikafka.protocol.records.batch import (
     iterate_batches,
 )
 from minikafka.protocol.records.compression import Compression
-from minikafka.protocol.records.record_layout import RECORD, Kind
+from minikafka.protocol.records.record_layout import RECORD, FieldKind
 from minikafka.spark.read.columns import binary_column, headers_column
 from minikafka.spark.varints import Bytes, Ints, decode_varints
 
@@ -204,13 +204,13 @@ def _decode_fields(
     found: dict[str, tuple[Ints, Ints]] = {}
     at = record_ends = starts
     for field in RECORD:
-        if field.kind is Kind.BYTE:
+        if field.kind is FieldKind.BYTE:
             at = at + 1
             continue
         values, at = found[field.name] = decode_varints(data, at)
-        if field.kind is Kind.LENGTH:
+        if field.kind is FieldKind.LENGTH:
             record_ends = at + values
-        elif field.kind is Kind.BYTES:
+        elif field.kind is FieldKind.BYTES:
             at = at + np.maximum(values, 0)
             if (values < -1).any() or (at >= record_ends).any():
                 raise CorruptRecordError(f"malformed records near offset {batches[0].base_offset}")
