@@ -26,6 +26,10 @@ RETIRED = re.compile(
 ALLOWED = (
     "aio.py",
     "broker",
+    "client",
+    "coordinator",
+    "core/client",
+    "core/group",
     "core/replication",
     "core/transaction",
     "node",
