@@ -16,7 +16,7 @@ from tests.support.cluster.terminals import needs_a_terminal
 pytestmark = pytest.mark.cluster
 
 
-def test_json_and_headers_there_and_back(trio: RealCluster) -> None:
+def test_json_and_headers_are_produced_and_consumed_unchanged(trio: RealCluster) -> None:
     server = ("--bootstrap-server", trio.bootstrap)
     trio.create_topic("verb-json", partitions=1)
     parse = ("--property", "parse.headers=true", "--property", "parse.key=true")
@@ -76,7 +76,7 @@ def test_ctrl_c_ends_produce_at_its_prompt(trio: RealCluster) -> None:
     assert told.replace(b"\r", b"") == b"hello\n^C", "what the terminal echoes"
 
 
-def test_lines_before_a_bad_one_are_there(trio: RealCluster) -> None:
+def test_lines_before_a_bad_one_are_produced(trio: RealCluster) -> None:
     trio.create_topic("verb-bad-line", partitions=1)
     server = ("--bootstrap-server", trio.bootstrap)
     lines = "k\tv\n" * 3_000 + "bad\n"

@@ -70,7 +70,7 @@ def write(producer: Producer, topic: str, pairs: list[tuple[bytes, bytes | None]
     assert producer.flush(30) == 0
 
 
-def test_in_the_end_each_key_stands_once(cleaning: RealCluster) -> None:
+def test_after_compaction_each_key_is_read_once(cleaning: RealCluster) -> None:
     topic = f"compacted-{uuid.uuid4().hex[:8]}"
     bootstrap = cleaning.bootstrap
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -136,7 +136,7 @@ def test_a_topic_grows(trio: RealCluster, topic: str) -> None:
     trio.topics("alter", "--topic", "never-was", "--partitions", "2", "--if-exists")
 
 
-def test_what_the_controller_is_and_did(trio: RealCluster, topic: str) -> None:
+def test_controller_status_and_history(trio: RealCluster, topic: str) -> None:
     ask = ("controller", "status", "--bootstrap-server", trio.bootstrap)
     shown = json.loads(run_verb(*ask, "--json", "--limit", "1000").stdout)
     assert shown["broker"] == shown["controller"] == trio.znode("/controller")["brokerid"]

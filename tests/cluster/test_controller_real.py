@@ -58,7 +58,7 @@ def until_one_acts(cluster: RealCluster, brokers: list[int]) -> int:
 
 @pytest.mark.mission("CEL-6", "CEL-17", "CRD-3", "CFO-5")
 def test_the_controller_is_killed_under_load(whole: RealCluster) -> None:
-    """Its death takes the leader of the load's partition and the controller at once."""
+    """The killed broker is both the controller and the leader of the partition under load."""
     victim, epoch = controller_of(whole), epoch_of(whole)
     others = [broker for broker in whole.broker_ids if broker != victim]
     plan = ":".join(map(str, (victim, *others)))
@@ -78,7 +78,7 @@ def test_the_controller_is_killed_under_load(whole: RealCluster) -> None:
 
 
 @pytest.mark.mission("CEL-16", "CEL-17", "CFO-5")
-def test_a_frozen_controller_finds_another_in_office_and_changes_nothing(
+def test_a_resumed_controller_resigns_and_changes_nothing(
     whole: RealCluster,
 ) -> None:
     """SIGSTOP for longer than its session, work for it meanwhile, SIGCONT: the zombie."""
@@ -120,7 +120,9 @@ def test_a_frozen_controller_finds_another_in_office_and_changes_nothing(
 @pytest.mark.parametrize(
     "data", [None, b"{not JSON", b'{"version":1,"brokerid":77,"timestamp":"1"}']
 )
-def test_the_office_is_taken_away_by_hand(whole: RealCluster, data: bytes | None) -> None:
+def test_a_deleted_or_overwritten_controller_znode_leads_to_an_election(
+    whole: RealCluster, data: bytes | None
+) -> None:
     """/controller deleted, garbled, or given to a broker that is none: there is one soon after."""
     epoch = epoch_of(whole)
     controller_of(whole)
@@ -147,7 +149,7 @@ def test_the_office_is_taken_away_by_hand(whole: RealCluster, data: bytes | None
 
 @pytest.mark.mission("CDU-4", "OPS-3")
 def test_a_topic_made_by_znodes_alone(whole: RealCluster) -> None:
-    """As tools of before 2.8 made them: no topic id, no configuration."""
+    """As tools before Kafka 2.8 created topics: no topic id, no configuration."""
     with whole.zk() as zk:
         plan = {"version": 1, "partitions": {"0": whole.broker_ids, "1": whole.broker_ids[::-1]}}
         zk.create("/brokers/topics/by-znode", json.dumps(plan).encode())

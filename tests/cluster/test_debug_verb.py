@@ -172,7 +172,7 @@ def test_the_address_is_a_setting_of_the_broker(duo: RealCluster) -> None:
         (("--broker", "1", "--limit", "1001"), "limit must be a number up to 1000"),
     ],
 )
-def test_one_line_for_what_cannot_be_shown(
+def test_an_error_is_printed_in_one_line(
     duo: RealCluster, options: tuple[str, ...], complaint: str
 ) -> None:
     done = run_verb("debug", "purgatories", "--bootstrap-server", duo.bootstrap, *options)
@@ -196,7 +196,7 @@ def test_a_broker_without_a_debug_listener(tmp_path: Path) -> None:
         ("127.0.0.1:9192", "must be HTTP://host:port"),
     ],
 )
-def test_a_debug_listener_that_cannot_be(value: str, complaint: str) -> None:
+def test_an_invalid_debug_listener_is_refused(value: str, complaint: str) -> None:
     settings = ("--override", "zookeeper.connect=z:1", "--override", f"debug.listener={value}")
     done = run_verb("broker", *settings)
     assert (done.returncode, done.stdout) == (1, "")

@@ -118,7 +118,7 @@ def wait_until_gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_stops_in_order_when_asked(foreground: Foreground, number: signal.Signals) -> None:
+async def test_it_stops_in_order_on_request(foreground: Foreground, number: signal.Signals) -> None:
     process, server = foreground
     process.send_signal(number)
     assert await process.wait() == 0

@@ -116,7 +116,7 @@ def test_a_killed_controller_is_replaced(whole: RealCluster) -> None:
 
 
 @pytest.mark.mission("CSH-1", "CSH-3", "CSH-8", "CRD-7")
-def test_a_broker_that_is_asked_to_stop_hands_its_leaderships_over(whole: RealCluster) -> None:
+def test_a_broker_moves_its_leaderships_before_it_stops(whole: RealCluster) -> None:
     whole.create_topic("handed", partitions=3)
     whole.until_whole()
     leaving = whole.state("handed")["leader"]
@@ -139,7 +139,7 @@ def test_a_broker_that_is_asked_to_stop_hands_its_leaderships_over(whole: RealCl
 
 
 @pytest.mark.mission("CSH-13", "CFO-5")
-def test_a_controller_that_is_asked_to_stop_hands_over_to_itself_first(
+def test_a_stopping_controller_runs_its_own_controlled_shutdown_first(
     whole: RealCluster,
 ) -> None:
     whole.create_topic("self-handed", partitions=3)

@@ -94,7 +94,9 @@ def read_by_us(cluster: RealCluster, topic: str, rack: str) -> list[bytes | None
 
 
 @pytest.mark.parametrize("read", [read_by_librdkafka, read_by_us])
-def test_who_says_where_it_is_reads_from_the_replica_there(racks: RealCluster, read: Any) -> None:
+def test_a_consumer_with_a_rack_reads_from_the_replica_in_its_rack(
+    racks: RealCluster, read: Any
+) -> None:
     topic = f"near-{read.__name__}"
     written(racks, topic)
     before = bytes_out(racks, FAR), bytes_out(racks, LEADER)

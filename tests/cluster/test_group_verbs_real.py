@@ -25,7 +25,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.mission("HB-4", "HB-6", "HB-7")
-def test_a_killed_consumer_is_told_of(trio: RealCluster, tmp_path: Path) -> None:
+def test_describe_explains_why_a_killed_consumer_left(trio: RealCluster, tmp_path: Path) -> None:
     trio.create_topic(TOPIC, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": trio.bootstrap})
     for number in range(20):

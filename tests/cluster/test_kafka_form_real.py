@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 
 @pytest.mark.mission("OPS-1", "CTX-2")
-def test_topics_as_kafka_topics_has_them_and_what_the_controller_knows(trio: RealCluster) -> None:
+def test_topics_are_printed_as_by_kafka_topics_and_match_the_controllers_context(
+    trio: RealCluster,
+) -> None:
     topic = f"form-{uuid.uuid4().hex[:8]}"
     server = ("--bootstrap-server", trio.any_broker)
     made = run_verb(

@@ -1,4 +1,4 @@
-"""The verbs reassign and elect-leaders against real brokers: planned, moved, undone, led anew."""
+"""The verbs reassign and elect-leaders on real brokers: plans, moves, cancellations, elections."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_move_to_a_frozen_broker_waits_and_is_given_up(trio: RealCluster, tmp_
 
 
 @pytest.mark.mission("CDU-1", "REA-1", "REA-12")
-def test_a_wish_by_znode(trio: RealCluster, topic: str, tmp_path: Path) -> None:
+def test_a_reassignment_requested_by_znode(trio: RealCluster, topic: str, tmp_path: Path) -> None:
     _, b, c = trio.broker_ids
     with trio.zk() as zk:
         wish(zk, topic, c, b)

@@ -51,7 +51,9 @@ def left(trio: RealCluster, topic: str, partition: int) -> list[str]:
     return str(done.stdout).split()
 
 
-def test_what_is_deleted_stays_deleted(trio: RealCluster, topic: str, tmp_path: Path) -> None:
+def test_deleted_records_stay_deleted_after_kill_9(
+    trio: RealCluster, topic: str, tmp_path: Path
+) -> None:
     verb = ("delete-records", "--bootstrap-server", trio.any_broker, "--offset-json-file")
     done = run_verb(*verb, offsets_file(tmp_path, topic, 5, -1))
     assert (done.returncode, done.stderr) == (0, "")

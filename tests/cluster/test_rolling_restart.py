@@ -117,8 +117,8 @@ class KafkaPython(Load):
 
 
 @pytest.mark.mission("CSH-1", "CSH-3", "CSH-8", "CSH-13", "OPS-3")
-def test_no_producer_hears_of_a_rolling_restart(whole: RealCluster) -> None:
-    """Neither of the two idempotent ones, nor of the two that are as their library makes them."""
+def test_no_producer_fails_during_a_rolling_restart(whole: RealCluster) -> None:
+    """Two producers are idempotent, and two have the defaults of their library."""
     whole.create_topic(TOPIC, partitions=4, config="min.insync.replicas=2")
     whole.until_whole()
     with (

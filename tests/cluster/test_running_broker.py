@@ -63,7 +63,7 @@ sys.exit(main.main(["broker", *sys.argv[1:]]))
 
 
 @pytest.mark.mission("CRD-1", "CRD-2")
-def test_the_loop_is_uvloops_and_the_zookeeper_client_is_kazoo(
+def test_the_loop_is_uvloop_and_the_zookeeper_client_is_kazoo(
     tmp_path: Path, shared_zookeeper: ZookeeperProcess
 ) -> None:
     broker = LoneBroker(tmp_path, f"{shared_zookeeper.connect}/{uuid.uuid4().hex}", PROBE)
@@ -158,7 +158,7 @@ def fetch(topic: str, offset: int, max_wait_ms: int, min_bytes: int) -> bytes:
 
 @pytest.mark.mission("CRD-1")
 def test_controlled_shutdown_in_plain_bytes(trio: RealCluster) -> None:
-    """Of a broker that nobody knows: the controller says so, and nothing is shut down."""
+    """For an unknown broker id: the controller responds with an error and shuts nothing down."""
     trio.until_whole()
     with wire(trio, trio.znode("/controller")["brokerid"]) as connection:
         connection.send(
@@ -196,7 +196,7 @@ def test_a_produce_waits_for_the_response_to_the_fetch_before_it(trio: RealClust
 
 
 @pytest.mark.mission("CRD-4", "DOP-2")
-def test_a_fetch_for_more_than_there_is_ends_with_its_time(trio: RealCluster) -> None:
+def test_a_fetch_with_too_few_bytes_ends_at_its_max_wait(trio: RealCluster) -> None:
     with to_leader(trio, "expired") as connection:
         connection.send(produce("expired", acks=-1))
         assert connection.produced().error_code == ErrorCode.NONE
@@ -207,7 +207,7 @@ def test_a_fetch_for_more_than_there_is_ends_with_its_time(trio: RealCluster) ->
 
 
 @pytest.mark.mission("CRD-4", "DOP-1", "PRD-6")
-def test_acks_all_waits_for_a_frozen_follower_for_so_long(trio: RealCluster) -> None:
+def test_acks_all_waits_for_a_frozen_follower_up_to_the_timeout(trio: RealCluster) -> None:
     with to_leader(trio, "waited-for") as connection:
         leader = trio.state("waited-for")["leader"]
         controller = trio.znode("/controller")["brokerid"]

@@ -1,4 +1,4 @@
-"""How a cluster ends: politely, without its ZooKeeper, impatiently, and without its supervisor."""
+"""How a cluster stops: in order, without ZooKeeper, on a second signal, without its supervisor."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_port_of_a_debug_listener_that_is_taken(tmp_path: Path) -> None:
     assert text.startswith(f"minikafka: port already in use: {wanted} (--base-port")
 
 
-def test_ports_that_are_none(tmp_path: Path) -> None:
+def test_invalid_ports_are_refused(tmp_path: Path) -> None:
     text = refused(tmp_path, [65535, 2181])
     assert text == "minikafka: --base-port is too high: ports up to 65635 are needed\n"
 
@@ -101,7 +101,7 @@ def test_a_directory_that_another_process_uses(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_override_that_is_none(tmp_path: Path, override: str, complaint: str) -> None:
+def test_an_invalid_override_is_refused(tmp_path: Path, override: str, complaint: str) -> None:
     text = refused(tmp_path, free_ports(2), "--override", override)
     assert text == f"minikafka: {complaint}\n"
 

@@ -66,7 +66,7 @@ def found_whole(text: str) -> bool:
     return [len(isr.split(",")) for isr in re.findall(r"Isr: (\S+)", text)] == [3, 3]
 
 
-def test_what_cannot_be_done_is_said_in_one_line(trio: RealCluster, topic: str) -> None:
+def test_a_failed_verb_prints_its_reason_in_one_line(trio: RealCluster, topic: str) -> None:
     server = ("--bootstrap-server", trio.any_broker)
     trio.create_topic(topic)
     again = run_verb("topics", "create", *server, "--topic", topic)

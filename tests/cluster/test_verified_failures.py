@@ -98,7 +98,7 @@ def test_leader_follower_and_controller_are_frozen(whole: RealCluster, load: Ver
 def test_zookeeper_is_away_for_longer_than_sessions_last(
     whole: RealCluster, load: VerifyProcess
 ) -> None:
-    """The data path goes on, and nobody is taken for dead when it is back."""
+    """Produce and fetch continue, and no broker counts as dead when ZooKeeper is back."""
     marks = {b: len(whole.log(b)) for b in whole.broker_ids}
     whole.kill_zookeeper()
     away_until = time.monotonic() + SESSION_S + LONGER_THAN_SESSION_S
@@ -114,7 +114,7 @@ def test_zookeeper_is_away_for_longer_than_sessions_last(
 
 
 @pytest.mark.mission("CSH-1", "CSH-12")
-def test_a_frozen_controller_keeps_nobody_from_stopping(
+def test_brokers_stop_although_the_controller_is_frozen(
     whole: RealCluster, load: VerifyProcess
 ) -> None:
     frozen = controller(whole)
@@ -179,7 +179,7 @@ def test_clocks_jump(clocks: dict[int, Path], whole: RealCluster, load: VerifyPr
     assert verdict["in_doubt"] == 0
 
 
-def test_it_says_so_when_records_are_gone(whole: RealCluster, tmp_path: Path) -> None:
+def test_lost_records_are_reported(whole: RealCluster, tmp_path: Path) -> None:
     """The only replica's files are deleted under a dead broker."""
     options = ("--topic", TOPIC, "--replication-factor", "1", "--partitions", "1")
     with VerifyProcess(whole.bootstrap, tmp_path, *options) as load:

@@ -98,7 +98,7 @@ async def test_nodes_are_made_read_written_and_deleted(session: CoordinationSess
     assert await session.children("/") == []
 
 
-async def test_errors_are_the_ports_own(session: CoordinationSession) -> None:
+async def test_errors_are_those_of_the_port(session: CoordinationSession) -> None:
     await session.create("/a")
     with pytest.raises(NodeExists, match="/a"):
         await session.create("/a")
@@ -133,7 +133,7 @@ async def test_ephemeral_nodes_go_with_their_session(
         await other.get("/mine")
 
 
-async def test_watches_fire_once_and_name_what_happened(session: CoordinationSession) -> None:
+async def test_watches_fire_once_and_name_their_event(session: CoordinationSession) -> None:
     inbox = Inbox()
     assert await session.exists("/a", inbox) is None
     await session.create("/a")
@@ -187,7 +187,9 @@ async def test_a_failed_multi_does_nothing_and_names_the_culprit(
     assert await session.multi([]) == []
 
 
-async def test_requests_of_one_breath_are_pipelined_in_order(session: CoordinationSession) -> None:
+async def test_requests_sent_in_one_turn_are_pipelined_in_order(
+    session: CoordinationSession,
+) -> None:
     await session.create("/p")
     await asyncio.gather(*(session.create(f"/p/{i}", str(i).encode()) for i in range(200)))
     found = await asyncio.gather(*(session.get(f"/p/{i}") for i in range(200)))

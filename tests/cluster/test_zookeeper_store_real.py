@@ -114,7 +114,7 @@ async def test_an_orphaned_controller_node_is_repaired(store: ZkStore) -> None:
     assert await store.register_controller_and_increment_epoch(1, 5) == (2, 2)
 
 
-async def test_bare_nodes_hold_nothing_as_kafkas_do(store: ZkStore, connect: str) -> None:
+async def test_empty_znodes_hold_null_as_in_kafka(store: ZkStore, connect: str) -> None:
     kazoo = KazooClient(connect)
     await asyncio.to_thread(kazoo.start)
     # Kafka reads a producer id block that is null as none, and fails on one that is empty

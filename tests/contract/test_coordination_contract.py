@@ -220,7 +220,7 @@ def test_ephemeral_nodes_go_with_their_session(play: Play) -> None:
     play(body)
 
 
-def test_watches_fire_once_and_name_what_happened(play: Play) -> None:
+def test_watches_fire_once_and_name_their_event(play: Play) -> None:
     async def body(lab: Lab) -> None:
         session, inbox = await lab.open(), Inbox()
         assert await session.exists("/a", inbox) is None

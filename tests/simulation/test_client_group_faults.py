@@ -65,7 +65,7 @@ def test_a_failed_automatic_commit_never_comes_after_a_newer_one(
     simulated(scenario, partitions=1)
 
 
-def test_what_an_automatic_commit_failed_to_say_the_next_one_says_soon(
+def test_a_failed_automatic_commit_is_retried_by_the_next_one_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(cluster: SimCluster) -> None:
@@ -81,7 +81,7 @@ def test_what_an_automatic_commit_failed_to_say_the_next_one_says_soon(
     simulated(scenario, partitions=1)
 
 
-def test_iterating_costs_one_poll_a_batch_whatever_becomes_of_commits(
+def test_iterating_polls_once_a_batch_even_if_commits_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(cluster: SimCluster) -> None:
@@ -103,11 +103,11 @@ def test_iterating_costs_one_poll_a_batch_whatever_becomes_of_commits(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones(
+def test_a_member_removed_during_its_revocation_rejoins_and_is_assigned_partitions(
     strategy: str,
 ) -> None:
-    """The coordinator forgot the member. The first that it hears of it is the answer to the commit
-    in its revocation, right before it joins."""
+    """The coordinator removed the member. The member learns it from the response to the commit
+    in its revocation, right before it rejoins."""
 
     async def scenario(cluster: SimCluster) -> None:
         keys = {"partition_assignment_strategy": (strategy,), "group_instance_id": "me"}
@@ -136,7 +136,7 @@ def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones
     simulated(scenario, initial_delay_ms=0)
 
 
-def test_who_never_polls_after_its_join_loses_its_partitions() -> None:
+def test_a_member_that_never_polls_after_joining_loses_its_partitions() -> None:
     async def scenario(cluster: SimCluster) -> None:
         keys = {"max_poll_interval_ms": 10_000, "session_timeout_ms": 9_000}
         hanging = Reader(cluster, **keys)

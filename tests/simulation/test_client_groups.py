@@ -48,7 +48,7 @@ def test_members_come_and_go_and_each_record_is_read_once(strategy: tuple[str, .
 
 
 @pytest.mark.mission("HB-6")
-def test_who_vanishes_is_missed_after_the_session_timeout() -> None:
+def test_a_vanished_member_is_removed_after_the_session_timeout() -> None:
     async def scenario(cluster: SimCluster) -> None:
         keys = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
         first, second = (Reader(cluster, **keys).start() for _ in range(2))
@@ -63,7 +63,7 @@ def test_who_vanishes_is_missed_after_the_session_timeout() -> None:
     simulated(scenario)
 
 
-def test_a_static_member_comes_back_to_what_it_had() -> None:
+def test_a_returning_static_member_keeps_its_assignment() -> None:
     async def scenario(cluster: SimCluster) -> None:
         other = Reader(cluster, group_instance_id="other").start()
         static = Reader(cluster, group_instance_id="me").start()
@@ -118,7 +118,7 @@ def test_a_pattern_follows_topics_and_partitions() -> None:
 
 
 @pytest.mark.mission("CFG-4")
-def test_who_does_not_poll_loses_its_partitions() -> None:
+def test_a_member_that_stops_polling_loses_its_partitions() -> None:
     async def scenario(cluster: SimCluster) -> None:
         slow = Reader(cluster, max_poll_interval_ms=20_000, enable_auto_commit=False)
         await write(cluster, 0, 4)
@@ -174,7 +174,7 @@ def test_commits_by_hand() -> None:
     simulated(scenario)
 
 
-def test_nothing_committed_and_no_policy() -> None:
+def test_no_committed_offset_and_no_reset_policy_is_an_error() -> None:
     async def scenario(cluster: SimCluster) -> None:
         async with Reader(cluster, auto_offset_reset="none").consumer as consumer:
             consumer.assign(TPS[:1])
@@ -232,7 +232,7 @@ def test_unsubscribing_and_misuse() -> None:
 
 
 def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind() -> None:
-    """Before, while, and after it joins; others go on without it."""
+    """Before, during and after its join; the other members continue."""
 
     async def scenario(cluster: SimCluster) -> None:
         other = Reader(cluster).start()
@@ -290,7 +290,7 @@ def test_a_listener_may_seek_and_commit() -> None:
 
 
 def test_cooperative_members_read_on_while_others_join() -> None:
-    """What stays is read all the while; only what moves pauses."""
+    """Partitions that stay are read throughout; only those that move pause."""
 
     async def scenario(cluster: SimCluster) -> None:
         keys = {"partition_assignment_strategy": ("cooperative-sticky",)}

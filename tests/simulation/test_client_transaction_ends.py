@@ -1,4 +1,4 @@
-"""The end of a transaction whose answer does not come: what may be repeated, and what it says."""
+"""The end of a transaction without a response: which calls may be retried, and the errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def code_of(awaitable: Any) -> ErrorCode:
     return caught.value.code
 
 
-def test_a_commit_without_answer_is_repeated_and_nothing_else_is_allowed() -> None:
+def test_after_a_commit_without_response_only_the_commit_may_be_retried() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x") as producer:
@@ -64,7 +64,7 @@ def test_a_commit_without_answer_is_repeated_and_nothing_else_is_allowed() -> No
     play(scenario, brokers=1, settings=settings(1))
 
 
-def test_cancelled_while_it_commits_it_does_not_abort() -> None:
+def test_cancelling_a_commit_does_not_abort_the_transaction() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x") as producer:
@@ -91,7 +91,7 @@ async def failing(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("lost", [EndTxnRequest, InitProducerIdRequest])
-def test_an_abort_without_answer_is_repeated(lost: type) -> None:
+def test_an_abort_without_response_can_be_retried(lost: type) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x", linger_ms=100) as producer:
@@ -111,8 +111,8 @@ def test_an_abort_without_answer_is_repeated(lost: type) -> None:
     play(scenario, brokers=1, settings=settings(1))
 
 
-def test_a_commit_that_is_refused_for_good() -> None:
-    """What the coordinator's epoch does not allow any more: the producer is done with."""
+def test_a_commit_with_a_fatal_error_ends_the_producer() -> None:
+    """The producer's epoch is fenced, so the producer cannot be used again."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)

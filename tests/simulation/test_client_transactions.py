@@ -30,7 +30,7 @@ async def committed(cluster: SimulatedCluster, topic: str) -> list[bytes | None]
         return [record.value async for record in consumer.read_to()]
 
 
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not() -> None:
+def test_committed_records_are_read_and_aborted_ones_are_not() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 3)
         async with cluster.producer(transactional_id="x") as producer:
@@ -59,7 +59,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not() -> None:
     play(scenario, brokers=1, settings=settings(1))
 
 
-def test_a_commit_waits_for_records_that_nobody_waits_for_any_more() -> None:
+def test_a_commit_waits_for_records_whose_senders_were_cancelled() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x", linger_ms=20) as producer:

@@ -101,7 +101,7 @@ def test_min_insync_replicas_counts_at_once() -> None:
     SimCluster(1).run(play)
 
 
-def test_brokers_settings_for_one_and_for_all_below_those_of_topics() -> None:
+def test_topic_settings_override_broker_settings_and_cluster_defaults() -> None:
     async def play(cluster: SimCluster) -> None:
         async with Tool(cluster) as tool:
             admin = tool.admin
@@ -135,7 +135,7 @@ def test_brokers_settings_for_one_and_for_all_below_those_of_topics() -> None:
     SimCluster(2).run(play)
 
 
-def test_what_other_tools_write_counts_as_well() -> None:
+def test_settings_written_to_zookeeper_by_other_tools_take_effect() -> None:
     async def play(cluster: SimCluster) -> None:
         async with Tool(cluster) as tool:
             node = ConfigZnode(paths.TOPIC_CONFIGS, "t", {"retention.ms": "11", "x.y": "?"})
@@ -159,7 +159,7 @@ async def _set(tool: Tool, path: str, data: bytes) -> list[CreateOp]:
     return []
 
 
-def test_a_broker_that_was_away_finds_what_has_changed_and_old_notices_go() -> None:
+def test_a_restarted_broker_reads_changed_settings_and_old_notifications_are_deleted() -> None:
     async def play(cluster: SimCluster) -> None:
         async with Tool(cluster) as tool:
             admin = tool.admin
@@ -239,7 +239,7 @@ def test_a_topic_grows_by_the_api_and_by_the_znode_alone(seed: int) -> None:
     SimCluster(seed).run(play)
 
 
-def test_an_answer_about_a_topic_that_is_not_there_is_final() -> None:
+def test_an_unknown_topic_error_is_not_retried() -> None:
     async def play(cluster: SimCluster) -> None:
         async with Tool(cluster) as tool:
             begun = cluster.simulation.loop.seconds()

@@ -1,4 +1,4 @@
-"""Brokers that are asked to stop: what they hand over, how long they try, what never keeps them."""
+"""Controlled shutdown: leaderships that move, time limits, and faults that must not delay it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def check_left(cluster: SimCluster, broker_id: int) -> None:
 
 @pytest.mark.mission("CSH-1", "CSH-2", "CSH-3", "CSH-8", "CSH-13")
 @pytest.mark.parametrize("seed", range(2))
-def test_one_after_the_other_is_restarted(seed: int) -> None:
-    """Rolling, the controller among them: nothing lost, nothing doubled, no gap to speak of."""
+def test_a_rolling_restart_loses_and_duplicates_nothing(seed: int) -> None:
+    """The controller is among them; no record is lost or duplicated, and gaps are short."""
 
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
@@ -78,7 +78,7 @@ def test_one_after_the_other_is_restarted(seed: int) -> None:
 
 
 @pytest.mark.mission("CSH-3")
-def test_only_who_was_killed_has_to_recover() -> None:
+def test_only_killed_brokers_recover_their_logs() -> None:
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
 
@@ -94,7 +94,7 @@ def test_only_who_was_killed_has_to_recover() -> None:
 
 
 @pytest.mark.mission("CSH-7")
-def test_the_controller_answers_every_version() -> None:
+def test_the_controller_responds_to_every_version() -> None:
     """Version 0 has a request header of its own, without a client id."""
 
     async def scenario(cluster: SimCluster) -> None:
@@ -139,7 +139,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 @pytest.mark.mission("CSH-10")
-def test_a_replica_without_another_stays_to_the_end() -> None:
+def test_the_only_replica_of_a_partition_leads_until_its_broker_stops() -> None:
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
         await up(cluster)
@@ -156,7 +156,7 @@ def test_a_replica_without_another_stays_to_the_end() -> None:
 
 
 @pytest.mark.mission("CSH-5", "CSH-6", "CSH-11", "CSH-12")
-def test_what_cannot_move_is_tried_three_times_and_left() -> None:
+def test_a_leadership_that_cannot_move_is_given_up_after_three_attempts() -> None:
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
         await up(cluster)
@@ -190,7 +190,7 @@ async def silence_the_controller(cluster: SimCluster) -> tuple[int, int]:
 
 @pytest.mark.mission("CSH-12", "CSH-13")
 @pytest.mark.parametrize("seed", range(2))
-def test_a_hung_controller_is_not_waited_for_when_there_is_another(seed: int) -> None:
+def test_shutdown_turns_to_a_new_controller_if_the_old_one_hangs(seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
 
@@ -211,8 +211,8 @@ def test_a_hung_controller_is_not_waited_for_when_there_is_another(seed: int) ->
     simulated(seed).run(scenario)
 
 
-def test_a_controller_that_never_answers_keeps_a_broker_for_a_while_only() -> None:
-    """Its session lives on, so nobody else is elected."""
+def test_a_controller_without_response_delays_shutdown_for_a_bounded_time() -> None:
+    """Its session stays alive, so no other controller is elected."""
 
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
@@ -232,7 +232,7 @@ def test_a_controller_that_never_answers_keeps_a_broker_for_a_while_only() -> No
 
 
 @pytest.mark.mission("CSH-1")
-def test_a_second_signal_gives_the_leaderships_up() -> None:
+def test_a_second_signal_ends_the_controlled_shutdown() -> None:
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
         await up(cluster)
@@ -253,7 +253,7 @@ def test_a_second_signal_gives_the_leaderships_up() -> None:
     simulated(6).run(scenario)
 
 
-def test_without_zookeeper_there_is_nothing_to_wait_for() -> None:
+def test_without_zookeeper_shutdown_does_not_wait() -> None:
     async def scenario(cluster: SimCluster) -> None:
         events = Events(cluster)
         await up(cluster)

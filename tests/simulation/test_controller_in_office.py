@@ -1,4 +1,4 @@
-"""What running brokers know of their controller, obey and watch; an example of an election."""
+"""How running brokers follow their controller: fencing, watches, and an example of an election."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def order(cluster: SimCluster, broker_id: int, request: Any, version: int)
 
 
 @pytest.mark.mission("CEL-15", "CEL-16")
-def test_an_older_controller_is_refused_and_a_newer_one_remembered() -> None:
+def test_requests_of_an_older_controller_are_refused_and_a_newer_epoch_is_remembered() -> None:
     async def play(cluster: SimCluster) -> None:
         await start(cluster)
         await create(cluster, "t", [1, 2, 3])

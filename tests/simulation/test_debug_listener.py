@@ -78,7 +78,7 @@ def test_no_reaper_of_a_broker_is_left_out() -> None:
     SimCluster(8, broker_ids=(1,), settings=SETTINGS).run(play)
 
 
-def test_every_operation_tells_what_it_waits_on() -> None:
+def test_every_kind_of_delayed_operation_shows_its_watched_keys() -> None:
     kinds = [k for k in DelayedOperation.__subclasses__() if k.__module__.startswith("minikafka.")]
     assert len(kinds) >= 5
     silent = [k for k in kinds if k.watched_keys is DelayedOperation.watched_keys]
@@ -86,7 +86,7 @@ def test_every_operation_tells_what_it_waits_on() -> None:
 
 
 @pytest.mark.mission("PUR-6")
-def test_what_waits_is_shown_where_it_waits() -> None:
+def test_parked_operations_are_shown_in_their_purgatory() -> None:
     async def play(cluster: SimCluster) -> None:
         await start(cluster)
         config = cluster.client_config
@@ -155,7 +155,7 @@ def test_tasks_and_reapers_carry_kafkas_names() -> None:
 
 
 @pytest.mark.parametrize("query", ["?limit=-1", "?limit=x", "?limit=1001", "?limit=" + "9" * 5000])
-def test_a_limit_that_is_none(query: str) -> None:
+def test_an_invalid_limit_is_refused(query: str) -> None:
     async def play(cluster: SimCluster) -> None:
         await start(cluster)
         assert "up to 1000" in (await ask(cluster, 1, "/purgatories.json" + query))["error"]

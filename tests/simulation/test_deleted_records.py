@@ -26,8 +26,8 @@ def test_leader_killed(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_brokers_killed_one_after_the_other(seed: int) -> None:
-    """Each is back, and perhaps leads again, before anybody knows how far it has come."""
+def test_brokers_are_killed_one_after_the_other(seed: int) -> None:
+    """Each returns, and may lead again, before the others know its log start offset."""
 
     async def fault(cluster: SimCluster) -> None:
         dice = cluster.simulation.entropy.fork("kills")

@@ -181,7 +181,7 @@ def test_offsets_are_reset(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 
 def test_the_new_protocol_is_listed_and_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """As Kafka 3.9 with ZooKeeper does: clients say so, and administrators ask in the old way."""
+    """As in Kafka 3.9 with ZooKeeper: clients report it, and admin clients use the classic APIs."""
 
     async def scene(cluster: SimCluster, shell: Shell) -> None:
         connections = shell.admin.session.connections

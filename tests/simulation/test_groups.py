@@ -69,7 +69,7 @@ def test_the_coordinator_loses_power(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_coordinator_is_cut_off_but_for_its_members(seed: int) -> None:
-    """It goes on for a while, though another has taken over: nothing it says may count."""
+    """It continues for a while after another has taken over; its responses may have no effect."""
 
     async def fault(cluster: SimCluster) -> None:
         await faults.isolated(cluster, cluster.leader(OFFSETS), 25)
@@ -79,7 +79,7 @@ def test_the_coordinator_is_cut_off_but_for_its_members(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_members_are_cut_off_from_their_coordinator(seed: int) -> None:
-    """For longer than their sessions: it puts all of them out, and takes them in again."""
+    """For longer than their session time-out: it removes all of them, and they join again."""
 
     async def fault(cluster: SimCluster) -> None:
         await faults.unreachable(cluster, cluster.leader(OFFSETS), 25)
@@ -89,7 +89,7 @@ def test_the_members_are_cut_off_from_their_coordinator(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_disk_of_the_coordinator_is_full(seed: int) -> None:
-    """It coordinates on, for as long as nothing has to be written."""
+    """It keeps coordinating as long as nothing has to be written."""
 
     async def fault(cluster: SimCluster) -> None:
         await faults.full_disk(cluster, cluster.leader(OFFSETS), 15)
@@ -99,7 +99,7 @@ def test_the_disk_of_the_coordinator_is_full(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_disk_of_the_coordinator_breaks(seed: int) -> None:
-    """Its broker goes on with another disk, and coordinates nothing that it cannot read."""
+    """The broker continues on another disk and drops coordinator partitions that it cannot read."""
     resigned: list[int] = []
 
     def hear(event: LogEvent) -> None:
@@ -131,7 +131,7 @@ def test_a_storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_groups_of_a_single_broker_survive_it_once_there_are_more(seed: int) -> None:
-    """Their topic was made with one replica, and gets the others when there are brokers."""
+    """Their topic is created with one replica, and gets more replicas when brokers join."""
     told: list[int] = []
 
     async def scenario(cluster: SimCluster) -> None:

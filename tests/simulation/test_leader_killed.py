@@ -55,7 +55,7 @@ def test_leader_loses_power(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("how", [faults.killed, faults.powerless])
 def test_leader_is_back_before_it_was_missed(how: faults.Fault, seed: int) -> None:
-    """The session of its former life still lives: the broker waits until that has expired."""
+    """The session of its previous run is still alive: the broker waits until it has expired."""
 
     async def fault(cluster: SimCluster) -> None:
         await how(cluster, cluster.leader(WATCHED), seed / 2)
@@ -64,8 +64,8 @@ def test_leader_is_back_before_it_was_missed(how: faults.Fault, seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nobody_is_served_before_the_broker_is_registered(seed: int) -> None:
-    """What a controller still has to say to its former life would be taken for the whole truth."""
+def test_a_broker_serves_no_request_before_it_is_registered(seed: int) -> None:
+    """A request meant for its previous run would be taken for its full metadata."""
 
     async def fault(cluster: SimCluster) -> None:
         leader, world = cluster.leader(WATCHED), cluster.client_host.world

@@ -196,7 +196,7 @@ def run(at: int | None, seed: int, power_loss: bool) -> int:
     return point.count
 
 
-def test_nobody_dies() -> None:
+def test_the_scenario_without_a_crash() -> None:
     assert run(None, 0, False) > 100
 
 

@@ -1,4 +1,4 @@
-"""Disks that fail under load: their partitions go to other brokers, and nothing is lost."""
+"""Disks that fail under load: other brokers lead their partitions, and no record is lost."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_full_disk_is_no_failure(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_full_disk_gets_the_replicas_that_it_had_no_room_for(seed: int) -> None:
-    """A topic is made meanwhile; when there is space again its replicas come, and are in sync."""
+    """A topic is created while the disk is full; its replicas are created once there is space."""
     late = [TopicPartition("late", index) for index in range(3)]
 
     async def scenario(cluster: SimCluster) -> None:
@@ -138,7 +138,7 @@ def test_replicas_move_under_load(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_retention_under_load(seed: int) -> None:
-    """What retention leaves is whole and the same to all; what it took is out of range."""
+    """The remaining records are the same on all replicas; deleted offsets are out of range."""
     settings = SETTINGS | {
         "log.retention.check.interval.ms": "500",
         "log.segment.bytes": "2000",

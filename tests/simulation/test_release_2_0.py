@@ -78,7 +78,7 @@ def test_api_versions_lists_2_0_and_nothing_else(version: int) -> None:
 
 
 @pytest.mark.mission("PRO-5")
-def test_what_2_0_does_not_have_is_refused() -> None:
+def test_apis_and_versions_newer_than_2_0_are_refused() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await up(cluster)
         for key in ApiKey:

@@ -25,8 +25,9 @@ def test_storm(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_power_fails_again_and_again(seed: int) -> None:
-    """Nobody flushes: what one broker lost, the others must have. They are whole in between."""
+def test_repeated_power_failures(seed: int) -> None:
+    """Brokers never flush: records that one broker lost must be on the others. The ISRs are full
+    in between."""
 
     async def fault(cluster: SimCluster) -> None:
         dice = cluster.simulation.entropy.fork("power")

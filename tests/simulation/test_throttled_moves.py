@@ -148,7 +148,7 @@ def test_a_throttled_move_keeps_to_its_rate(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.mission("REA-5")
 @pytest.mark.parametrize("how", ["additional", "configs"])
-def test_a_throttle_can_be_raised_meanwhile(how: str) -> None:
+def test_a_throttle_can_be_raised_during_a_move(how: str) -> None:
     async def scenario(tool: Verb) -> None:
         plan = ReassignmentFile({TP: (3,)}, {})
         await tool.execute(plan, "--throttle", "1")
@@ -173,7 +173,7 @@ def test_a_throttle_can_be_raised_meanwhile(how: str) -> None:
 @pytest.mark.mission("REA-5")
 @pytest.mark.parametrize("restarted", [1, 3])
 def test_a_throttle_outlives_restarts(restarted: int) -> None:
-    """Of the leader, and of the follower: each keeps to it alone."""
+    """Of the leader, and of the follower: each applies the throttle alone."""
 
     async def scenario(tool: Verb) -> None:
         plan = ReassignmentFile({TP: (3,)}, {})
@@ -197,7 +197,7 @@ def test_a_throttle_outlives_restarts(restarted: int) -> None:
 
 @pytest.mark.mission("REA-5", "REA-10")
 def test_a_throttled_move_away_from_a_dead_broker(capsys: pytest.CaptureFixture[str]) -> None:
-    """It cannot be told of the limit; the others can, and are."""
+    """The dead broker gets no limit; the others do."""
 
     async def scenario(tool: Verb) -> None:
         plan = ReassignmentFile({NEAR: (1, 3)}, {})

@@ -43,7 +43,7 @@ def test_a_partitions_leader_loses_power(seed: int) -> None:
 
 
 def test_the_coordinator_is_cut_off_but_for_its_producers() -> None:
-    """It goes on for a while, though another has taken over: none of its markers may count."""
+    """It continues for a while after another has taken over; its markers may have no effect."""
 
     async def fault(cluster: SimCluster) -> None:
         await faults.isolated(cluster, cluster.leader(COORDINATOR), 25)
@@ -65,7 +65,7 @@ def test_the_disk_of_the_coordinator_is_full(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_disk_of_the_coordinator_breaks(seed: int) -> None:
-    """Its broker goes on with another disk, and coordinates nothing that it cannot read."""
+    """The broker continues on another disk and drops coordinator partitions that it cannot read."""
     resigned: list[int] = []
 
     def hear(event: LogEvent) -> None:

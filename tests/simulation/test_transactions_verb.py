@@ -148,7 +148,7 @@ def test_verification_is_switched_on_while_the_broker_runs() -> None:
     lone(scenario)
 
 
-def test_what_is_not_enough() -> None:
+def test_abort_without_all_its_arguments_is_refused() -> None:
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     words = ["--bootstrap-server", "h:1"]

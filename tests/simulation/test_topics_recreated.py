@@ -1,4 +1,4 @@
-"""A topic that is deleted and made anew: another topic id, and nothing of the old one's records."""
+"""A topic that is deleted and created again has a new topic id and none of the old records."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ async def started(cluster: SimCluster) -> None:
 
 @pytest.mark.mission("DEL-1", "DEL-2", "CDU-5")
 @pytest.mark.parametrize("seed", range(3))
-def test_at_once_and_again(seed: int) -> None:
-    """Another create is refused for as long as the old topic is there, and not longer."""
+def test_a_topic_is_created_again_right_after_its_deletion(seed: int) -> None:
+    """Creation is refused while the old topic exists, and succeeds right after."""
 
     async def scenario(cluster: SimCluster) -> None:
         await started(cluster)
@@ -83,7 +83,7 @@ def test_at_once_and_again(seed: int) -> None:
 
 @pytest.mark.mission("DEL-3", "DEL-4", "CDU-5")
 @pytest.mark.parametrize("failover", [False, True])
-def test_a_replica_was_dead_meanwhile(failover: bool) -> None:
+def test_a_replica_was_dead_during_the_deletion(failover: bool) -> None:
     """The deletion waits for it, past the death of the controller too; then all goes, its log and
     the znodes, and what is made anew begins empty."""
 
