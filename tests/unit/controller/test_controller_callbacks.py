@@ -114,7 +114,7 @@ async def test_failover_in_order(new_cluster: NewCluster, in_short: InShort) -> 
 
 
 @pytest.mark.mission("CCB-3", "RSM-12")
-async def test_what_a_dead_controller_led_is_written_and_told_once(
+async def test_partitions_led_by_a_dead_controller_are_written_and_sent_once(
     new_cluster: NewCluster, in_short: InShort
 ) -> None:
     async with new_cluster() as cluster:
@@ -231,8 +231,8 @@ async def test_a_broker_comes_back(new_cluster: NewCluster, in_short: InShort) -
 
 
 @pytest.mark.mission("CCB-1", "CCB-2")
-async def test_a_broker_bounces_before_anybody_looked(new_cluster: NewCluster) -> None:
-    """One event, a new epoch: it failed and started."""
+async def test_a_broker_restarts_before_the_controller_notices(new_cluster: NewCluster) -> None:
+    """One event and a new broker epoch: the broker failed and started again."""
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -249,7 +249,7 @@ async def test_a_broker_bounces_before_anybody_looked(new_cluster: NewCluster) -
 
 
 @pytest.mark.mission("CCB-2", "DEL-5")
-async def test_nobody_is_left_to_elect(new_cluster: NewCluster) -> None:
+async def test_no_replica_is_left_to_elect(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2,))

@@ -86,7 +86,7 @@ async def turns(count: int = 50) -> None:
 
 
 @pytest.mark.mission("CRS-3", "CTX-6")
-async def test_requests_leave_in_order_and_answers_come_as_events(world: Any) -> None:
+async def test_requests_are_sent_in_order_and_responses_become_events(world: Any) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         for number in range(5):
@@ -102,7 +102,7 @@ async def test_requests_leave_in_order_and_answers_come_as_events(world: Any) ->
 
 
 @pytest.mark.parametrize("trouble", ["refuse", "reset", "timeout"])
-async def test_a_request_is_repeated_until_it_is_answered(
+async def test_a_request_is_retried_until_its_response_comes(
     world: Any, manual_clock: ManualClock, trouble: Any
 ) -> None:
     async with world() as (channels, peer, put, _):
@@ -119,7 +119,7 @@ async def test_a_request_is_repeated_until_it_is_answered(
         assert len(put) == 2
 
 
-async def test_a_refusal_is_an_answer(world: Any) -> None:
+async def test_an_error_response_is_passed_on(world: Any) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         peer.script = ["stale"]
@@ -130,7 +130,7 @@ async def test_a_refusal_is_an_answer(world: Any) -> None:
         ]
 
 
-async def test_a_broker_that_is_gone_is_told_nothing_more(
+async def test_a_removed_broker_gets_no_further_requests(
     world: Any, manual_clock: ManualClock
 ) -> None:
     async with world() as (channels, peer, put, metrics):
@@ -153,7 +153,7 @@ async def test_a_broker_that_is_gone_is_told_nothing_more(
         assert put == [events.UpdateMetadataResponseReceived(1, 3, ErrorCode.NONE)]
 
 
-async def test_one_that_does_not_answer_holds_up_nobody_else(world: Any) -> None:
+async def test_a_broker_without_responses_does_not_delay_the_others(world: Any) -> None:
     async with world() as (channels, peer, put, _):
         for broker_id in (1, 2):
             channels.add_broker(broker(broker_id))
@@ -166,7 +166,7 @@ async def test_one_that_does_not_answer_holds_up_nobody_else(world: Any) -> None
         assert [event.broker_id for event in put] == [2]
 
 
-async def test_one_that_falls_too_far_behind_is_told_everything_anew(
+async def test_a_broker_that_falls_too_far_behind_gets_full_metadata_again(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_QUEUED_REQUESTS", 3)

@@ -1,4 +1,4 @@
-"""What a controller shows of its context."""
+"""The dump of the controller's context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds between the controller's parts: elector, event queue, state machines, ZooKeeper."""
+"""Contracts between the controller's parts: elector, event queue, state machines, ZooKeeper."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Office:
 
 
 @pytest.mark.mission("CEL-7")
-def test_the_elector_takes_what_kafkas_does() -> None:
+def test_the_elector_takes_the_arguments_of_kafkas() -> None:
     """(controllerContext, electionPath, onBecomingLeader, onResigningAsLeader, brokerId)"""
     parameters = inspect.signature(ControllerElector).parameters
     assert list(parameters)[:4] == [
@@ -354,7 +354,7 @@ async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(
 
 
 @pytest.mark.mission("CEL-12")
-async def test_nobody_stands_between_a_lost_session_and_the_new_registration(
+async def test_no_election_between_a_lost_session_and_the_new_registration(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:

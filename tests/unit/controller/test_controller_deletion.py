@@ -96,7 +96,7 @@ async def test_a_dead_replica_halts_the_deletion_until_its_broker_is_back(
 
 
 @pytest.mark.mission("DEL-3", "CCB-2", "RSM-15")
-async def test_a_broker_that_dies_before_it_answers(new_cluster: NewCluster) -> None:
+async def test_a_broker_that_dies_before_its_response(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))

@@ -112,7 +112,9 @@ async def test_controlled_shutdown(new_cluster: NewCluster, in_short: InShort) -
 
 
 @pytest.mark.mission("CSH-11")
-async def test_what_cannot_be_moved_remains(new_cluster: NewCluster) -> None:
+async def test_controlled_shutdown_returns_the_partitions_that_cannot_move(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
@@ -148,7 +150,7 @@ async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster: New
         assert await cluster.nodes[2].store.log_dir_events() == []
 
 
-async def test_answers_to_an_earlier_term_or_of_an_earlier_life_count_for_nothing(
+async def test_responses_of_an_earlier_term_or_broker_epoch_are_ignored(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:
@@ -246,7 +248,7 @@ async def test_the_imbalance_of_leaders_is_counted(new_cluster: NewCluster) -> N
         assert imbalance() == 1
 
 
-async def test_a_broker_that_fell_behind_is_told_everything_again(
+async def test_a_broker_that_fell_behind_gets_full_metadata_again(
     new_cluster: NewCluster, in_short: InShort
 ) -> None:
     async with new_cluster() as cluster:

@@ -1,4 +1,4 @@
-"""Single statements of the controller that no other test would miss."""
+"""Edge cases of the controller: single statements that no other test covers."""
 
 import json
 from collections.abc import Callable

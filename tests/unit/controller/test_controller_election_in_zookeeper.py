@@ -57,7 +57,7 @@ async def test_the_watch_is_set_before_the_first_election(new_cluster: NewCluste
 
 
 @pytest.mark.mission("CEL-4", "CEL-6", "CEL-14")
-async def test_of_five_that_try_at_once_one_wins(new_cluster: NewCluster) -> None:
+async def test_one_of_five_concurrent_candidates_wins(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         for broker_id in range(1, 6):
             cluster.make_controller(await cluster.register(broker_id))
@@ -71,7 +71,7 @@ async def test_of_five_that_try_at_once_one_wins(new_cluster: NewCluster) -> Non
 
 
 @pytest.mark.mission("CEL-10")
-async def test_who_lost_the_race_says_so(new_cluster: NewCluster) -> None:
+async def test_losing_the_election_is_logged(new_cluster: NewCluster) -> None:
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             for broker_id in (1, 2):
@@ -133,7 +133,7 @@ async def test_an_error_in_taking_office_leads_to_another_controller(
 
 
 @pytest.mark.mission("CEL-11", "CCB-4")
-async def test_alone_it_tries_again_after_a_while(new_cluster: NewCluster) -> None:
+async def test_a_lone_broker_retries_its_election_after_a_while(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(1)
         cluster.make_controller(node).start(cluster.tasks)
@@ -148,7 +148,7 @@ async def test_alone_it_tries_again_after_a_while(new_cluster: NewCluster) -> No
 
 @pytest.mark.mission("CFO-3", "CFO-4", "CEL-6")
 @pytest.mark.parametrize("broker_ids", [(1,), (1, 2)])
-async def test_a_deleted_node_means_an_election_and_the_old_one_resigns_first(
+async def test_after_the_znode_is_deleted_the_old_controller_resigns_before_the_election(
     new_cluster: NewCluster, broker_ids: Any
 ) -> None:
     """Before it stands again, that is: another broker may be faster than its resignation."""
@@ -195,7 +195,7 @@ async def test_a_stopped_controller_is_replaced(new_cluster: NewCluster) -> None
 
 
 @pytest.mark.mission("CFO-1", "CFO-2", "CFO-6")
-async def test_another_id_written_by_hand_makes_the_old_one_resign_and_all_elect(
+async def test_an_overwritten_controller_id_makes_the_controller_resign_and_all_elect(
     new_cluster: NewCluster,
 ) -> None:
     """R-13: Kafka would be left without a controller."""
@@ -265,7 +265,7 @@ async def test_the_node_of_an_own_old_session_that_stays_is_deleted_after_the_ti
 
 
 @pytest.mark.mission("CFO-2", "CRS-4")
-async def test_after_a_resignation_it_is_deaf(new_cluster: NewCluster) -> None:
+async def test_a_resigned_controller_ignores_events(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         cluster.zookeeper.delete("/controller")
@@ -311,7 +311,7 @@ async def test_an_epoch_raised_by_hand_makes_the_controller_resign(new_cluster: 
 
 
 @pytest.mark.mission("CEL-12")
-async def test_a_lost_session_ends_the_term_and_a_new_one_stands_again(
+async def test_a_lost_session_ends_the_term_and_a_new_session_joins_the_election(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:

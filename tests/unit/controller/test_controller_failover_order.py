@@ -1,4 +1,4 @@
-"""What a controller does when it takes office, in order; and what it must not leave behind."""
+"""The order of steps in a controller failover, and the state that a resigned controller drops."""
 
 import asyncio
 import json
@@ -192,7 +192,7 @@ async def test_a_topic_that_moves_and_is_deleted_is_moved_first(
 
 
 @pytest.mark.mission("DEL-4", "CCB-3")
-async def test_a_deletion_that_nobody_began_is_begun_by_a_failover(new_cluster: NewCluster) -> None:
+async def test_a_failover_starts_a_pending_deletion(new_cluster: NewCluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 8, 1, 2)
         await cluster.create_topic("t", (1, 2))
@@ -294,10 +294,10 @@ async def test_nothing_reaches_a_controller_that_resigned(
 
 
 @pytest.mark.mission("CCB-3", "CFO-2")
-async def test_a_controller_elected_again_lets_the_dead_leave_again(
+async def test_a_controller_elected_again_removes_dead_brokers_from_isrs_again(
     new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its last term had put off is put off by the next one anew, with a timer of its own."""
+    """Removals postponed in its last term are postponed again in its new term, by a new timer."""
     monkeypatch.setattr(machines, "SLICE", 2)
     async with new_cluster(**QUIET) as cluster:
         (controller,) = await cluster.start(1)

@@ -62,7 +62,9 @@ async def test_preferred_election_by_znode(new_cluster: NewCluster) -> None:
 
 
 @pytest.mark.mission("CDU-2", "CCB-3")
-async def test_a_new_controller_takes_the_wish_up(new_cluster: NewCluster) -> None:
+async def test_a_new_controller_runs_a_requested_preferred_election(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
         cluster.zookeeper.delete("/controller")
@@ -73,7 +75,9 @@ async def test_a_new_controller_takes_the_wish_up(new_cluster: NewCluster) -> No
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"version":1,"partitions":3}'])
-async def test_a_wish_that_nobody_can_read_goes(new_cluster: NewCluster, data: bytes) -> None:
+async def test_an_unreadable_election_znode_is_deleted(
+    new_cluster: NewCluster, data: bytes
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1)
         cluster.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, data)
@@ -102,7 +106,7 @@ async def test_preferred_election_by_request(new_cluster: NewCluster) -> None:
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster: NewCluster) -> None:
+async def test_a_topic_that_is_being_deleted_elects_no_leader(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -145,7 +149,7 @@ async def test_unclean_election_by_request(new_cluster: NewCluster) -> None:
         }
 
 
-async def test_unclean_election_with_nobody_alive(new_cluster: NewCluster) -> None:
+async def test_unclean_election_without_a_live_replica(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         await cluster.kill(2)
@@ -155,7 +159,9 @@ async def test_unclean_election_with_nobody_alive(new_cluster: NewCluster) -> No
 
 
 @pytest.mark.mission("LEL-4")
-async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster: NewCluster) -> None:
+async def test_enabling_unclean_elections_on_a_topic_elects_a_leader(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         await cluster.create_topic("u", (9,))
@@ -247,7 +253,7 @@ async def test_the_interval_and_the_percentage_are_settings(new_cluster: NewClus
 
 
 @pytest.mark.mission("CDU-10")
-async def test_switched_off_nobody_looks(new_cluster: NewCluster) -> None:
+async def test_no_rebalance_check_runs_when_it_is_disabled(new_cluster: NewCluster) -> None:
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
         assert not waiting()
@@ -257,7 +263,7 @@ async def test_switched_off_nobody_looks(new_cluster: NewCluster) -> None:
 
 
 @pytest.mark.mission("CFO-2", "CDU-12")
-async def test_a_controller_that_resigned_looks_no_more(new_cluster: NewCluster) -> None:
+async def test_a_resigned_controller_runs_no_rebalance_check(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         first = cluster.active

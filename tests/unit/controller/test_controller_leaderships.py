@@ -1,4 +1,4 @@
-"""ISRs that leaders changed without the controller knowing: memory is never trusted too far."""
+"""ISRs that leaders changed behind the controller's back: it reads ZooKeeper before it decides."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster: NewCluster) -> No
 @pytest.mark.mission("PSM-9", "LEL-4")
 @pytest.mark.parametrize("unclean", ["false", "true"])
 async def test_a_dead_leader_whose_isr_had_grown(new_cluster: NewCluster, unclean: bool) -> None:
-    """From memory nobody could lead (or only an unclean leader): ZooKeeper knows better."""
+    """By its remembered state no replica could lead cleanly: the state in ZooKeeper decides."""
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(3, 1, 2)
         config = {"unclean.leader.election.enable": unclean}

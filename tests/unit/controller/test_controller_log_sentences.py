@@ -87,7 +87,7 @@ async def test_a_reassignment(new_cluster: NewCluster) -> None:
 
 
 @pytest.mark.mission("OPS-3")
-async def test_a_refused_wish_is_removed_and_one_by_api_never_was_there(
+async def test_a_refused_reassignment_by_znode_is_removed_and_one_by_api_is_not_stored(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:

@@ -139,7 +139,7 @@ async def test_a_broker_fails_that_every_step_is_about(new_cluster: NewCluster) 
 
 @pytest.mark.mission("CCB-2")
 @pytest.mark.parametrize("replicas", [None, (2,), (1, 2)])
-async def test_brokers_hear_once_that_a_broker_is_gone(
+async def test_brokers_get_one_update_about_a_dead_broker(
     new_cluster: NewCluster, replicas: Any
 ) -> None:
     """Whether it led the last replica in sync, a follower left an ISR, or it had nothing at all,
@@ -159,7 +159,7 @@ async def test_brokers_hear_once_that_a_broker_is_gone(
 
 
 @pytest.mark.mission("CCB-2", "DEL-5")
-async def test_brokers_hear_of_a_death_that_only_doomed_topics_are_about(
+async def test_brokers_get_an_update_if_a_dead_broker_only_had_topics_being_deleted(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -198,11 +198,10 @@ async def test_a_doomed_topic_gets_no_leader_when_its_broker_is_back(
 
 
 @pytest.mark.mission("CCB-2", "RSM-12")
-async def test_the_next_death_is_told_though_the_isr_had_shrunk_before(
+async def test_the_next_dead_broker_is_sent_to_brokers_even_if_the_isr_shrank_before(
     new_cluster: NewCluster,
 ) -> None:
-    """Brokers that heard of an election in one event do not hear twice; in the next event they
-    hear again."""
+    """Brokers get one update about an election in one event, and another one in the next event."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (3, 2, 1))

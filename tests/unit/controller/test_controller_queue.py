@@ -61,7 +61,7 @@ async def test_length_and_time_are_measured(made: Any) -> None:
     assert figures["kafka.controller:EventQueueTimeMs.mean"] == 25
 
 
-async def test_who_asked_hears_that_the_controller_moved(made: Any) -> None:
+async def test_clearing_the_queue_fails_callers_with_stale_controller_epoch(made: Any) -> None:
     queue, _, _ = made
     queue.put(TopicChange())
     asked = queue.submit(ControlledShutdown(1, 2))
@@ -75,7 +75,7 @@ async def test_who_asked_hears_that_the_controller_moved(made: Any) -> None:
     assert len(queue) == 0
 
 
-async def test_after_closing_nothing_waits_any_more(made: Any) -> None:
+async def test_closing_the_queue_fails_all_callers(made: Any) -> None:
     queue, _, _ = made
     before = queue.submit(TopicChange())
     queue.close()

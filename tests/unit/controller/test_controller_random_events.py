@@ -219,7 +219,9 @@ def check_transitions(logs: Any) -> None:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(EVENTS, min_size=4, max_size=14), st.sampled_from((1, machines.SLICE)))
-def test_whatever_happens(new_cluster: NewCluster, happenings: Any, slice_: Any) -> None:
+def test_random_events_keep_the_cluster_state_valid(
+    new_cluster: NewCluster, happenings: Any, slice_: Any
+) -> None:
     async def run() -> None:
         async with new_cluster() as cluster:
             await cluster.start(*BROKERS)

@@ -135,7 +135,7 @@ async def test_old_replicas_are_deleted_after_they_were_stopped(
             assert told == ["stop", "delete"]
 
 
-async def test_new_replicas_are_told_that_they_are_new(new_cluster: NewCluster) -> None:
+async def test_new_replicas_get_the_is_new_flag(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)

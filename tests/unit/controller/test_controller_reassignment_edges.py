@@ -1,4 +1,4 @@
-"""Single statements of reassignments that no other test would miss."""
+"""Edge cases of reassignments: single statements that no other test covers."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ async def move(
 
 
 @pytest.mark.mission("CDU-1")
-async def test_a_wish_under_way_is_not_begun_again_when_the_znode_changes(
+async def test_a_reassignment_under_way_is_not_restarted_when_the_znode_changes(
     new_cluster: NewCluster,
 ) -> None:
     """Another partition's wish is added: the leader epoch of the first stays."""
@@ -85,7 +85,7 @@ async def come_back(cluster: ClusterOfControllers, broker_id: int) -> Any:
 
 @pytest.mark.mission("REA-10")
 @pytest.mark.parametrize("failover", [False, True])
-async def test_who_missed_the_removal_of_its_replica_is_told_when_it_is_back(
+async def test_a_returning_broker_gets_the_stop_replica_that_it_missed(
     new_cluster: NewCluster, failover: Any
 ) -> None:
     """By the controller that removed it. The next one, or the same in its next term, does not
@@ -99,7 +99,9 @@ async def test_who_missed_the_removal_of_its_replica_is_told_when_it_is_back(
 
 
 @pytest.mark.mission("REA-10")
-async def test_it_is_told_until_it_answers(new_cluster: NewCluster) -> None:
+async def test_a_missed_stop_replica_is_sent_until_its_response_comes(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         await moved_away_from_a_dead_broker(cluster)
         cluster.brokers.mute.add(2)
@@ -145,7 +147,7 @@ async def test_a_reassignment_given_up_never_leaves_the_partition_without_a_lead
 
 
 @pytest.mark.mission("REA-2")
-async def test_replicas_that_nobody_wants_now_go_before_anything_begins(
+async def test_replicas_of_a_replaced_reassignment_are_deleted_before_the_new_one_starts(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster(**QUIET) as cluster:
@@ -241,7 +243,7 @@ def leader_is_faster(
 
 
 @pytest.mark.mission("REA-3", "PSM-9")
-async def test_a_new_leader_epoch_keeps_the_isr_that_the_leader_wrote_meanwhile(
+async def test_a_new_leader_epoch_keeps_a_concurrent_isr_change_of_the_leader(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster(**QUIET) as cluster:
@@ -276,7 +278,7 @@ async def test_a_target_that_falls_behind_at_the_last_moment_is_waited_for_again
         assert (await cluster.state(tp))[:2] == (2, (2,))
 
 
-async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(
+async def test_a_request_is_served_despite_an_unreadable_reassignment_znode(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster(**QUIET) as cluster:
@@ -290,7 +292,7 @@ async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(
         assert cluster.active.context.epoch == 1
 
 
-async def test_a_partition_that_nobody_can_begin_waits(new_cluster: NewCluster) -> None:
+async def test_a_reassignment_without_live_replicas_waits(new_cluster: NewCluster) -> None:
     """It never had a leader, and no old or new replica is alive."""
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7)

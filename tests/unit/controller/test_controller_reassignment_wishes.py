@@ -46,7 +46,9 @@ async def lead(
 
 
 @pytest.mark.mission("REA-1")
-async def test_given_up_it_goes_back_and_deletes_what_was_added(new_cluster: NewCluster) -> None:
+async def test_a_cancelled_reassignment_goes_back_and_deletes_the_added_replicas(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3, 4)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -130,7 +132,7 @@ async def test_fewer_replicas_are_done_at_once(new_cluster: NewCluster) -> None:
 # ---------------------------------------------------------------------------------------- refused
 
 
-async def test_what_is_refused(new_cluster: NewCluster) -> None:
+async def test_refused_reassignments(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -173,7 +175,7 @@ async def test_a_deletion_waits_for_the_reassignment_and_nothing_new_is_begun(
 
 
 @pytest.mark.mission("CDU-1", "REA-1")
-async def test_of_a_wish_by_znode_what_cannot_be_is_taken_out(new_cluster: NewCluster) -> None:
+async def test_impossible_reassignments_are_removed_from_the_znode(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         a, b = await cluster.create_topic("t", (1,), (1,))
@@ -200,7 +202,9 @@ async def test_a_request_supersedes_the_znode(new_cluster: NewCluster) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b'{"version":1}', b'{"partitions":[{}]}'])
-async def test_a_wish_that_nobody_can_read_is_ignored(new_cluster: NewCluster, data: bytes) -> None:
+async def test_an_unreadable_reassignment_znode_is_ignored(
+    new_cluster: NewCluster, data: bytes
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -213,7 +217,7 @@ async def test_a_wish_that_nobody_can_read_is_ignored(new_cluster: NewCluster, d
         assert moves(cluster, tp) == ((2,), (1,))
 
 
-async def test_a_wish_made_while_there_was_no_controller(new_cluster: NewCluster) -> None:
+async def test_a_reassignment_requested_without_a_controller(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -311,7 +315,7 @@ async def test_a_dead_old_replica_is_forgotten(new_cluster: NewCluster) -> None:
         assert in_zookeeper(cluster, tp) == ((2, 3), 2, (2, 3))
 
 
-async def test_a_partition_that_never_had_a_leader_begins_with_who_is_alive(
+async def test_a_partition_that_never_had_a_leader_starts_on_its_live_replicas(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:

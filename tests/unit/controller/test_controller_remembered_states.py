@@ -51,13 +51,13 @@ def memory() -> Any:
     return Remembered()
 
 
-async def test_memory_where_it_will_do(memory: Any) -> None:
+async def test_remembered_state_is_used_where_it_suffices(memory: Any) -> None:
     assert await memory.read(True) == (OLD, 0)
     assert await memory.read(False) == (NEW, 1)
     assert memory.context.leadership[TP] == NEW
 
 
-async def test_what_was_read_is_good_for_the_event(memory: Any) -> None:
+async def test_a_state_read_stays_fresh_for_the_event(memory: Any) -> None:
     assert await memory.read(False) == (NEW, 1)
     assert memory.states.is_fresh(TP)
     assert await memory.read(False) == (NEW, 0)
@@ -66,14 +66,14 @@ async def test_what_was_read_is_good_for_the_event(memory: Any) -> None:
     assert await memory.read(False) == (NEW, 1)
 
 
-async def test_what_was_written_is_good_for_the_event(memory: Any) -> None:
+async def test_a_state_written_stays_fresh_for_the_event(memory: Any) -> None:
     memory.states.written([TP])
     assert await memory.read(False) == (OLD, 0)
     memory.states.new_event()
     assert await memory.read(False) == (NEW, 1)
 
 
-async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory: Any) -> None:
+async def test_a_state_written_by_another_broker_is_read_again(memory: Any) -> None:
     memory.states.written([TP])
     memory.states.outdated([TP])
     assert not memory.states.is_fresh(TP)
@@ -81,13 +81,13 @@ async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory: An
     assert await memory.read(False) == (NEW, 0)
 
 
-async def test_a_write_of_ours_makes_memory_good_again(memory: Any) -> None:
+async def test_an_own_write_makes_remembered_state_fresh_again(memory: Any) -> None:
     memory.states.outdated([TP])
     memory.states.written([TP])
     assert await memory.read(False) == (OLD, 0)
 
 
-async def test_the_next_event_trusts_memory_where_it_will_do(memory: Any) -> None:
+async def test_the_next_event_uses_remembered_state_where_it_suffices(memory: Any) -> None:
     memory.states.outdated([TP])
     memory.states.new_event()
     assert await memory.read(True) == (OLD, 0)

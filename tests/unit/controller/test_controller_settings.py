@@ -27,7 +27,7 @@ def test_kafkas_keys_and_defaults() -> None:
 
 
 @pytest.mark.mission("CFG-2")
-def test_what_is_set_reaches_controller_and_shutdown() -> None:
+def test_settings_reach_the_controller_and_the_controlled_shutdown() -> None:
     config = parsed(
         auto_leader_rebalance_enable="false",
         unclean_leader_election_enable="true",
@@ -63,6 +63,6 @@ def test_imbalance_and_session_time_outs() -> None:
 
 @pytest.mark.mission("CFG-3")
 @pytest.mark.parametrize("value", ["0", "-1", "soon"])
-def test_an_interval_that_is_none_is_refused(value: str) -> None:
+def test_an_invalid_interval_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match=r"leader\.imbalance\.check\.interval\.seconds"):
         parsed(leader_imbalance_check_interval_seconds=value)

@@ -74,7 +74,7 @@ async def test_a_topic_is_announced_whole(new_cluster: NewCluster, in_short: InS
 
 @pytest.mark.mission("CCB-2", "CCB-3", "RSM-17")
 @pytest.mark.parametrize("victim", [1, 3])
-async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(
+async def test_leaders_are_elected_first_then_requests_are_served_then_isrs_shrink(
     new_cluster: NewCluster, victim: Any
 ) -> None:
     """``victim`` 1 is the controller."""
@@ -115,7 +115,7 @@ async def test_a_broker_that_comes_back_has_left_before(new_cluster: NewCluster)
 
 
 @pytest.mark.mission("CCB-2", "DEL-5")
-async def test_a_topic_that_is_deleted_meanwhile(new_cluster: NewCluster) -> None:
+async def test_a_topic_deleted_between_two_slices(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
@@ -130,7 +130,7 @@ async def test_a_topic_that_is_deleted_meanwhile(new_cluster: NewCluster) -> Non
 
 
 @pytest.mark.mission("CCB-3", "CEL-17")
-async def test_a_controller_that_falls_meanwhile_leaves_it_to_the_next(
+async def test_a_controller_that_resigns_between_two_slices_leaves_the_rest_to_the_next(
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:

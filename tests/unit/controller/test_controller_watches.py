@@ -30,12 +30,12 @@ K = WatchKind
         (K.DELETED, "/brokers/ids", None),
     ],
 )
-def test_what_a_watch_means(kind: Any, path: str, event: Any) -> None:
+def test_each_watch_becomes_its_event(kind: Any, path: str, event: Any) -> None:
     assert event_of(WatchEvent(kind, path)) == event
 
 
 @pytest.mark.mission("CFO-2")
-def test_watches_of_an_earlier_term_are_deaf() -> None:
+def test_watches_of_an_earlier_term_are_ignored() -> None:
     put: list[Any] = []
     watches = Watches(put.append)
     watches.begin_term()
