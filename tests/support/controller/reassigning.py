@@ -1,4 +1,4 @@
-"""Reassignments in a cluster of controllers: followers that catch up, deaths at a chosen await."""
+"""Reassignments and deletions in a cluster of controllers, and deaths at a chosen await."""
 
 from __future__ import annotations
 
@@ -31,6 +31,23 @@ async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int
     if more:
         grown = replace(known, isr=(*known.isr, *more))
         await store.update_isrs({tp: replace(found, leader_and_isr=grown)})
+    await cluster.settle()
+
+
+async def move(
+    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> None:
+    """Request reassignments at the active controller, all accepted, and let the cluster settle."""
+    results = await cluster.active.alter_partition_reassignments(targets)
+    await cluster.settle()
+    assert set(results.values()) == {None}
+
+
+async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
+    """Request the deletion of topics by their znodes, and let the cluster settle."""
+    store = ZkStore(cluster.zookeeper.new_session())
+    for topic in topics:
+        await store.request_topic_deletion(topic)
     await cluster.settle()
 
 

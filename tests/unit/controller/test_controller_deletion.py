@@ -10,13 +10,7 @@ from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.errors import ErrorCode
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
-
-
-async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
-    store = ZkStore(cluster.zookeeper.new_session())
-    for topic in topics:
-        await store.request_topic_deletion(topic)
-    await cluster.settle()
+from tests.support.controller.reassigning import delete
 
 
 def left(cluster: ClusterOfControllers, topic: str) -> Any:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,25 +18,10 @@ from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller.controller_trace import story
-from tests.support.controller.reassigning import assigned, catch_up, wish
+from tests.support.controller.reassigning import assigned, catch_up, delete, move, wish
 from tests.support.zookeeper.direct import DirectSession
 
 QUIET = {"auto_leader_rebalance_enable": False}
-
-
-async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
-    store = ZkStore(cluster.zookeeper.new_session())
-    for topic in topics:
-        await store.request_topic_deletion(topic)
-    await cluster.settle()
-
-
-async def move(
-    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
-) -> None:
-    results = await cluster.active.alter_partition_reassignments(targets)
-    await cluster.settle()
-    assert set(results.values()) == {None}
 
 
 async def write_isr(

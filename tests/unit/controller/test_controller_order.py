@@ -5,7 +5,6 @@ neighbour, changes the trace.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,22 +19,7 @@ from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller.controller_trace import story
-from tests.support.controller.reassigning import assigned, catch_up
-
-
-async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
-    store = ZkStore(cluster.zookeeper.new_session())
-    for topic in topics:
-        await store.request_topic_deletion(topic)
-    await cluster.settle()
-
-
-async def move(
-    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
-) -> None:
-    results = await cluster.active.alter_partition_reassignments(targets)
-    await cluster.settle()
-    assert set(results.values()) == {None}
+from tests.support.controller.reassigning import assigned, catch_up, delete, move
 
 
 def told(cluster: ClusterOfControllers, kind: Any, broker_id: int | None = None) -> Any:

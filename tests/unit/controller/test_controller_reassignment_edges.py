@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +15,9 @@ from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller.controller_trace import story
-from tests.support.controller.reassigning import assigned, catch_up, wish
+from tests.support.controller.reassigning import assigned, catch_up, move, wish
 
 QUIET = {"auto_leader_rebalance_enable": False}
-
-
-async def move(
-    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
-) -> None:
-    results = await cluster.active.alter_partition_reassignments(targets)
-    await cluster.settle()
-    assert set(results.values()) == {None}
 
 
 @pytest.mark.mission("CDU-1")
