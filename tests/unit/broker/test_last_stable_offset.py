@@ -103,7 +103,7 @@ async def test_an_open_transaction_holds_back_what_follows_too() -> None:
         assert latest(node, COMMITTED) == 5
 
 
-async def test_the_end_of_the_transaction_wakes_who_waits() -> None:
+async def test_the_end_of_the_transaction_completes_a_parked_fetch() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         transactional(node, "a")
@@ -212,7 +212,7 @@ async def test_never_before_the_log_start() -> None:
 
 @pytest.mark.parametrize("isolation_level", [0, COMMITTED])
 async def test_who_is_ahead_of_it_waits(isolation_level: int) -> None:
-    """An answer at once, and empty, would be asked for again at once."""
+    """The client would repeat the fetch at once after an immediate empty response."""
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         await cluster.clock.settle()

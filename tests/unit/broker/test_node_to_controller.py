@@ -56,7 +56,7 @@ def ask(stage: Stage) -> asyncio.Future[Any]:
     return asyncio.ensure_future(stage.link.request(DescribeClusterRequest(), 0))
 
 
-async def test_asks_whoever_is_the_controller(stage: Any) -> None:
+async def test_requests_go_to_the_current_controller(stage: Any) -> None:
     await stage.controller(2)
     asked = [ask(stage) for _ in range(3)]
     assert [(await a).controller_id for a in asked] == [2, 2, 2]
@@ -96,7 +96,7 @@ async def test_gives_up_in_the_end(stage: Any) -> None:
         await asked
 
 
-async def test_stopping_fails_what_is_not_answered(stage: Any) -> None:
+async def test_stopping_fails_requests_without_response(stage: Any) -> None:
     asked = [ask(stage), ask(stage)]
     await asyncio.sleep(0)
     await stage.link.close()

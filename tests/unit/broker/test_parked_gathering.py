@@ -1,4 +1,4 @@
-"""Parked fetches of followers: answered once for all that comes in a row, and soon."""
+"""Parked fetches of followers: one response for consecutive appends, within a bounded time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_comes_turn_by_turn_is_answered_together() -> None:
+async def test_appends_in_consecutive_turns_complete_a_parked_fetch_once() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1, 2])
         parked = cluster[1].fetch(0, replica_id=2)
@@ -33,7 +33,7 @@ async def test_one_alone_waits_for_a_turn_and_not_for_time() -> None:
         assert [values_in(data.records) for data in parked] == [["a"]]
 
 
-async def test_a_stream_without_end_keeps_nobody_waiting() -> None:
+async def test_an_endless_stream_of_appends_delays_a_parked_fetch_for_a_bounded_time() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1, 2])
         parked = cluster[1].fetch(0, replica_id=2)

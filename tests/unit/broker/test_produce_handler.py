@@ -76,7 +76,7 @@ async def test_each_partition_is_appended_to_and_answered_by_itself_in_order() -
 
 
 @pytest.mark.mission("PRD-5")
-async def test_acks_0_is_not_answered_acks_1_and_all_are() -> None:
+async def test_acks_0_gets_no_response_acks_1_and_all_do() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
         for acks, answered in ((0, [None]), (1, None), (-1, None)):
@@ -126,7 +126,7 @@ async def test_acks_other_than_all_wait_for_no_follower(acks: int) -> None:
 
 
 @pytest.mark.mission("PRD-7")
-async def test_acks_all_of_which_nothing_could_be_appended_waits_for_nobody() -> None:
+async def test_acks_all_without_any_append_does_not_wait() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1, 2, 3])
         corrupt = bytearray(batch("value"))
@@ -196,7 +196,7 @@ async def test_clients_may_not_write_to_internal_topics_but_the_admin_client_may
         assert error_of(allowed) is ErrorCode.NONE
 
 
-async def test_who_leads_instead_is_named_from_version_10_on() -> None:
+async def test_the_current_leader_is_named_from_version_10_on() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(2, epoch=4, tell=[1])
         asked = request((TOPIC, {0: batch("v")}))

@@ -114,7 +114,9 @@ def test_an_event_completes_at_once(clock: HandClock, reaper: Reaper[Operation])
     assert not operation.expired
 
 
-def test_what_completes_at_once_arms_nothing(clock: HandClock, reaper: Reaper[Operation]) -> None:
+def test_an_operation_completed_at_once_arms_no_timer(
+    clock: HandClock, reaper: Reaper[Operation]
+) -> None:
     operation = Operation(clock, 450)
     operation.ready = True
     assert reaper.try_complete_else_watch(operation, ["k"])

@@ -1,4 +1,4 @@
-"""Fetchers come with their first partition and go with their last, whoever let that one go."""
+"""A fetcher starts with its first partition and ends with its last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cut that is not on disk yet: nothing is asked for or taken in its place, and others go on."""
+"""A truncation that is not flushed yet: no fetch and no append replaces it; others continue."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ async def test_a_follower_goes_on_when_its_cut_is_on_disk(
     assert cluster[1].held() == ["a", "b", "new1"]
 
 
-async def test_other_partitions_go_on_meanwhile(cluster: ReplicaCluster, disk: Disk) -> None:
+async def test_other_partitions_continue_during_the_flush(
+    cluster: ReplicaCluster, disk: Disk
+) -> None:
     cluster[2].produce("x", topic_partition=OTHER)
     await cluster.clock.advance(1_000)
     assert cluster[1].held(OTHER) == ["x"]

@@ -74,7 +74,7 @@ async def test_the_controller_creates_and_answers_afterwards(outcome: Any, told:
 
 
 @pytest.mark.parametrize("failure", [None, TimeoutError(), ConnectionError()])
-async def test_others_ask_the_controller_and_answer_at_once(failure: Any) -> None:
+async def test_other_brokers_forward_to_the_controller_and_respond_at_once(failure: Any) -> None:
     controller = Controller(failure)
     answers: list[Any] = []
     auto = creation(Admin(None), controller, False)

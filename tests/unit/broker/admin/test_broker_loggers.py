@@ -101,7 +101,7 @@ def test_the_root_counts_for_loggers_without_a_level(stream: io.StringIO) -> Non
 
 
 @pytest.mark.parametrize("level", VALID_LEVELS)
-def test_each_level_lets_through_what_is_as_grave(stream: io.StringIO, level: str) -> None:
+def test_each_level_passes_events_of_at_least_its_severity(stream: io.StringIO, level: str) -> None:
     BrokerLoggers(1).alter("1", [Change("network", level)], False)
     said(stream)
     log = events.event_log("network")
@@ -186,7 +186,7 @@ def test_refused_with_kafkas_words_and_nothing_altered(
         ),
     ],
 )
-def test_only_the_addressed_broker_answers(name: str, described: str, altered: str) -> None:
+def test_only_the_addressed_broker_responds(name: str, described: str, altered: str) -> None:
     loggers = BrokerLoggers(1)
     with pytest.raises(KafkaError) as raised:
         loggers.entries(name)

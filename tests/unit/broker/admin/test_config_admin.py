@@ -226,7 +226,7 @@ async def test_brokers_are_altered_in_what_may_change_while_they_run(lab: Lab) -
     assert message == wanted
 
 
-async def test_what_is_altered_at_the_same_time_is_not_lost(lab: Lab) -> None:
+async def test_concurrent_alterations_are_not_lost(lab: Lab) -> None:
     session = lab.store.session
     written = session.multi
 
@@ -307,7 +307,7 @@ def test_the_nearer_setting_counts_and_what_changed_is_told() -> None:
     assert dynamic.current.given == dynamic.static.given
 
 
-def test_what_other_tools_wrote_wrong_is_left_out() -> None:
+def test_invalid_settings_written_by_other_tools_are_ignored() -> None:
     dynamic = DynamicBrokerConfig(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"}))
     dynamic.update(
         {"max.connections": "many", "broker.id": "4", "min.insync.replicas": "2"}, {"x.y": "1"}

@@ -141,7 +141,7 @@ async def test_time_runs_out_but_the_topic_is_there(admin: Admin) -> None:
     assert await admin.store.topic_exists("new")
 
 
-async def test_without_time_nobody_waits(admin: Admin) -> None:
+async def test_a_zero_timeout_does_not_wait(admin: Admin) -> None:
     (result,) = await admin.create(topic(), timeout_ms=0)
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert await admin.store.topic_exists("new")

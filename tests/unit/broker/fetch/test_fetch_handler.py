@@ -47,7 +47,7 @@ async def alone(cluster: ReplicaCluster, partitions: list[int] | None = None) ->
 
 
 @pytest.mark.mission("DOP-2")
-async def test_an_empty_partition_answers_when_the_wait_is_over() -> None:
+async def test_a_fetch_of_an_empty_partition_ends_at_its_max_wait() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         answers = node.fetch(0, max_wait_ms=500)
@@ -59,7 +59,7 @@ async def test_an_empty_partition_answers_when_the_wait_is_over() -> None:
 
 
 @pytest.mark.mission("DOP-2")
-async def test_a_produce_meanwhile_answers_then() -> None:
+async def test_a_produce_completes_a_parked_fetch() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         answers = node.fetch(0, max_wait_ms=500)
@@ -70,7 +70,7 @@ async def test_a_produce_meanwhile_answers_then() -> None:
         assert len(answers) == 1
 
 
-async def test_no_wait_answers_at_once() -> None:
+async def test_a_zero_max_wait_responds_at_once() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         assert error_of(node.fetch(0, max_wait_ms=0)) is ErrorCode.NONE

@@ -118,7 +118,7 @@ async def test_a_full_request_ends_the_session_that_it_names() -> None:
         assert node.metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 0
 
 
-async def test_an_error_is_told_every_time_and_its_end_too() -> None:
+async def test_a_session_repeats_an_error_and_reports_its_end() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         session = ask(node, {0: 0, 1: 9}).session_id
@@ -141,7 +141,7 @@ async def test_an_id_not_known_yet_is_resolved_later() -> None:
         assert told(answer)[0].error_code == ErrorCode.NONE
 
 
-async def test_a_topic_made_anew_is_not_taken_for_the_old_one() -> None:
+async def test_a_recreated_topic_is_not_taken_for_the_old_one() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         session = ask(node, {0: 0}, version=LAST).session_id
@@ -169,7 +169,7 @@ async def test_a_request_that_was_overtaken_is_answered_with_that() -> None:
 
 
 @pytest.mark.mission("FET-7")
-async def test_one_full_answer_after_the_other_serves_all_partitions() -> None:
+async def test_consecutive_full_responses_serve_all_partitions() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         session = ask(node, {0: 0, 1: 0, 2: 0}).session_id
@@ -181,7 +181,7 @@ async def test_one_full_answer_after_the_other_serves_all_partitions() -> None:
         assert served == [0, 1, 2, 0, 1, 2]
 
 
-async def test_who_gets_no_slot_gets_full_answers() -> None:
+async def test_a_client_without_a_session_slot_gets_full_responses() -> None:
     async with ReplicaCluster([1], session_slots=1) as cluster:
         node = await alone(cluster)
         first = ask(node, {0: 0, 1: 0}).session_id

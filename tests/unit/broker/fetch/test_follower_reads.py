@@ -44,7 +44,7 @@ async def test_a_consumer_is_sent_to_the_replica_of_its_rack() -> None:
         assert answer.high_watermark == 1
 
 
-async def test_nobody_is_sent_away_without_need() -> None:
+async def test_consumers_are_redirected_only_if_their_rack_requires_it() -> None:
     async with ReplicaCluster(selector=RACK_AWARE) as cluster:
         await replicated(cluster)
         for rack in ("", "r1", "elsewhere"):
@@ -54,7 +54,7 @@ async def test_nobody_is_sent_away_without_need() -> None:
         assert values_in(ask(cluster[1], "r2", version=10).records) == ["v"]
 
 
-async def test_not_to_one_that_lags_or_is_gone() -> None:
+async def test_consumers_are_not_redirected_to_a_lagging_or_dead_replica() -> None:
     async with ReplicaCluster(selector=RACK_AWARE) as cluster:
         await replicated(cluster)
         cluster.freeze(2)
@@ -95,7 +95,7 @@ async def test_a_follower_serves_up_to_its_high_watermark_and_no_further() -> No
         assert values_in(waiting[0].records) == ["w"]
 
 
-async def test_a_follower_hears_of_the_high_watermark_soon() -> None:
+async def test_a_follower_gets_a_new_high_watermark_soon() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         await cluster.clock.advance(100)

@@ -87,7 +87,7 @@ async def test_partitions_added_later_move_no_group() -> None:
     assert lab.lookup.partition_count(GROUP) == 3
 
 
-async def test_a_topic_deleted_and_made_anew_is_measured_anew() -> None:
+async def test_a_recreated_topic_has_its_partitions_counted_again() -> None:
     lab = Lab(configured=50)
     lab.assigned = [3]
     await lab.tell(0, 1, 2)
@@ -107,7 +107,9 @@ async def test_zookeeper_is_waited_for() -> None:
     assert lab.clock.slept == 2
 
 
-async def test_what_zookeeper_does_not_say_is_as_configured() -> None:
+async def test_a_topic_missing_or_malformed_in_zookeeper_has_the_configured_partition_count() -> (
+    None
+):
     lab = Lab(configured=50)
     lab.assigned = [None]
     await lab.sizes.learn([GROUP_METADATA_TOPIC, "t"])

@@ -84,7 +84,7 @@ class TestWaiting:
             assert error_of(answers) is ErrorCode.NONE
 
     @pytest.mark.mission("DOP-8")
-    async def test_a_replica_that_dies_meanwhile_holds_it_back_no_longer(self) -> None:
+    async def test_a_dead_replica_no_longer_delays_the_response(self) -> None:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             cluster.freeze(3)
@@ -143,7 +143,7 @@ class TestWaiting:
             assert error_of(answers) is ErrorCode.NONE
             assert leader.replicas.purgatories.delete_records.purgatory.watched == 0
 
-    async def test_a_new_leader_waits_until_its_followers_have_told(self) -> None:
+    async def test_a_new_leader_waits_for_the_log_starts_of_its_followers(self) -> None:
         async with ReplicaCluster() as cluster:
             await with_records(cluster)
             cluster.freeze(3)
@@ -158,7 +158,7 @@ class TestWaiting:
             assert answers[0].low_watermark == 0
 
     @pytest.mark.mission("PUR-3", "PUR-6", "PUR-7")
-    async def test_it_has_a_purgatory_of_its_own(self) -> None:
+    async def test_it_has_a_separate_purgatory(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             reaper = cluster[1].replicas.purgatories.delete_records
             assert reaper.name == "ExpirationReaper-1-DeleteRecords"
@@ -202,7 +202,7 @@ class TestOffsets:
             assert answers[0].low_watermark == 2
             assert earliest(leader) == 2
 
-    async def test_what_is_below_is_not_served(self) -> None:
+    async def test_offsets_below_the_log_start_are_out_of_range(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
             delete_records(leader, 2)
@@ -211,7 +211,7 @@ class TestOffsets:
             assert error_of(answers) is ErrorCode.NONE
             assert answers[0].log_start_offset == 2
 
-    async def test_who_waits_to_read_below_is_told(self) -> None:
+    async def test_a_parked_fetch_below_the_log_start_is_completed(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
             answers = leader.fetch(1, min_bytes=10_000, max_wait_ms=60_000)
@@ -285,7 +285,7 @@ class TestRefusals:
                 ("nowhere", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
             }
 
-    async def test_a_partition_named_twice_is_answered_once(self) -> None:
+    async def test_a_repeated_partition_gets_one_response(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
             wanted = [DeleteRecordsPartition(0, 1), DeleteRecordsPartition(0, 2)]
@@ -293,7 +293,7 @@ class TestRefusals:
             (topic,) = leader.ask(request, 0)[0].topics
             assert [row.low_watermark for row in topic.partitions] == [2]
 
-    async def test_nothing_asked(self) -> None:
+    async def test_an_empty_request(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             assert cluster[1].ask(DeleteRecordsRequest(), 2) == [DeleteRecordsResponse()]
 
@@ -349,7 +349,7 @@ class TestRemembering:
             assert earliest(leader) == 2
 
     @pytest.mark.mission("DOP-8")
-    async def test_a_broken_disk_is_told_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_broken_disk_is_a_storage_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing to wait for, but the new start is not written down."""
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
@@ -371,7 +371,7 @@ def _fail(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, path: str, number
 
 
 class TestComingBack:
-    async def test_who_was_away_learns_of_it_before_it_is_in_sync(self) -> None:
+    async def test_a_returning_follower_deletes_the_records_before_it_joins_the_isr(self) -> None:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             files = await cluster.stop(3)

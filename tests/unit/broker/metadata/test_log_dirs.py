@@ -87,7 +87,7 @@ async def test_a_failed_directory_is_announced_and_its_partitions_are_offline() 
         assert node.logs.read_high_watermarks() == {OTHER: 1}
 
 
-async def test_a_replica_that_may_lie_in_a_failed_directory_is_not_made_anew() -> None:
+async def test_a_replica_that_may_be_in_a_failed_directory_is_not_created_again() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = cluster[1]
         await cluster.elect(1, isr=[1], replicas=[1])

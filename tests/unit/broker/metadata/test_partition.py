@@ -107,7 +107,7 @@ def test_a_pending_expansion_already_holds_the_high_watermark() -> None:
     assert made.high_watermark == 1
 
 
-def test_a_refused_change_is_not_asked_for_again() -> None:
+def test_a_refused_isr_change_is_not_requested_again() -> None:
     made, submitted = partition()
     made.make_leader(told(), 0)
     append(made, "a")

@@ -93,7 +93,7 @@ async def test_a_parked_follower_is_woken_by_the_append_not_by_the_high_watermar
         assert cluster[1].partition().high_watermark == 0
 
 
-async def test_a_follower_fetch_completes_a_parked_produce_in_the_same_breath() -> None:
+async def test_a_follower_fetch_completes_a_parked_produce_synchronously() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], tell=[1])
         produced = cluster[1].produce("a")
@@ -198,7 +198,7 @@ async def test_a_longer_log_of_the_same_epoch_is_kept() -> None:
         assert cluster[2].partition().high_watermark == 1
 
 
-async def test_a_demoted_leader_answers_who_waits_on_it() -> None:
+async def test_a_demoted_leader_completes_its_parked_requests() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         await cluster.clock.settle()
@@ -228,7 +228,7 @@ async def test_an_unclean_election_takes_the_follower_down_to_the_leader_s_end()
         assert cluster[1].held() == ["d"]
 
 
-async def test_a_follower_behind_the_leader_s_start_starts_anew_there() -> None:
+async def test_a_follower_behind_the_leader_s_log_start_restarts_there() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
         cluster[1].produce("a", "b", "c")

@@ -148,7 +148,7 @@ async def test_a_throttled_replica_does_not_read_ahead(listed: str) -> None:
         assert any(asked > held for asked, held in fetches.asked) == (not listed)
 
 
-async def test_a_fetch_that_is_held_back_is_answered_with_nothing_in_the_end() -> None:
+async def test_a_throttled_fetch_ends_with_an_empty_response() -> None:
     async with ReplicaCluster([1]) as cluster:
         throttle(cluster, leader="*")
         await cluster.elect(1, isr=[1], replicas=[1, 2])

@@ -30,7 +30,7 @@ class Store:
         return {topic: self.given[topic] for topic in topics if topic in self.given}
 
 
-async def test_what_the_topic_sets_goes_before_what_the_broker_sets() -> None:
+async def test_topic_settings_override_broker_settings() -> None:
     store = Store(a={"segment.bytes": "1000", "cleanup.policy": "compact,delete", "x.y": "1"})
     configs = TopicConfigCache(store, topic_defaults(BROKER))
     assert configs.get("a").min_insync_replicas == 2
@@ -64,7 +64,7 @@ async def test_a_topic_made_again_is_read_again() -> None:
     assert store.asked == [["a", "b"], ["a"]]
 
 
-async def test_what_nobody_can_read_is_left_at_the_broker_s() -> None:
+async def test_unreadable_topic_settings_fall_back_to_the_broker_s() -> None:
     store = Store(a={"min.insync.replicas": "many", "max.message.bytes": "77"})
     configs = TopicConfigCache(store, topic_defaults(BROKER))
     await configs.load(["a"])

@@ -1,4 +1,4 @@
-"""What a follower's requests name: what is not as it was, and nothing else is even looked at."""
+"""A follower's fetch session: requests name the changed partitions and examine no others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def forgotten(request: FetchRequest) -> list[tuple[UUID, list[int]]]:
     return [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data]
 
 
-def test_only_what_is_not_as_it_was_is_looked_at() -> None:
+def test_only_changed_partitions_are_examined() -> None:
     follower = Follower()
     states = {tp: state() for tp in P}
     assert named(follower.ask(states)) == [(T, i, 0, 0) for i in range(3)]
@@ -85,7 +85,7 @@ def test_only_what_is_not_as_it_was_is_looked_at() -> None:
     assert named(follower.ask(states)) == []
 
 
-def test_a_log_start_that_moved_is_told() -> None:
+def test_a_moved_log_start_is_sent() -> None:
     follower = Follower()
     states = {tp: state(offset=9) for tp in P}
     follower.ask(states)
@@ -95,7 +95,7 @@ def test_a_log_start_that_moved_is_told() -> None:
     assert named(follower.ask(states)) == []
 
 
-def test_who_waits_leaves_the_session_and_comes_back() -> None:
+def test_a_partition_that_is_not_fetched_leaves_the_session_and_returns() -> None:
     follower = Follower()
     states = {tp: state() for tp in P}
     follower.ask(states)

@@ -89,7 +89,7 @@ async def test_an_unreachable_leader_is_tried_again_and_again() -> None:
         assert state.failures == 0
 
 
-async def test_a_leader_that_has_not_heard_of_its_role_is_asked_again_soon() -> None:
+async def test_a_leader_that_does_not_know_its_role_yet_gets_another_fetch_soon() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], tell=[2])
         await cluster.clock.advance(10)
@@ -288,7 +288,7 @@ async def test_after_the_first_request_only_changes_are_named() -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-async def test_a_session_that_is_lost_is_opened_anew_at_once(error: ErrorCode) -> None:
+async def test_a_lost_session_is_opened_again_at_once(error: ErrorCode) -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
         await cluster.clock.advance(600)
@@ -318,7 +318,7 @@ async def test_several_fetchers_share_the_partitions_of_a_source() -> None:
         assert len(fetchers) == 0
 
 
-async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
+async def test_a_response_for_a_partition_that_has_moved_on_is_dropped() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         replies: list[Any] = []
         cluster[1].handlers[ApiKey.FETCH] = lambda c, request, reply: replies.append(

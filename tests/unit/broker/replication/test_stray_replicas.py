@@ -43,7 +43,7 @@ def is_here(node: Node) -> bool:
 
 
 @pytest.mark.mission("REA-10")
-async def test_what_was_reassigned_meanwhile_goes() -> None:
+async def test_replicas_reassigned_during_the_absence_are_deleted() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, epoch=3)
         gone: list[TopicPartition] = []
@@ -101,7 +101,7 @@ async def test_a_controller_tells_its_first_words_in_slices() -> None:
 
 
 async def test_only_the_first_word_of_a_term_and_registration_counts() -> None:
-    """Later ones come a moment before the StopReplica that says the same."""
+    """Later ones come right before the StopReplica for the same replicas."""
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, epoch=3)
         node = cluster[2]

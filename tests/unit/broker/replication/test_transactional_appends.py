@@ -209,7 +209,7 @@ async def test_a_marker_that_comes_before_the_answer_makes_it_void() -> None:
         assert node.partition().last_stable_offset == 1
 
 
-async def test_where_verification_is_off_nobody_is_asked() -> None:
+async def test_without_verification_the_coordinator_gets_no_request() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node, enabled=False)
@@ -226,7 +226,7 @@ async def test_a_request_is_of_one_producer() -> None:
         assert refused.value.code is E.INVALID_PRODUCER_ID_MAPPING
 
 
-async def test_who_does_not_lead_says_so() -> None:
+async def test_an_unknown_partition_is_an_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)

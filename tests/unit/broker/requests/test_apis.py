@@ -140,7 +140,9 @@ REASONS = {"unserved_api": "unknown_api", "negative_version": "unsupported_versi
 
 
 @pytest.mark.parametrize("what", BAD_FRAMES)
-async def test_what_cannot_be_served_closes_that_connection_only(lab: Lab, what: str) -> None:
+async def test_a_request_that_cannot_be_served_closes_only_its_connection(
+    lab: Lab, what: str
+) -> None:
     stage = Stage(lab)
     other = await stage.open()
     peer = await lab.connect(stage.server)
@@ -277,7 +279,7 @@ async def test_an_answer_that_a_version_has_no_room_for_closes_that_connection_o
     await stage.close()
 
 
-async def test_what_comes_behind_a_task_waits_until_it_is_done(lab: Lab) -> None:
+async def test_requests_behind_a_task_wait_until_it_is_done(lab: Lab) -> None:
     """As in Kafka: an admin who creates a topic and then grows it need not wait in between."""
     steps: list[str] = []
     gate = asyncio.Event()
@@ -340,7 +342,7 @@ async def a_few_turns() -> None:
 @pytest.mark.mission("ORD-1")
 @pytest.mark.parametrize("first", [FetchRequest(), ProduceRequest()])
 @pytest.mark.parametrize("then", [DescribeClusterRequest(), FetchRequest(), MetadataRequest()])
-async def test_what_comes_behind_a_parked_request_waits_for_its_reply(
+async def test_requests_behind_a_parked_request_wait_for_its_response(
     lab: Lab, first: Any, then: Any
 ) -> None:
     lot = ParkingLot()

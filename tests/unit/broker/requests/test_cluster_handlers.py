@@ -318,7 +318,7 @@ async def test_no_producer_id(fields: Any, error: ErrorCode) -> None:
 # -- UpdateMetadata
 
 
-async def test_metadata_is_taken_over_and_told() -> None:
+async def test_metadata_is_applied_and_listeners_are_notified() -> None:
     cache = cache_with()
     changed: list[str] = []
     deleted: list[TopicPartition] = []
@@ -344,8 +344,8 @@ async def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
     assert list(cache.topics()) == []
 
 
-async def test_who_has_to_get_ready_does_so_before_metadata_change() -> None:
-    """And a newer order that comes meanwhile is not undone."""
+async def test_preparations_run_before_the_metadata_change() -> None:
+    """A newer request that arrives during the preparations is not undone."""
     cache, fence = cache_with(), ControllerFence(1, lambda: 0)
     ready = asyncio.Event()
 

@@ -27,7 +27,7 @@ class Controller:
 
 
 @pytest.mark.mission("CSH-11")
-async def test_what_the_broker_still_leads() -> None:
+async def test_partitions_that_the_broker_still_leads_are_returned() -> None:
     controller = Controller([TopicPartition("t", 3)])
     handler = ControlledShutdownHandler(cast(Any, controller))
     response = await handler(

@@ -1,4 +1,4 @@
-"""Orders of a controller that take their time: others are served meanwhile, none undoes a later."""
+"""Controller requests that take several turns: other requests are served, later ones win."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def deletion(indexes: Iterable[int] = (0,), controller_epoch: int = 1) -> StopRe
     )
 
 
-async def test_a_deletion_of_many_is_no_single_breath() -> None:
+async def test_a_deletion_of_many_partitions_takes_several_turns() -> None:
     count = 2 * SLICE + 1
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1], partitions=range(count))
@@ -64,11 +64,11 @@ async def test_a_newer_controller_between_two_slices_ends_a_deletion() -> None:
         assert len(node.replicas.hosted) == 3
 
 
-async def test_an_order_that_a_later_one_overtook_is_refused(
+async def test_a_request_overtaken_by_a_later_one_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It waited for ZooKeeper, and its connection broke. What was said again over the next one,
-    and then that the topic is deleted, stands."""
+    """The first request waited for ZooKeeper while its connection broke. The retry on the next
+    connection, and the deletion after it, stay in effect."""
     async with ReplicaCluster([1]) as cluster:
 
         async def away(topics: object) -> None:

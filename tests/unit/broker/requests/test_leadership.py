@@ -98,14 +98,14 @@ async def test_a_topic_without_an_id_gets_one_under_the_same_epoch() -> None:
         assert cluster[1].partition().state.isr.committed == (1, 2, 3)
 
 
-async def test_who_is_no_replica_does_not_obey() -> None:
+async def test_a_broker_that_is_no_replica_refuses_leader_and_isr() -> None:
     async with ReplicaCluster([1]) as cluster:
         error = await partition_error(cluster, isr=[2], replicas=[2, 3])
         assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert cluster[1].replicas.hosted.get(TP) is None
 
 
-async def test_a_partition_without_leader_is_followed_by_nobody() -> None:
+async def test_a_partition_without_leader_is_not_fetched() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         await cluster.elect(-1, isr=[1], epoch=1)
@@ -212,7 +212,7 @@ async def test_the_leader_epoch_of_a_stop_is_checked() -> None:
         assert node.replicas.hosted.get(TP) is None
 
 
-async def test_deletion_answers_who_waits() -> None:
+async def test_deletion_completes_parked_requests() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, tell=[1])
         produced = cluster[1].produce("a", timeout_ms=60_000)
@@ -245,8 +245,8 @@ async def test_an_offline_partition_is_not_stopped() -> None:
         assert await partition_error(cluster, epoch=9) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_who_has_to_know_hears_of_a_disk_that_failed() -> None:
-    """A coordinator: the controller's next word is refused here, so nobody else tells it."""
+async def test_coordinators_are_notified_of_a_failed_disk() -> None:
+    """The controller's next request for the partition is refused, so nothing else notifies them."""
     gone: list[tuple[TopicPartition, bool]] = []
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
@@ -319,8 +319,8 @@ def many(count: int) -> LeaderAndIsrRequest:
     return LeaderAndIsrRequest(controller_id=9, controller_epoch=1, topic_states=[topic])
 
 
-async def test_thousands_of_partitions_are_no_single_breath() -> None:
-    """Others are served in between, and every partition is answered for."""
+async def test_thousands_of_partitions_are_handled_over_several_turns() -> None:
+    """Other requests are served in between, and the response has every partition."""
     async with ReplicaCluster([1]) as cluster:
         turns = 0
 

@@ -85,7 +85,7 @@ async def lab() -> Lab:
 
 @pytest.mark.mission("CCB-8")
 @pytest.mark.parametrize("version", range(4))
-async def test_a_topic_grows_and_who_asked_waits_for_the_leaders(lab: Lab, version: int) -> None:
+async def test_a_topic_grows_and_the_response_waits_for_the_leaders(lab: Lab, version: int) -> None:
     asking = asyncio.create_task(lab.grow(("t", 4), version=version, timeout_ms=1000))
     for _ in range(20):
         await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_leaders_that_do_not_come_in_time(lab: Lab) -> None:
     assert len(await lab.replicas()) == 4
 
 
-async def test_partitions_where_they_were_told_to_go(lab: Lab) -> None:
+async def test_new_partitions_with_a_manual_assignment(lab: Lab) -> None:
     await lab.grow(("t", 4, [(3, 1), (1, 2)]), timeout_ms=0)
     assert await lab.replicas() == {0: (2, 3), 1: (3, 1), 2: (3, 1), 3: (1, 2)}
 
@@ -172,7 +172,7 @@ async def test_only_validated_and_elsewhere_than_at_the_controller(lab: Lab) -> 
     assert len(await lab.replicas()) == 2
 
 
-async def test_what_the_controller_writes_at_the_same_time_is_not_overwritten(lab: Lab) -> None:
+async def test_a_concurrent_write_of_the_controller_is_not_overwritten(lab: Lab) -> None:
     read = lab.store.topic_assignment_version
     times = 0
 
