@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.storage.directories.log_manager import LogConfig
+from tests.support.storage.log_managers import fill, manager, started
 from tests.support.storage.logs import NOW, batch, cut, values_of
 from tests.support.storage.memory_files import MemoryFiles
 from tests.support.world.virtual_clock import VirtualClock
@@ -19,22 +18,6 @@ from tests.support.world.virtual_clock import VirtualClock
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 ID = UUID("12345678-1234-5678-1234-567812345678")
 SMALL = LogConfig(segment_bytes=200)
-
-
-def manager(files: MemoryFiles, *dirs: str, clock: Any = None, **config: Any) -> LogManager:
-    settings = LogManagerConfig(log_dirs=dirs or ("/d",), **config)
-    return LogManager(files, clock or VirtualClock(), settings)
-
-
-async def started(files: MemoryFiles, *dirs: str, **config: Any) -> LogManager:
-    made = manager(files, *dirs, **config)
-    await made.start()
-    return made
-
-
-def fill(log: UnifiedLog, count: int, size: int = 100) -> None:
-    for _ in range(count):
-        log.append_as_leader(batch(bytes(size)), 0, NOW)
 
 
 # ------------------------------------------------------------------------------------------ owner

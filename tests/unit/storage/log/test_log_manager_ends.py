@@ -3,38 +3,20 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import LogConfig, LogManager
 from minikafka.storage.log.sparse_index import SparseIndex
-from minikafka.storage.log.unified_log import UnifiedLog
-from tests.support.storage.logs import NOW, batch
+from tests.support.storage.log_managers import fill, manager, started
 from tests.support.storage.memory_files import MemoryFile, MemoryFiles
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 ID = UUID("12345678-1234-5678-1234-567812345678")
 SMALL = LogConfig(segment_bytes=200)
-
-
-def manager(files: MemoryFiles, *dirs: str, clock: Any = None, **config: Any) -> LogManager:
-    settings = LogManagerConfig(log_dirs=dirs or ("/d",), **config)
-    return LogManager(files, clock or VirtualClock(), settings)
-
-
-async def started(files: MemoryFiles, *dirs: str, **config: Any) -> LogManager:
-    made = manager(files, *dirs, **config)
-    await made.start()
-    return made
-
-
-def fill(log: UnifiedLog, count: int, size: int = 100) -> None:
-    for _ in range(count):
-        log.append_as_leader(batch(bytes(size)), 0, NOW)
 
 
 # ---------------------------------------------------------------------------------------- deletion

@@ -1,0 +1,27 @@
+"""Log managers on files in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.logs import NOW, batch
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.virtual_clock import VirtualClock
+
+
+def manager(files: MemoryFiles, *dirs: str, clock: Any = None, **config: Any) -> LogManager:
+    settings = LogManagerConfig(log_dirs=dirs or ("/d",), **config)
+    return LogManager(files, clock or VirtualClock(), settings)
+
+
+async def started(files: MemoryFiles, *dirs: str, **config: Any) -> LogManager:
+    made = manager(files, *dirs, **config)
+    await made.start()
+    return made
+
+
+def fill(log: UnifiedLog, count: int, size: int = 100) -> None:
+    for _ in range(count):
+        log.append_as_leader(batch(bytes(size)), 0, NOW)
