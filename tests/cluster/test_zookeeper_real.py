@@ -30,26 +30,10 @@ from minikafka.kernel.ports import (
 )
 from minikafka.world.real.zookeeper import RealCoordination
 from scripts.lib.cluster import free_ports
+from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
-
-
-class Inbox:
-    """Collects what a callback is told; ``get`` waits for the next."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Any] = asyncio.Queue()
-
-    def __call__(self, thing: Any) -> None:
-        self._queue.put_nowait(thing)
-
-    async def get(self) -> Any:
-        async with asyncio.timeout(20):
-            return await self._queue.get()
-
-    def empty(self) -> bool:
-        return self._queue.empty()
 
 
 async def open_session(connect: str, session_timeout_ms: int = 10_000) -> CoordinationSession:

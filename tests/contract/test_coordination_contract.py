@@ -35,6 +35,7 @@ from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld
 from minikafka.zookeeper.requests import Requests
+from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 PATIENCE_S = 20
@@ -117,23 +118,6 @@ def play(request: pytest.FixtureRequest) -> Play:
         return play_sim
     server = request.getfixturevalue("real_zookeeper")
     return lambda body: run_real(body(RealLab(server)))
-
-
-class Inbox:
-    """Collects what a callback is told; ``get`` waits for the next."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Any] = asyncio.Queue()
-
-    def __call__(self, thing: Any) -> None:
-        self._queue.put_nowait(thing)
-
-    async def get(self) -> Any:
-        async with asyncio.timeout(PATIENCE_S):
-            return await self._queue.get()
-
-    def empty(self) -> bool:
-        return self._queue.empty()
 
 
 def test_nodes_are_made_read_written_and_deleted(play: Play) -> None:
