@@ -24,26 +24,6 @@ ALLOWED = {
     "Consumer": "aio, client",
     "Producer": "aio, client",
 }
-# Still to be named apart.
-UNRESOLVED = frozenset(
-    [
-        "GroupConfig",
-        "GroupOffsets",
-        "Identity",
-        "Member",
-        "OffsetStore",
-        "Outcome",
-        "Place",
-        "Plan",
-        "Progress",
-        "TopicView",
-        "Transactions",
-        "Verdict",
-        "Write",
-        "Writer",
-        "Written",
-    ]
-)
 
 
 def public_classes() -> dict[str, list[str]]:
@@ -58,8 +38,7 @@ def public_classes() -> dict[str, list[str]]:
 
 def test_public_classes_are_named_apart() -> None:
     shared = {name: paths for name, paths in public_classes().items() if len(paths) > 1}
-    known = ALLOWED.keys() | UNRESOLVED
-    assert {name: paths for name, paths in shared.items() if name not in known} == {}
+    assert {name: paths for name, paths in shared.items() if name not in ALLOWED} == {}
 
 
 def test_the_list_of_shared_names_is_not_longer_than_needed() -> None:

@@ -22,28 +22,7 @@ RETIRED = re.compile(
     re.IGNORECASE,
 )
 
-# Rooms whose words are still being rewritten. A room leaves this list and never returns.
-ALLOWED = (
-    "aio.py",
-    "broker",
-    "client",
-    "coordinator",
-    "core/client",
-    "core/group",
-    "core/replication",
-    "core/transaction",
-    "node",
-    "simulator",
-    "testing",
-    "verify",
-    "world/sim",
-)
-SOURCES = sorted(
-    path
-    for path in PACKAGE.rglob("*.py")
-    if not path.relative_to(PACKAGE).as_posix().startswith(tuple(f"{r}/" for r in ALLOWED))
-    and path.relative_to(PACKAGE).as_posix() not in ALLOWED
-)
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
 def texts(source: str) -> list[tuple[int, str]]:
@@ -80,8 +59,3 @@ def test_no_retired_word_is_used(path: Path) -> None:
 def test_retired_words_are_found_across_lines_and_in_messages() -> None:
     source = '"""The follower is\ntold."""\n# read\n# anew\nfail("Whoever asked")\n'
     assert retired_words(source) == ["3: anew", "1: is told", "5: Whoever"]
-
-
-@pytest.mark.parametrize("room", ALLOWED)
-def test_an_allowed_room_exists(room: str) -> None:
-    assert (PACKAGE / room).exists()
