@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
+# Each line is one write: several processes share the pipe.
 # A process in a session of its own that ignores signals, and below it an orphan of the same kind.
 STUBBORN = """
 import os, signal, sys, time
@@ -22,23 +23,21 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 os.setsid()
 child = os.fork()
 if not child and sys.argv[1] == "orphan":
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())
     time.sleep(600)
 if sys.argv[1] == "orphan":
     sys.exit()
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())
 time.sleep(600)
 """
 COMMAND = """
-import subprocess, sys, time
+import os, subprocess, sys, time
 for kind in ("orphan", "child"):
     subprocess.Popen([sys.executable, "-c", sys.argv[1], kind])
-print("started", flush=True)
+os.write(1, b"started\\n")
 if sys.argv[2] == "wait":
     time.sleep(600)
-while not sys.stdin.readline():
-    pass
-sys.exit(3)
+sys.exit(3 if sys.stdin.readline() else 4)
 """
 
 

@@ -43,3 +43,9 @@ def test_only_kafkas_errors(case: Callable[[int], None]) -> None:
         except Exception as error:
             raise AssertionError(f"{case.__name__}({seed})") from error
         seed += 1
+
+
+@pytest.mark.parametrize("seed", [724])
+def test_appends_that_once_failed(seed: int) -> None:
+    """724: a coordinator's batch, damaged but with a right CRC, whose offsets are not dense."""
+    fuzz_appends(seed)
