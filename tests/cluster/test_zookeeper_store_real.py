@@ -149,6 +149,34 @@ async def test_a_broker_is_registered_again_after_expiry(connect: str) -> None:
         await keeper.close()
 
 
+async def test_a_session_survives_a_server_that_accepts_and_never_responds(
+    own_zookeeper: ZookeeperProcess,
+) -> None:
+    """As a ZooKeeper server does to connections made while it starts. Kazoo would wait for the
+    response until the session had expired."""
+    session = await RealCoordination().open(own_zookeeper.connect, 9_000, 9_000)
+    store = ZkStore(session)
+    await store.create_persistent_paths()
+    await store.register_broker(broker(1))
+    own_zookeeper.kill()
+    connects: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connects.put_nowait(writer)
+
+    silent = await asyncio.start_server(accept, "127.0.0.1", own_zookeeper.port)
+    first = await connects.get()
+    async with asyncio.timeout(8):  # while the session could still be alive
+        second = await connects.get()
+    silent.close()
+    await asyncio.to_thread(own_zookeeper.start)
+    async with asyncio.timeout(20):
+        assert await store.broker_ids() == [1]
+    for writer in (first, second):
+        writer.close()
+    await session.close()
+
+
 async def test_requests_outlive_an_outage(own_zookeeper: ZookeeperProcess) -> None:
     session = await RealCoordination().open(own_zookeeper.connect, 20_000, 10_000)
     store = ZkStore(session)

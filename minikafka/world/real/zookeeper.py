@@ -2,8 +2,9 @@
 
 Kazoo has two threads and calls back on both. ``_on_kazoo_state`` and the callbacks of requests and
 watches do one thing there: they pass the result to the event loop by ``_post``. Everything else
-runs on the loop. Two of kazoo's habits are corrected: it reopens an expired session silently
-(``_OneSessionHandler``), and it forgets watches when the connection is lost (``_fire``).
+runs on the loop. Three of kazoo's habits are corrected: it reopens an expired session silently and
+waits for a silent server until the session is over (``_OneSessionHandler``), and it forgets watches
+when the connection is lost (``_fire``).
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from minikafka.world.real.zookeeper_values import (
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 1.0
+WAITS_PER_SESSION = 3  # so many silent servers, one after the other, a session survives
 CLOSE_LIMIT_S = 2.0  # without a response until then, the session ends by its time-out
 
 
@@ -74,7 +76,7 @@ class RealCoordination:
 
 
 async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
-    handler = _OneSessionHandler()
+    handler = _OneSessionHandler(session_timeout_ms / 1000 / WAITS_PER_SESSION)
     client = KazooClient(
         hosts=connect,
         timeout=session_timeout_ms / 1000,
@@ -106,10 +108,15 @@ async def _make_chroot(servers: str, chroot: str, connection_timeout_ms: int) ->
 
 class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Connects to no server after its session has expired. Kazoo would silently open a second
-    session and run requests in it that were made for the first one."""
+    session and run requests in it that were made for the first one.
 
-    def __init__(self) -> None:
+    It also waits at most ``max_wait_s`` for a server. A ZooKeeper server that is just starting may
+    accept a connection and never respond to it; kazoo would wait for it as long as the session may
+    last."""
+
+    def __init__(self, max_wait_s: float) -> None:
         super().__init__()
+        self._max_wait_s = max_wait_s
         self._session_over = False
 
     def end_session(self) -> None:
@@ -128,7 +135,8 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         for files, events in ((reading, select.POLLIN), (writing, select.POLLOUT)):
             for file in files:
                 waiting.register(file, events)
-        ready = {fd for fd, _ in waiting.poll(None if timeout_s is None else timeout_s * 1000)}
+        wait_s = self._max_wait_s if timeout_s is None else min(timeout_s, self._max_wait_s)
+        ready = {fd for fd, _ in waiting.poll(wait_s * 1000)}
         return (
             [file for file in reading if file.fileno() in ready],
             [file for file in writing if file.fileno() in ready],
