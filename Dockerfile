@@ -4,7 +4,7 @@ FROM python:3.11-slim
 RUN useradd --uid 1000 --create-home minikafka \
     && mkdir /var/lib/minikafka && chown minikafka: /var/lib/minikafka
 
-COPY pyproject.toml README.md LICENSE /usr/src/minikafka/
+COPY pyproject.toml setup.py README.md LICENSE /usr/src/minikafka/
 COPY minikafka /usr/src/minikafka/minikafka
 RUN python3 -m venv /opt/minikafka \
     && /opt/minikafka/bin/pip install --no-cache-dir /usr/src/minikafka

@@ -12,7 +12,9 @@ from minikafka.core.log.append import RecordValidationError
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
     COMPRESSION_MASK,
+    LOG_OVERHEAD,
     NO_TIMESTAMP,
     RecordBatch,
     parse_batch,
@@ -20,7 +22,7 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import decode_batch
-from minikafka.protocol.records.record_summary import RecordSummary, summarize_records
+from minikafka.protocol.records.record_summary import summarize_records
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 
@@ -62,6 +64,19 @@ def refuse(problems: Iterable[RecordProblem | None]) -> None:
         raise RecordValidationError(code, [(index, why) for index, _, why in found])
 
 
+def has_plain_records(batch: RecordBatch) -> bool:
+    """Return whether an uncompressed batch can be stored as it is in a log without limits on times
+    and keys: its records are well-formed, and its header has their largest timestamp."""
+    start = batch.position + BATCH_OVERHEAD
+    data = bytes(batch.buffer[start : batch.position + batch.length + LOG_OVERHEAD])
+    try:
+        _, least, largest, _ = summarize_records(data, batch.record_count)
+    except KafkaError:
+        return False
+    first, last = batch.base_timestamp + least, batch.base_timestamp + largest
+    return last == batch.max_timestamp and first >= -MAX_TIMESTAMP and last - first <= MAX_TIMESTAMP
+
+
 def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
     """Validate the records of a batch whose header and CRC are right. Return the batch to store.
 
@@ -77,12 +92,19 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
         return batch
     try:
         data = batch.plain_records()
-        summary = summarize_records(data, batch.record_count)
-        _check_records(batch, summary, config, now_ms)
+        consecutive, least, largest, all_have_keys = summarize_records(data, batch.record_count)
+        max_timestamp = batch.base_timestamp + largest
+        first = batch.base_timestamp + least
+        _check_times(first, max_timestamp)
+        keys_are_there = all_have_keys or not config.compacts
+        if not (keys_are_there and _in_time(first, max_timestamp, config, now_ms)):
+            refuse(
+                record_problem(index, record.key, record.timestamp, config, now_ms)
+                for index, record in enumerate(decode_batch(batch))
+            )
         target = config.target_compression(source)
         level = config.compression_level(target)
-        max_timestamp = batch.base_timestamp + summary.largest_timestamp_delta
-        if not summary.consecutive and (source or target):
+        if not consecutive and (source or target):
             changed = _renumbered(batch, target, level)
         elif target is not source:
             changed = _with_payload(batch, compress(target, data, level), target, max_timestamp)
@@ -102,19 +124,9 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
     return stored
 
 
-def _check_records(
-    batch: RecordBatch, summary: RecordSummary, config: LogConfig, now_ms: int
-) -> None:
-    base = batch.base_timestamp
-    first, last = base + summary.least_timestamp_delta, base + summary.largest_timestamp_delta
+def _check_times(first: int, last: int) -> None:
     if first < -MAX_TIMESTAMP or max(last, last - first) > MAX_TIMESTAMP:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {first} to {last}")
-    if (summary.all_have_keys or not config.compacts) and _in_time(first, last, config, now_ms):
-        return
-    refuse(
-        record_problem(index, record.key, record.timestamp, config, now_ms)
-        for index, record in enumerate(decode_batch(batch))
-    )
 
 
 def _in_time(first: int, last: int, config: LogConfig, now_ms: int) -> bool:

@@ -1,8 +1,8 @@
 """Validation of the batches that a producer sends or that a follower fetches.
 
-The records of an uncompressed batch are read only if a setting needs it (a limit on timestamps, a
-compacted topic, a codec): the header has their number and latest time, and the CRC protects the
-rest. Those of a compressed batch are always read; Kafka reads those of all batches.
+Every record of every batch that a client sends is read, as in Kafka: the CRC shows only that the
+bytes are what the client meant to send. Batches that a coordinator of this broker has built are
+read only if a setting of the topic needs it.
 Kafka: ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``, ``ProduceRequest``.
 """
 
@@ -15,7 +15,7 @@ from minikafka.core.log.config import (
     UNCOMPRESSED,
     LogConfig,
 )
-from minikafka.core.log.record_validation import opened_batch, too_large
+from minikafka.core.log.record_validation import has_plain_records, opened_batch, too_large
 from minikafka.core.log.up_conversion import batch_of_message_set
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
@@ -75,6 +75,8 @@ def leader_batch(
         or config.compression_type not in _NO_RECOMPRESSION
     ):
         return opened_batch(batch, config, now_ms)
+    if origin is AppendOrigin.CLIENT and not has_plain_records(batch):
+        return opened_batch(batch, config, now_ms)  # which names the fault, or mends it
     return batch
 
 

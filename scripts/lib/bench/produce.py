@@ -20,12 +20,14 @@ IN_FLIGHT = 5
 ROUNDS = 3
 PATIENCE_S = 30
 OVERRIDES = ("message.max.bytes=4194304",)
-# record bytes, requests a round, least ratio to the probe
+# batch bytes, records a batch, requests a round, least ratio to the probe
 SIZES = (
-    (1 << 10, 30_000, 0.4),
-    (16 << 10, 8_000, 0.6),
-    (256 << 10, 600, 0.7),
-    (1 << 20, 150, 0.8),
+    (1 << 10, 1, 30_000, 0.4),
+    (16 << 10, 1, 8_000, 0.6),
+    (16 << 10, 160, 8_000, None),
+    (256 << 10, 1, 600, 0.7),
+    (256 << 10, 2560, 600, None),
+    (1 << 20, 1, 150, 0.8),
 )
 FETCH_BYTES = 1 << 20
 
@@ -79,14 +81,14 @@ def rate(results: list[Result]) -> float:
 
 def run_produce(report: Report) -> None:
     report.section("produce acks=1, one broker, five in flight (requests/s)")
-    for size, count, aim in SIZES:
-        frame = requests.produce_frame("bench", size, acks=1)
+    for size, records, count, aim in SIZES:
+        frame = requests.produce_frame("bench", size // records, 1, records_per_batch=records)
         # A cluster for each size, so that both logs stay within the memory that was taken.
         with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 1, OVERRIDES) as cluster:
             servers.take_memory(Path(home))
             create(cluster, "bench", 1)
             ours, bare = compare(port_of(cluster), frame, count, Path(home))
-            name = f"{size >> 10} KB, {rate(ours) * size / 1e6:,.0f} MB/s"
+            name = f"{size >> 10} KB, {records} records, {rate(ours) * size / 1e6:,.0f} MB/s"
             report.row(name, "1/s", rate(ours), rate(bare), aim)
 
 

@@ -23,9 +23,12 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 
 
-def produce_frame(topic: str, record_bytes: int, acks: int, partition: int = 0) -> bytes:
-    """A whole frame: one batch of one record of so many bytes."""
-    records = build_batch([(int(time.time() * 1000), None, bytes(record_bytes), ())])
+def produce_frame(
+    topic: str, record_bytes: int, acks: int, partition: int = 0, records_per_batch: int = 1
+) -> bytes:
+    """A whole frame: one batch of records of so many bytes."""
+    record = (int(time.time() * 1000), None, bytes(record_bytes), ())
+    records = build_batch([record] * records_per_batch)
     request = ProduceRequest(
         acks=acks,
         timeout_ms=30_000,

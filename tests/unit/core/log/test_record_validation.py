@@ -72,6 +72,46 @@ def test_inner_offsets_are_put_right(codec: Compression, deltas: tuple[int, ...]
     assert batch[9:12] == (4, 1, 9)
 
 
+@pytest.mark.mission("SAFE-1")
+@pytest.mark.parametrize(
+    ("payload", "count"),
+    [
+        (b"\xff" * 30, 1),
+        (b"", 2**31 - 1),
+        (records(0, 1), 3),
+        (records(0, 1, 2), 2),
+        (records(0, 1)[:-1], 2),
+        (records(0, 1) + b"\0", 2),
+        (b"\x10\0\0\0\1\1\2\1\1", 1),  # a header without a name
+        (b"\x0c\0\0\0\x40\0\0", 1),  # a key that reaches past its record
+    ],
+)
+def test_uncompressed_records_are_read_too(payload: bytes, count: int) -> None:
+    """The CRC is right: otherwise consumers would read nothing for ever, and compaction stop."""
+    batch = made(payload, count, Compression.NONE)
+    assert refusal(batch).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("delta", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_times_of_plain_records_must_fit_64_bits(delta: int) -> None:
+    last = NOW + max(delta, 0)
+    batch = made(
+        records(0) + records(1, timestamp_delta=delta),
+        2,
+        Compression.NONE,
+        max_timestamp=min(last, 2**63 - 1),
+    )
+    if -(2**63 - 1) <= NOW + delta <= 2**63 - 1 and last - min(NOW + delta, NOW) <= 2**63 - 1:
+        assert accepted(batch).max_timestamp == last
+    else:
+        assert refusal(batch).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_the_largest_time_of_a_plain_batch_is_put_right() -> None:
+    batch = made(records(0) + records(1, timestamp_delta=7), 2, Compression.NONE)
+    assert accepted(batch).max_timestamp == NOW + 7
+
+
 def test_inner_offsets_of_a_plain_batch_are_left_to_its_readers() -> None:
     """As in Kafka: the header counts, and rewriting a plain batch would cost a copy of each."""
     data = made(records(0, 5), 2, Compression.NONE)

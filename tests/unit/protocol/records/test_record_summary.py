@@ -1,16 +1,21 @@
 """Looking over records: its twin is the decoder."""
 
 from contextlib import suppress
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minikafka.protocol.buffer import write_varlong
 from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import Record, decode_batch, encode_record
-from minikafka.protocol.records.record_summary import RecordSummary, summarize_records
+from minikafka.protocol.records.record_summary import summarize_records
 
 contents = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
@@ -36,7 +41,7 @@ def test_it_sees_what_the_decoder_sees(rows: list[Any]) -> None:
     (batch,) = parse_batches(build_batch(records))
     base = batch.base_timestamp
     times = [r.timestamp - base for r in decode_batch(batch)]
-    assert summarize_records(bytes(batch.payload()), len(records)) == RecordSummary(
+    assert summarize_records(bytes(batch.payload()), len(records)) == (
         [r.offset for r in records] == list(range(len(records))),
         min(times),
         max(times),
@@ -48,13 +53,13 @@ GOOD = encode_record(0, 0, b"k", b"v", [("h", b"x"), ("n", None)]) + encode_reco
 
 
 def test_negative_times_null_keys_and_headers() -> None:
-    assert summarize_records(GOOD, 2) == RecordSummary(True, -7, 0, False)
+    assert summarize_records(GOOD, 2) == (True, -7, 0, False)
 
 
 def test_offsets_that_do_not_follow_each_other() -> None:
     for deltas in ((1, 2), (0, 0), (0, 2), (1, 0), (-1, 0)):
         data = payload(*(encode_record(delta, 0, b"k", b"v") for delta in deltas))
-        assert not summarize_records(data, 2).consecutive
+        assert not summarize_records(data, 2)[0]
 
 
 @pytest.mark.parametrize(
@@ -82,3 +87,58 @@ def test_malformed_records(data: bytes, count: int) -> None:
 def test_garbage_gives_only_the_one_error(data: bytes, count: int) -> None:
     with suppress(CorruptRecordError):
         summarize_records(data, count)
+
+
+def outcome(summarize: Any, data: bytes, count: int) -> Any:
+    try:
+        return summarize(data, count)
+    except CorruptRecordError as error:
+        return str(error)
+
+
+def interpreted() -> ModuleType:
+    """The module as Python runs it where it was not compiled."""
+    source = Path(__file__).parents[4] / "minikafka/protocol/records/record_summary.py"
+    loader = SourceFileLoader("interpreted_record_summary", str(source))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+INTERPRETED = interpreted()
+NUMBERS = st.sampled_from((0, 1, -1, 63, 64, 8191, 8192, 2**31, 2**62, 2**63 - 1, -(2**63)))
+
+
+@given(rows=rows, changes=st.lists(st.tuples(st.integers(0), st.binary(max_size=11)), max_size=3))
+@settings(max_examples=200)
+def test_the_compiled_loop_and_the_interpreted_one_agree(
+    rows: list[Any], changes: list[tuple[int, bytes]]
+) -> None:
+    """Also about damaged records. (Both are the same code where nothing was compiled.)"""
+    records = [encode_record(place, *message) for place, (_, *message) in enumerate(rows)]
+    data = bytearray(b"".join(records))
+    for place, change in changes:
+        start = place % len(data)
+        data[start : start + len(change)] = change
+    for count in (len(records), len(records) + 1):
+        assert outcome(summarize_records, bytes(data), count) == outcome(
+            INTERPRETED.summarize_records, bytes(data), count
+        )
+
+
+@given(numbers=st.lists(NUMBERS, min_size=6, max_size=6))
+@settings(max_examples=300)
+def test_numbers_of_64_bits_are_read_alike(numbers: list[int]) -> None:
+    length, time, offset, key, value, headers = map(write_varlong, numbers)
+    fields = b"\0" + time + offset + key + value + headers
+    for data in (length + fields, write_varlong(len(fields)) + fields):
+        assert outcome(summarize_records, data, 1) == outcome(
+            INTERPRETED.summarize_records, data, 1
+        )
+
+
+def test_a_claim_of_too_many_records_is_refused_at_once() -> None:
+    with pytest.raises(CorruptRecordError, match="2147483647 records cannot be in"):
+        summarize_records(GOOD, 2**31 - 1)

@@ -1,0 +1,28 @@
+"""Compiles one file with mypyc, where there is a C compiler; everything else is in pyproject.toml.
+
+``MINIKAFKA_PURE=1`` builds without it. Python runs the same source then.
+"""
+
+from __future__ import annotations
+
+import os
+
+from setuptools import Extension, setup
+
+COMPILED = ["minikafka/protocol/records/record_summary.py"]
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("MINIKAFKA_PURE"):
+        return []
+    from mypyc.build import mypycify
+
+    found: list[Extension] = mypycify(
+        ["--follow-imports=skip", "--ignore-missing-imports", *COMPILED], opt_level="3"
+    )
+    for extension in found:
+        extension.optional = True  # without a compiler the build goes on
+    return found
+
+
+setup(ext_modules=extensions())
