@@ -29,6 +29,7 @@ from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.workers import RealWorkers
 
 __all__ = [
     "Admin",
@@ -53,7 +54,14 @@ T = TypeVar("T", ClientConfig, ProducerConfig, ConsumerConfig)
 
 def _world() -> World:
     """This machine, as far as clients need it: they never ask ZooKeeper."""
-    return World(RealClock(), RealNetwork(), RealFiles(), cast(Coordination, None), RealEntropy())
+    return World(
+        RealClock(),
+        RealNetwork(),
+        RealFiles(),
+        cast(Coordination, None),
+        RealEntropy(),
+        RealWorkers(),
+    )
 
 
 class Producer(client.Producer):

@@ -1,4 +1,4 @@
-"""The five interfaces of a node to the outside, and the World that bundles them.
+"""The six interfaces of a node to the outside, and the World that bundles them.
 
 A port is a typing Protocol. ``world.real`` and ``world.sim`` implement each of them; the same
 contract tests run against both. All times are integer milliseconds, all sizes are bytes.
@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -400,6 +402,17 @@ class Entropy(Protocol):
         ...
 
 
+# ------------------------------------------------------------------------------------- Workers
+
+
+class Workers(Protocol):
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """Call ``work(*args)`` outside of the event loop, and return or raise what it does. It must
+        be a pure function: it may run in a thread. Only so many calls run at a time; others wait.
+        """
+        ...
+
+
 # --------------------------------------------------------------------------------------- World
 
 
@@ -412,3 +425,4 @@ class World:
     files: Files
     coordination: Coordination
     entropy: Entropy
+    workers: Workers

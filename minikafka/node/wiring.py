@@ -19,6 +19,7 @@ from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
+from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.broker.requests.apis import Route
@@ -149,6 +150,7 @@ class BrokerParts:
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
+        self._preparation = RecordPreparation(world.workers, world.clock, self.replicas.hosted)
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
@@ -227,6 +229,7 @@ class BrokerParts:
         self._creation.start(tasks)
         self.groups.start(tasks)
         self.transactions.start(tasks)
+        self._preparation.start(tasks)
 
     async def stop(self) -> None:
         self.transactions.close()
@@ -268,7 +271,9 @@ class BrokerParts:
         return [
             Route(
                 ApiKey.PRODUCE,
-                ProduceHandler(self.transactions.appends, replicas.hosted, cache),
+                ProduceHandler(
+                    self.transactions.appends, self._preparation, replicas.hosted, cache
+                ),
                 overlapping=True,
             ),
             Route(ApiKey.FETCH, fetch, in_parts=True),

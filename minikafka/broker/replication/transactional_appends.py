@@ -17,6 +17,7 @@ from minikafka.broker.replication.record_appends import (
     Guards,
     RecordAppends,
 )
+from minikafka.broker.replication.record_preparation import LongAppend, entries_of
 from minikafka.core.arrival_order import ArrivalOrder
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
@@ -317,27 +318,26 @@ def is_transactional(records: Buffer) -> bool:
 
 
 class _ParkedAppend:
-    """A Produce request that waits for its verification or for an earlier request. ``append`` is
-    called when it is ``verified`` and no earlier request shares one of its ``keys``."""
+    """A Produce request that waits for its preparation, for its verification, or for an earlier
+    request. ``append`` is called when ``outcomes_awaited`` is 0 and no earlier request shares one
+    of its ``keys``."""
 
-    __slots__ = ("append", "keys", "verified")
+    __slots__ = ("append", "keys", "outcomes_awaited")
 
-    def __init__(
-        self, keys: Sequence[Hashable], verified: bool, append: Callable[[], None]
-    ) -> None:
+    def __init__(self, keys: Sequence[Hashable], append: Callable[[], None]) -> None:
         self.keys = keys
-        self.verified = verified
         self.append = append
+        self.outcomes_awaited = 0
 
 
 class TransactionalAppends:
     """Verifies the transaction of batches, then appends them (``handleProduceAppend``).
 
     No append overtakes an earlier one of the same connection or of the same producer id. In Kafka
-    the connection is muted while a request waits for its verification. Here the producer's next
-    batches may arrive in the meantime: they are parked, and appended in order of arrival after the
-    verification. ``connection`` identifies a connection; None stands for a connection without other
-    requests.
+    the connection is muted while a request waits for its verification, and a thread is busy while
+    it validates records. Here the producer's next batches may arrive in the meantime: they are
+    parked, and appended in order of arrival. ``connection`` identifies a connection; None stands
+    for a connection without other requests.
 
     Records of a parked request are copied, since they lie in the connection's receive buffer."""
 
@@ -350,13 +350,13 @@ class TransactionalAppends:
     def append_plain(
         self,
         connection: Hashable,
-        entries: Entries,
+        entries: Entries | LongAppend,
         acks: int,
         timeout_ms: int,
         reply: AppendReply,
     ) -> None:
         """As ``RecordAppends.append``, after the parked appends of the connection."""
-        if self._parked.empty:
+        if self._parked.empty and not isinstance(entries, LongAppend):
             self._appends.append(AppendOrigin.CLIENT, entries, acks, timeout_ms, reply)
         else:
             self._append_in_turn((connection,), entries, acks, timeout_ms, reply)
@@ -365,7 +365,7 @@ class TransactionalAppends:
         self,
         connection: Hashable,
         transactional_id: str,
-        entries: Entries,
+        entries: Entries | LongAppend,
         acks: int,
         timeout_ms: int,
         knows_abortable: bool,
@@ -373,7 +373,7 @@ class TransactionalAppends:
     ) -> None:
         """As ``RecordAppends.append``, for batches of a transaction. Raises
         KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more than one producer."""
-        producer, batches = _producer_of(entries)
+        producer, batches = _producer_of(entries_of(entries))
         keys: list[Hashable] = [producer.producer_id]
         if connection is not None:
             keys.append(connection)
@@ -381,53 +381,71 @@ class TransactionalAppends:
             self._append_in_turn(keys, entries, acks, timeout_ms, reply)
             return
         guards = self._verification.begin(producer, batches)
-        if not guards and not self._parked.is_busy(keys):
+        if not (guards or isinstance(entries, LongAppend) or self._parked.is_busy(keys)):
             self._appends.append_verified(
                 AppendOrigin.CLIENT, entries, guards, acks, timeout_ms, reply
             )
             return
-        kept = _copied(entries)
         refused: Refusals = {}
 
-        def append() -> None:
+        def append(kept: Entries) -> None:
             self._append_accepted(kept, guards, refused, acks, timeout_ms, knows_abortable, reply)
 
         def verified(refusals: Refusals) -> None:
             nonlocal refused
             refused = refusals
-            parked.verified = True
-            self._proceed(parked)
+            self._outcome_came(parked)
 
-        parked = _ParkedAppend(keys, verified=not guards, append=append)
-        self._parked.enter(parked, keys)
+        parked = self._park(keys, entries, append)
         if guards:
+            parked.outcomes_awaited += 1
             self._verification.ask(transactional_id, producer, guards, verified)
 
     def _append_in_turn(
         self,
         keys: Sequence[Hashable],
-        entries: Entries,
+        entries: Entries | LongAppend,
         acks: int,
         timeout_ms: int,
         reply: AppendReply,
     ) -> None:
         """Append without verification, now or after the parked appends that share a key."""
-        if not self._parked.is_busy(keys):
+
+        def append(entries: Entries) -> None:
             self._appends.append(AppendOrigin.CLIENT, entries, acks, timeout_ms, reply)
-            return
-        kept = _copied(entries)
 
-        def append() -> None:
-            self._appends.append(AppendOrigin.CLIENT, kept, acks, timeout_ms, reply)
+        if isinstance(entries, LongAppend) or self._parked.is_busy(keys):
+            self._park(keys, entries, append)
+        else:
+            append(entries)
 
-        self._parked.enter(_ParkedAppend(keys, verified=True, append=append), keys)
+    def _park(
+        self,
+        keys: Sequence[Hashable],
+        entries: Entries | LongAppend,
+        append: Callable[[Entries], None],
+    ) -> _ParkedAppend:
+        """Park an append after those that share a key; a long one until it is prepared, too."""
+        if isinstance(entries, LongAppend):
+            parked = _ParkedAppend(keys, lambda: append(entries.entries))
+            parked.outcomes_awaited = 1
+            entries.prepare(lambda: self._outcome_came(parked))
+        else:
+            kept = _copied(entries)
+            parked = _ParkedAppend(keys, lambda: append(kept))
+        self._parked.enter(parked, keys)
+        return parked
+
+    def _outcome_came(self, parked: _ParkedAppend) -> None:
+        parked.outcomes_awaited -= 1
+        self._proceed(parked)
 
     def _proceed(self, first: _ParkedAppend) -> None:
-        """Append a request that was just verified, and the requests that waited only for it."""
+        """Append a request that is ready, and the requests that waited only for it."""
         candidates = deque([first])
         while candidates:
             parked = candidates.popleft()
-            if parked.verified and self._parked.may_go(parked, parked.keys):
+            if not parked.outcomes_awaited and self._parked.may_go(parked, parked.keys):
                 candidates.extend(self._parked.leave(parked, parked.keys))
                 parked.append()
 
@@ -464,10 +482,12 @@ class TransactionalAppends:
             merge(())
 
 
-def _copied(
-    entries: Sequence[tuple[TopicPartition, Buffer]],
-) -> list[tuple[TopicPartition, Buffer]]:
-    return [(topic_partition, bytes(records)) for topic_partition, records in entries]
+def _copied(entries: Entries) -> Entries:
+    """Copy what lies in a receive buffer."""
+    return [
+        (topic_partition, records if isinstance(records, bytes) else bytes(records))
+        for topic_partition, records in entries
+    ]
 
 
 def _producer_of(

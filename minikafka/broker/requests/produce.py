@@ -12,6 +12,13 @@ from minikafka.broker.replication.record_appends import (
     VALID_ACKS,
     AppendReply,
     AppendResult,
+    Entries,
+)
+from minikafka.broker.replication.record_preparation import (
+    LongAppend,
+    RecordPreparation,
+    entries_of,
+    needs_preparation,
 )
 from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
@@ -47,10 +54,12 @@ class ProduceHandler:
     def __init__(
         self,
         appends: TransactionalAppends,
+        preparation: RecordPreparation,
         hosted: HostedPartitions,
         cache: MetadataCache,
     ) -> None:
         self._appends = appends
+        self._preparation = preparation
         self._hosted = hosted
         self._cache = cache
 
@@ -61,7 +70,7 @@ class ProduceHandler:
             closed_topics = frozenset()  # after invalid acks all partitions have that error
         entries: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[int, AppendResult] = {}  # by place in the request
-        place, transactional = 0, False
+        place, transactional, compressed = 0, False, False
         for topic in request.topic_data:
             name = topic.name
             for data in topic.partition_data:
@@ -78,6 +87,7 @@ class ProduceHandler:
                 elif data.records is not None:
                     entries.append((topic_partition, data.records))
                     transactional = transactional or is_transactional(data.records)
+                    compressed = compressed or needs_preparation(data.records)
                 place += 1
 
         # A parked request must not refer to its records, which lie in the connection's buffer.
@@ -90,11 +100,12 @@ class ProduceHandler:
             else:
                 reply(self._response(context, version, results))
 
+        ready = self._preparation.prepare(entries) if compressed else entries
         if transactional:
-            self._append_in_transaction(context, request, entries, respond)
+            self._append_in_transaction(context, request, ready, respond)
         elif entries:
             timeout_ms = max(0, request.timeout_ms)  # a negative time-out has expired
-            self._appends.append_plain(context.connection, entries, acks, timeout_ms, respond)
+            self._appends.append_plain(context.connection, ready, acks, timeout_ms, respond)
         else:
             respond(())
 
@@ -102,7 +113,7 @@ class ProduceHandler:
         self,
         context: RequestContext,
         request: ProduceRequest,
-        entries: Sequence[tuple[TopicPartition, Buffer]],
+        entries: Entries | LongAppend,
         respond: AppendReply,
     ) -> None:
         """Append transactional batches. The request needs a transactional id, and must not have
@@ -112,8 +123,9 @@ class ProduceHandler:
             refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif request.acks == ACKS_NONE:
             refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        partitions = entries_of(entries)
         if refusal is not None:
-            respond([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
+            respond([AppendResult(topic_partition, refusal) for topic_partition, _ in partitions])
             return
         try:
             self._appends.append(
@@ -129,7 +141,7 @@ class ProduceHandler:
             respond(
                 [
                     AppendResult(topic_partition, error.code, error_message=error.message)
-                    for topic_partition, _ in entries
+                    for topic_partition, _ in partitions
                 ]
             )
 

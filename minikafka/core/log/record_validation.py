@@ -20,11 +20,19 @@ from minikafka.protocol.records.batch import (
     parse_batch,
 )
 from minikafka.protocol.records.builder import assemble_batch, build_batch
-from minikafka.protocol.records.compression import Compression, compress
+from minikafka.protocol.records.compression import (
+    LARGEST_DECOMPRESSED_BYTES,
+    Compression,
+    compress,
+)
 from minikafka.protocol.records.record import decode_batch
 from minikafka.protocol.records.record_summary import summarize_records
 
 MAX_TIMESTAMP: Final = 2**63 - 1
+# A batch may be so many times as large as ``max.message.bytes`` when it is decompressed: a few
+# kilobytes can claim to be gigabytes.
+LARGEST_RATIO: Final = 32
+LEAST_LIMIT_BYTES: Final = 1024 * 1024
 
 # (index in the batch, error, reason)
 RecordProblem: TypeAlias = tuple[int, ErrorCode, str]
@@ -77,21 +85,41 @@ def has_plain_records(batch: RecordBatch) -> bool:
     return last == batch.max_timestamp and first >= -MAX_TIMESTAMP and last - first <= MAX_TIMESTAMP
 
 
-def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
+class OpeningBudget:
+    """The bytes that batches may still have when they are decompressed. It is shared by the batches
+    of one request, and each takes what it needs."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = LARGEST_DECOMPRESSED_BYTES) -> None:
+        self.left = left
+
+    def open(self, batch: RecordBatch, config: LogConfig) -> bytes:
+        """Return the records of ``batch``, decompressed. Raises DecompressedTooLarge, and
+        KafkaError as ``RecordBatch.plain_records``."""
+        largest = max(LEAST_LIMIT_BYTES, LARGEST_RATIO * config.max_message_bytes)
+        data = batch.plain_records(min(self.left, largest, LARGEST_DECOMPRESSED_BYTES))
+        self.left -= len(data)
+        return data
+
+
+def opened_batch(
+    batch: RecordBatch, config: LogConfig, now_ms: int, budget: OpeningBudget
+) -> RecordBatch:
     """Validate the records of a batch whose header and CRC are right. Return the batch to store.
 
     The stored batch has the topic's ``compression.type``, consecutive offsets, and the largest
     timestamp of its records in the header. It is ``batch`` itself if all of this holds already.
 
-    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
-    INVALID_RECORD. INVALID_RECORD also stands for records that cannot be decoded or that contradict
-    the header: since the CRC is right, the producer wrote them so.
+    Raises DecompressedTooLarge, and KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE, INVALID_RECORD. INVALID_RECORD also stands for records that cannot be decoded
+    or that contradict the header: since the CRC is right, the producer wrote them so.
     """
     source = batch.compression
     if batch.is_control:
         return batch
     try:
-        data = batch.plain_records()
+        data = budget.open(batch, config)
         consecutive, least, largest, all_have_keys = summarize_records(data, batch.record_count)
         max_timestamp = batch.base_timestamp + largest
         first = batch.base_timestamp + least

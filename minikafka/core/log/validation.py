@@ -15,39 +15,98 @@ from minikafka.core.log.config import (
     UNCOMPRESSED,
     LogConfig,
 )
-from minikafka.core.log.record_validation import has_plain_records, opened_batch, too_large
+from minikafka.core.log.record_validation import (
+    OpeningBudget,
+    has_plain_records,
+    opened_batch,
+    too_large,
+)
 from minikafka.core.log.up_conversion import batch_of_message_set
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL_FLAG,
     LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAGIC_V2,
     TIMESTAMP_TYPE_FLAG,
     CorruptRecordError,
     RecordBatch,
     crc_is_valid,
     next_batch,
+    parse_batch,
     parse_batches,
 )
+from minikafka.protocol.records.compression import Compression, DecompressedTooLarge
 
 MAX_OFFSET = 2**62  # beyond any real log; sums with a batch's size still fit 63 bits
+# Beyond these sizes validation is done by a worker. Each takes some milliseconds.
+LONG_CONVERSION_BYTES = 16 * 1024
+LONG_COMPRESSION_BYTES = 64 * 1024
+LONG_RECORD_COUNT = 20_000
 _NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 
 
+class PreparedRecords(bytes):
+    """The records that a client sent for one partition, and the outcome of their validation, which
+    took place before the append."""
+
+    outcome: RecordBatch | KafkaError
+
+
+def prepared(
+    records: Buffer, config: LogConfig, now_ms: int, budget: OpeningBudget
+) -> PreparedRecords:
+    """Validate records now, for an append that comes later. Raises DecompressedTooLarge if the
+    ``budget`` does not suffice, and then it may be tried again with another one."""
+    result = PreparedRecords(records)
+    try:
+        result.outcome = leader_batch(bytes(result), config, AppendOrigin.CLIENT, now_ms, budget)
+    except DecompressedTooLarge:
+        raise
+    except KafkaError as error:
+        result.outcome = error
+    return result
+
+
+def is_long_work(records: Buffer, config: LogConfig) -> bool:
+    """Return whether the header of a client's batch shows that its validation takes longer than the
+    event loop may stand still."""
+    if len(records) < BATCH_OVERHEAD or records[MAGIC_OFFSET] != MAGIC_V2:
+        return len(records) > LONG_CONVERSION_BYTES
+    batch = parse_batch(records, 0)
+    codec = batch.attributes & COMPRESSION_MASK
+    return batch.record_count > LONG_RECORD_COUNT or (
+        len(records) > LONG_COMPRESSION_BYTES
+        and codec <= Compression.ZSTD
+        and config.target_compression(Compression(codec)) != codec
+    )
+
+
 def leader_batch(
-    records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int
+    records: Buffer,
+    config: LogConfig,
+    origin: AppendOrigin,
+    now_ms: int,
+    budget: OpeningBudget | None = None,
 ) -> RecordBatch:
     """Validate what a producer sends for one partition, and return the batch to append.
 
     ``records`` must have exactly one batch, or a message set of an older format, which is converted
     to one batch. An incomplete batch after the first one is ignored. The batch is at the start of
-    its buffer.
+    its buffer. ``PreparedRecords`` have been validated before, and only their outcome is returned
+    or raised. Without a ``budget`` the batch has one of its own.
 
-    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
-    UNSUPPORTED_COMPRESSION_TYPE. If only some records are invalid, it is a RecordValidationError,
-    which names them.
+    Raises DecompressedTooLarge, and KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
+    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. If only some records are invalid, it is a
+    RecordValidationError, which names them.
     """
+    if type(records) is PreparedRecords:
+        if isinstance(records.outcome, KafkaError):
+            raise records.outcome
+        return records.outcome
     batch = _only_batch(records)
     if batch is None:
         return batch_of_message_set(records, config, now_ms)
@@ -74,9 +133,10 @@ def leader_batch(
         or config.cleanup_policy != "delete"
         or config.compression_type not in _NO_RECOMPRESSION
     ):
-        return opened_batch(batch, config, now_ms)
+        return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     if origin is AppendOrigin.CLIENT and not has_plain_records(batch):
-        return opened_batch(batch, config, now_ms)  # which names the fault, or mends it
+        # This names the fault, or mends it.
+        return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     return batch
 
 

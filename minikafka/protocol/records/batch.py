@@ -18,7 +18,11 @@ from crc32c import crc32c
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
-from minikafka.protocol.records.compression import Compression, decompress
+from minikafka.protocol.records.compression import (
+    LARGEST_DECOMPRESSED_BYTES,
+    Compression,
+    decompress,
+)
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 BATCH_OVERHEAD: Final = 61  # the whole header
@@ -49,6 +53,7 @@ _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP_OFFSET: Final = 35
 _unpack_header = HEADER.unpack_from
+_unpack_count = Struct(">i").unpack_from
 _new_batch = tuple.__new__
 
 
@@ -139,12 +144,12 @@ class RecordBatch(NamedTuple):
         start = self.position + BATCH_OVERHEAD
         return memoryview(self.buffer)[start : self.position + self.size_bytes]
 
-    def plain_records(self) -> bytes:
-        """A copy of the records, decompressed. Raises CorruptRecordError, and KafkaError as
-        ``compression``."""
+    def plain_records(self, limit: int = LARGEST_DECOMPRESSED_BYTES) -> bytes:
+        """A copy of the records, decompressed. Raises CorruptRecordError, DecompressedTooLarge, and
+        KafkaError as ``compression``."""
         codec = self.compression
         payload = self.payload()
-        return bytes(payload) if codec is Compression.NONE else decompress(codec, payload)
+        return bytes(payload) if codec is Compression.NONE else decompress(codec, payload, limit)
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
@@ -152,6 +157,12 @@ def increment_sequence(sequence: int, increment: int) -> int:
     if sequence > MAX_SEQUENCE - increment:
         return increment - (MAX_SEQUENCE - sequence) - 1
     return sequence + increment
+
+
+def record_count_of(buffer: Buffer) -> int:
+    """Return the number of records that the header at the start of ``buffer`` has."""
+    count: int = _unpack_count(buffer, BATCH_OVERHEAD - 4)[0]
+    return count
 
 
 def parse_batch(buffer: Buffer, position: int) -> RecordBatch:

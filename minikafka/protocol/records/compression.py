@@ -68,20 +68,32 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     return bytes(cramjam.zstd.compress(_contiguous(data), level=level))
 
 
-def decompress(codec: Compression, data: Buffer) -> bytes:
+class DecompressedTooLarge(KafkaError):
+    """Compressed data holds more than the limit. MESSAGE_TOO_LARGE makes Java's producer split the
+    batch."""
+
+    def __init__(self, codec: Compression, limit: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{codec.name.lower()}: more than {limit} bytes when decompressed",
+        )
+
+
+def decompress(codec: Compression, data: Buffer, limit: int = LARGEST_DECOMPRESSED_BYTES) -> bytes:
     """The inverse of ``compress``; snappy may also be raw.
 
-    Raises KafkaError(CORRUPT_MESSAGE), also for more than LARGEST_DECOMPRESSED_BYTES."""
+    Raises KafkaError(CORRUPT_MESSAGE), and DecompressedTooLarge for more than ``limit`` bytes, of
+    which no more are produced."""
     try:
         if codec is Compression.NONE:
             return bytes(data)
         if codec is Compression.GZIP:
-            return _decompress(cramjam.gzip, data, _GZIP_MAX_RATIO)
+            return _decompress(cramjam.gzip, codec, data, _GZIP_MAX_RATIO, limit)
         if codec is Compression.SNAPPY:
-            return _decompress_snappy(data)
+            return _decompress_snappy(data, limit)
         if codec is Compression.LZ4:
-            return _decompress(cramjam.lz4, data, _LZ4_MAX_RATIO)
-        return _decompress(cramjam.zstd, data, None)
+            return _decompress(cramjam.lz4, codec, data, _LZ4_MAX_RATIO, limit)
+        return _decompress(cramjam.zstd, codec, data, None, limit)
     except cramjam.DecompressionError as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"cannot decompress {codec.name.lower()}: {error}"
@@ -107,21 +119,25 @@ def _contiguous(data: Buffer) -> Any:
     return bytes(data) if isinstance(data, memoryview) else data
 
 
-def _decompress(library: Any, data: Buffer, max_ratio: int | None) -> bytes:
+def _decompress(
+    library: Any, codec: Compression, data: Buffer, max_ratio: int | None, limit: int
+) -> bytes:
     """Within the limit: where ``data`` may hold more, into a buffer that grows up to it."""
     size = len(data)
-    if max_ratio is not None and size * max_ratio <= LARGEST_DECOMPRESSED_BYTES:
+    if max_ratio is not None and size * max_ratio <= limit:
         return bytes(library.decompress(_contiguous(data)))
     compressed = bytes(data)
-    room = min(max(_FIRST_GUESS_BYTES, 8 * size), LARGEST_DECOMPRESSED_BYTES)
+    room = min(max(_FIRST_GUESS_BYTES, 8 * size), limit)
     while True:
         plain = bytearray(room)
         try:
             length = library.decompress_into(compressed, plain)
         except cramjam.DecompressionError as error:
-            if _NO_ROOM not in str(error) or room == LARGEST_DECOMPRESSED_BYTES:
+            if _NO_ROOM not in str(error):
                 raise
-            room = min(4 * room, LARGEST_DECOMPRESSED_BYTES)
+            if room == limit:
+                raise DecompressedTooLarge(codec, limit) from None
+            room = min(4 * room, limit)
         else:
             return bytes(memoryview(plain)[:length])
 
@@ -137,10 +153,10 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: Buffer) -> bytes:
+def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     raw = bytes(data)
     if not raw.startswith(_XERIAL_MAGIC):
-        _check_snappy_size(raw, 0)
+        _check_snappy_size(raw, 0, limit)
         return bytes(cramjam.snappy.decompress_raw(raw))
     parts = []
     total = 0
@@ -153,17 +169,17 @@ def _decompress_snappy(data: Buffer) -> bytes:
         if length < 0 or start + length > len(raw):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"snappy: a block of {length} bytes")
         block = raw[start : start + length]
-        total = _check_snappy_size(block, total)
+        total = _check_snappy_size(block, total, limit)
         parts.append(bytes(cramjam.snappy.decompress_raw(block)))
         position = start + length
     return b"".join(parts)
 
 
-def _check_snappy_size(block: bytes, so_far: int) -> int:
-    """``so_far`` and what ``block`` says it holds. Raises KafkaError(CORRUPT_MESSAGE)."""
+def _check_snappy_size(block: bytes, so_far: int, limit: int) -> int:
+    """``so_far`` and what ``block`` says it holds. Raises DecompressedTooLarge."""
     total = so_far + int(cramjam.snappy.decompress_raw_len(block))
-    if total > LARGEST_DECOMPRESSED_BYTES:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"snappy: {total} bytes")
+    if total > limit:
+        raise DecompressedTooLarge(Compression.SNAPPY, limit)
     return total
 
 

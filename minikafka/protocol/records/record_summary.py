@@ -50,17 +50,14 @@ def _summary(data: bytes, count: i64) -> tuple[bool, i64, i64, bool]:
     """See ``record_layout.RECORD`` for the fields. Raises IndexError and ValueError."""
     size: i64 = len(data)
     position: i64 = 0
-    end: i64 = 0
     number: i64 = 0
     high: i64 = 0
-    seen: i64 = -1
-    delta: i64 = 0
+    seen: i64 = 0
     least: i64 = _63_BITS
     largest: i64 = -_63_BITS - 1
     following: i64 = 0  # the next offset delta, zigzag-coded
-    stop: i64 = 2 * count
     consecutive = all_have_keys = True
-    while following < stop:
+    while following < 2 * count:
         number = data[position]  # the length
         position += 1
         if number >= 0x80:
@@ -70,16 +67,16 @@ def _summary(data: bytes, count: i64) -> tuple[bool, i64, i64, bool]:
                 position += 1
             else:
                 number, position = _long_number(data, position - 1)
-        end = position + (number >> 1)
+        end: i64 = position + (number >> 1)
         if number & 1 or number < 0 or end > size:
             raise ValueError("a record that is not there")
         number = data[position + 1]  # the timestamp delta, behind the attributes
         position += 2
         if number >= 0x80:
             number, position = _long_number(data, position - 1)
-        if number != seen:  # neighbours often have the same
+        if number != seen or following == 0:  # neighbours often have the same
             seen = number
-            delta = (number >> 1 & _63_BITS) ^ -(number & 1)
+            delta: i64 = (number >> 1 & _63_BITS) ^ -(number & 1)
             if delta < least:
                 least = delta
             if delta > largest:
@@ -88,8 +85,7 @@ def _summary(data: bytes, count: i64) -> tuple[bool, i64, i64, bool]:
         position += 1
         if number >= 0x80:
             number, position = _long_number(data, position - 1)
-        if number != following:
-            consecutive = False
+        consecutive = consecutive and number == following
         following += 2
         number = data[position]  # the size of the key
         position += 1
@@ -114,10 +110,7 @@ def _summary(data: bytes, count: i64) -> tuple[bool, i64, i64, bool]:
             position += number >> 1
             if number < 0 or position > end:
                 raise ValueError("a value that reaches past its record")
-        if data[position]:
-            position = _after_headers(data, position, end)
-        else:
-            position += 1
+        position = _after_headers(data, position, end) if data[position] else position + 1
         if position != end:
             raise ValueError("a record whose fields do not fill it")
     if position != size:

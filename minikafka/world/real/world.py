@@ -8,6 +8,7 @@ from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.loop import run
 from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.workers import RealWorkers
 from minikafka.world.real.zookeeper import RealCoordination
 
 __all__ = ["real_world", "run"]
@@ -15,4 +16,11 @@ __all__ = ["real_world", "run"]
 
 def real_world() -> World:
     """The ports of this machine."""
-    return World(RealClock(), RealNetwork(), RealFiles(), RealCoordination(), RealEntropy())
+    return World(
+        RealClock(),
+        RealNetwork(),
+        RealFiles(),
+        RealCoordination(),
+        RealEntropy(),
+        RealWorkers(),
+    )

@@ -17,6 +17,7 @@ from minikafka.world.sim.loop import START_US, SimLoop
 from minikafka.world.sim.network import Fabric, SimNetwork
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.trace import Trace
+from minikafka.world.sim.workers import SimWorkers
 from minikafka.world.sim.zookeeper import SimZookeeper
 
 T = TypeVar("T")
@@ -105,6 +106,9 @@ class SimHost:
             files=SimFiles(process, self.disk),
             coordination=SimCoordination(process, simulation.zookeeper),
             entropy=simulation.entropy.fork(f"host/{self.name}/{self._starts}"),
+            workers=SimWorkers(
+                self._clock, simulation.entropy.fork(f"workers/{self.name}/{self._starts}")
+            ),
         )
 
     async def _end(self, how: str, dark: bool = False) -> None:

@@ -17,6 +17,7 @@ from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.partition import Partition
+from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.controller_orders import (
@@ -71,6 +72,7 @@ from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.transactions import unverified_appends
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 TOPIC = "flights"
@@ -248,6 +250,7 @@ class ReplicaCluster:
         selector: str | None = None,
     ) -> None:
         self.clock = VirtualClock()
+        self.workers = ManualWorkers()
         self.znodes = StateZnodes()
         self.metadata = Metadata(topic_ids={TOPIC_ID: TOPIC})
         for broker_id in (1, 2, 3):
@@ -313,9 +316,14 @@ class ReplicaCluster:
         fetch = FetchHandler(
             replicas, cast(Any, self.metadata), sessions, UnsentReplies(), FetchConfig()
         )
+        preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
+        preparation.start(self.tasks)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(
-                unverified_appends(replicas), replicas.hosted, cast(Any, self.metadata)
+                unverified_appends(replicas),
+                preparation,
+                replicas.hosted,
+                cast(Any, self.metadata),
             ),
             ApiKey.FETCH: fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from minikafka.kernel.ports import Coordination, Files, ProtocolFactory, World
+from minikafka.kernel.ports import Coordination, Files, ProtocolFactory, Workers, World
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.loop import SimLoop
 
@@ -145,6 +145,7 @@ def memory_world() -> World:
         cast(Files, None),
         cast(Coordination, None),
         SimEntropy("test"),
+        cast(Workers, None),
     )
 
 

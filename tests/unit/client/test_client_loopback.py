@@ -1,5 +1,7 @@
 """The same client on the real clock, network and loop: one conversation over loopback."""
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.client import (
@@ -10,7 +12,6 @@ from minikafka.client import (
     Producer,
     ProducerConfig,
 )
-from minikafka.kernel.ports import World
 from minikafka.protocol.records.compression import Compression
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.network import RealNetwork
@@ -23,7 +24,7 @@ from tests.support.world.jumping_loop import memory_world
 def test_a_topic_is_created_written_and_read() -> None:
     async def scenario() -> None:
         memory = memory_world()
-        world = World(RealClock(), RealNetwork(), memory.files, memory.coordination, memory.entropy)
+        world = replace(memory, clock=RealClock(), network=RealNetwork())
         cluster = FakeCluster(world, brokers=2, loopback=True)
         await cluster.start()
         config = ClientConfig(bootstrap_servers=cluster.bootstrap)
