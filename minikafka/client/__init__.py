@@ -5,7 +5,7 @@ simulator import it directly. Start reading at ``session.py``: connections, meta
 which the three clients share. Their decisions are in ``core/client``.
 """
 
-from minikafka.client.admin.admin import Admin, ClusterDescription, CreatedTopic, NewTopic
+from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.consumer import (
     CommitFailedError,
@@ -17,6 +17,8 @@ from minikafka.client.consumer.consumer import (
 from minikafka.client.consumer.truncation import LogTruncationError
 from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.client.serialization import RecordDeserializationError
+from minikafka.core.client.admin.cluster import ClusterDescription
+from minikafka.core.client.admin.topics import CreatedTopic, NewTopic
 from minikafka.core.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

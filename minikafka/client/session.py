@@ -13,12 +13,11 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.metadata import Metadata
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.core.client.calls import Call
+from minikafka.core.client.calls import Call, ControllerCall
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.errors import Retries
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import World
-from minikafka.protocol.schema import Message
 
 T = TypeVar("T")
 
@@ -95,19 +94,22 @@ class ClusterSession:
         )
         return call.read(response)
 
-    async def request_any(self, message: Message, deadline_ms: int) -> Any:
-        """Return the response of any broker, retrying until the deadline. Several brokers may get
-        the request. Raises KafkaError."""
+    async def call_any_retrying(self, call: Call[T], deadline_ms: int) -> T:
+        """Carry out a call at any broker, repeating it until the deadline while no broker responds.
+
+        Several brokers may get the request. An error in the response is not retried. Raises
+        KafkaError.
+        """
 
         async def attempt() -> Any:
             return await self.connections.request_any(
-                message, timeout_ms=self.timeout_ms(deadline_ms)
+                call.request, timeout_ms=self.timeout_ms(deadline_ms)
             )
 
-        return await self.retrying(attempt, deadline_ms)
+        return call.read(await self.retrying(attempt, deadline_ms))
 
-    async def request_controller(self, message: Message, deadline_ms: int) -> Any:
-        """Send a request to the current controller, once. Raises KafkaError."""
+    async def call_controller(self, call: ControllerCall[T], deadline_ms: int) -> T:
+        """Carry out a call at the current controller once. Raises KafkaError."""
 
         def known(view: ClusterView) -> int | None:
             return view.controller_id if view.controller_id in view.nodes else None
@@ -115,9 +117,7 @@ class ClusterSession:
         controller = await self.metadata.wait_until(
             known, self.remaining_ms(deadline_ms), "the controller"
         )
-        return await self.connections.request(
-            controller, message, timeout_ms=self.timeout_ms(deadline_ms)
-        )
+        return await self.call(controller, call, deadline_ms)
 
 
 class Client(ABC):

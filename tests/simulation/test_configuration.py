@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from minikafka.client import Admin, Producer, ProducerConfig
-from minikafka.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
+from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import NO_LEADER, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, Producer
-from minikafka.client.admin.admin import NewTopic
+from minikafka.core.client.admin.topics import NewTopic
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import WatchKind

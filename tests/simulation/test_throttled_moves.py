@@ -13,8 +13,8 @@ from minikafka.cli.cluster.reassignment_text import ReassignmentFile
 from minikafka.cli.cluster.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from minikafka.cli.cluster.replica_moves import Replica
 from minikafka.client import Admin, Producer, ProducerConfig
-from minikafka.client.admin.admin import NewTopic
-from minikafka.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
+from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
+from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from minikafka.client.admin.configs import ConfigValue
+from minikafka.core.client.admin.configs import ConfigValue
 from minikafka.kernel.config import ConfigError
 
 _OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")

@@ -12,7 +12,7 @@ from minikafka.cli.cluster.config_text import entry_line, facts, parse_added
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.cli.output import add_json_argument
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
+from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.kernel.ports import World

@@ -9,7 +9,7 @@ from pathlib import Path
 from minikafka.cli.cluster.reassignment_text import parse_partitions
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.placement import PlacementOutcomes
+from minikafka.core.client.admin.placement import PlacementOutcomes
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode

@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.log_dirs import LogDirDescription
+from minikafka.core.client.admin.log_dirs import LogDirDescription
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import World

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from minikafka.cli.cluster.reassignment_text import numbers
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.configs import ConfigAlteration
+from minikafka.core.client.admin.configs import ConfigAlteration
 from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE

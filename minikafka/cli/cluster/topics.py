@@ -23,7 +23,8 @@ from minikafka.cli.cluster.topic_text import (
     topic_text,
 )
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
-from minikafka.client.admin.admin import Admin, NewTopic
+from minikafka.client.admin.admin import Admin
+from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition, parse_topic_id, topic_id_text

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from minikafka.client import OffsetAndMetadata
-from minikafka.client.admin.groups import GroupDescription, GroupListing
+from minikafka.core.client.admin.groups import GroupDescription, GroupListing
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.grouping import grouped

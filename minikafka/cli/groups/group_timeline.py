@@ -15,7 +15,7 @@ from urllib.parse import quote
 from minikafka.cli.cluster.debug import eviction_text, fetch
 from minikafka.cli.groups.group_text import MISSING, table
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.groups import GroupDescription
+from minikafka.core.client.admin.groups import GroupDescription
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener

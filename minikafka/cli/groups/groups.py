@@ -20,7 +20,7 @@ from minikafka.cli.groups.group_reset import (
 from minikafka.cli.groups.group_timeline import last_evictions, show_timeline
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.groups import GroupDescription
+from minikafka.core.client.admin.groups import GroupDescription
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

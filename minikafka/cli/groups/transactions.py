@@ -12,7 +12,7 @@ from typing import Any
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.transactions import (
+from minikafka.core.client.admin.transactions import (
     NO_TRANSACTION,
     ProducerDescription,
     TransactionDescription,

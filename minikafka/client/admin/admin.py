@@ -4,96 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
-from uuid import UUID
+from typing import TypeAlias, TypeVar
 
-from minikafka.client.admin.broker_calls import server_timeout_ms
+from minikafka.client.admin.broker_calls import call_broker, server_timeout_ms
 from minikafka.client.admin.configs import ConfigAdmin
 from minikafka.client.admin.groups import GroupAdmin
-from minikafka.client.admin.log_dirs import (
-    LogDirDescription,
-    alter_replica_log_dirs,
-    describe_log_dirs,
-)
 from minikafka.client.admin.placement import PlacementAdmin
-from minikafka.client.admin.record_deletion import DeletionOutcome, delete_records
+from minikafka.client.admin.record_deletion import delete_records
 from minikafka.client.admin.transactions import TransactionAdmin
 from minikafka.client.config import ClientConfig
 from minikafka.client.offsets import list_offsets
 from minikafka.client.session import Client
-from minikafka.core.client.calls import error_of, raise_for
-from minikafka.core.client.cluster_view import Node, TopicView, metadata_request, topic_view
+from minikafka.core.client.admin import cluster, log_dirs
+from minikafka.core.client.admin import topics as topic_calls
+from minikafka.core.client.admin.cluster import ClusterDescription
+from minikafka.core.client.admin.log_dirs import LogDirDescription
+from minikafka.core.client.admin.record_deletion import DeletionOutcomes
+from minikafka.core.client.admin.topics import (
+    BROKER_DEFAULT,
+    CreatedTopic,
+    CreateOutcomes,
+    NewTopic,
+    TopicErrors,
+)
+from minikafka.core.client.calls import ControllerCall, raise_for
+from minikafka.core.client.cluster_view import TopicView
 from minikafka.core.client.offsets import OffsetAndTimestamp
-from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
-from minikafka.protocol.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from minikafka.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from minikafka.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
-from minikafka.protocol.schema import Message
-
-__all__ = ["Admin", "ClusterDescription", "CreatedTopic", "NewTopic"]
 
 R = TypeVar("R")
 
-BROKER_DEFAULT = -1
-
-# Errors of single topics that are retried. Others are final even if the table calls them retriable,
-# for example UNKNOWN_TOPIC_OR_PARTITION for a topic to be deleted.
-_RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create. Counts of -1 stand for the broker's defaults.
-
-    With ``assignments`` (broker ids by partition, the preferred leader first) the counts stay
-    -1.
-    """
-
-    name: str
-    partitions: int = BROKER_DEFAULT
-    replication_factor: int = BROKER_DEFAULT
-    assignments: Mapping[int, Iterable[int]] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """The outcome of a creation. Old brokers return only the name."""
-
-    name: str
-    topic_id: UUID = ZERO_UUID
-    partitions: int = -1
-    replication_factor: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    cluster_id: str | None
-    controller_id: int  # -1: none
-    nodes: tuple[Node, ...]
-
-
-CreateOutcome: TypeAlias = CreatedTopic | KafkaError
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
@@ -124,7 +66,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,
-    ) -> dict[str, CreateOutcome]:
+    ) -> CreateOutcomes:
         """Create topics. Their partitions may get leaders a little later: ``wait_for_topic``.
 
         When a response was lost, the retry may find a topic that the first attempt has created:
@@ -132,14 +74,11 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         """
         wanted = {topic.name: topic for topic in topics}
 
-        def request(names: Sequence[str], server_timeout_ms: int) -> Message:
-            rows = [_creatable(wanted[name]) for name in names]
-            return CreateTopicsRequest(rows, server_timeout_ms, validate_only)
+        def create(names: Sequence[str], server_ms: int) -> ControllerCall[CreateOutcomes]:
+            rows = [wanted[name] for name in names]
+            return topic_calls.create_topics(rows, server_ms, validate_only)
 
-        def read(response: CreateTopicsResponse) -> dict[str, CreateOutcome]:
-            return {row.name: _created(row) for row in response.topics}
-
-        return await self._change_topics(wanted, request, read, timeout_ms)
+        return await self._change_topics(wanted, create, timeout_ms)
 
     async def create_topic(
         self,
@@ -159,23 +98,9 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
 
     async def delete_topics(
         self, names: Iterable[str], *, timeout_ms: int | None = None
-    ) -> dict[str, KafkaError | None]:
+    ) -> TopicErrors:
         """Delete topics. The outcome is None for topics that are deleted or being deleted."""
-
-        def request(names: Sequence[str], server_timeout_ms: int) -> Message:
-            return DeleteTopicsRequest(
-                topics=[DeleteTopicState(name=name) for name in names],
-                topic_names=list(names),
-                timeout_ms=server_timeout_ms,
-            )
-
-        def read(response: DeleteTopicsResponse) -> dict[str, KafkaError | None]:
-            return {
-                row.name or "": error_of(row.error_code, row.error_message)
-                for row in response.responses
-            }
-
-        return await self._change_topics(names, request, read, timeout_ms)
+        return await self._change_topics(names, topic_calls.delete_topics, timeout_ms)
 
     async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
         """Delete one topic. Raises KafkaError."""
@@ -190,21 +115,16 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,
-    ) -> dict[str, KafkaError | None]:
+    ) -> TopicErrors:
         """Add partitions, so that each topic has so many in all. ``assignments`` are the replicas
         of the new partitions, by topic. The outcome is None for topics that have grown."""
         replicas = {t: [list(p) for p in new] for t, new in (assignments or {}).items()}
 
-        def request(names: Sequence[str], server_timeout_ms: int) -> Message:
-            rows = [_growth(name, counts[name], replicas.get(name)) for name in names]
-            return CreatePartitionsRequest(rows, server_timeout_ms, validate_only)
+        def grow(names: Sequence[str], server_ms: int) -> ControllerCall[TopicErrors]:
+            rows = {name: counts[name] for name in names}
+            return topic_calls.create_partitions(rows, replicas, server_ms, validate_only)
 
-        def read(response: CreatePartitionsResponse) -> dict[str, KafkaError | None]:
-            return {
-                row.name: error_of(row.error_code, row.error_message) for row in response.results
-            }
-
-        return await self._change_topics(counts, request, read, timeout_ms)
+        return await self._change_topics(counts, grow, timeout_ms)
 
     async def list_topics(
         self, include_internal: bool = False, *, timeout_ms: int | None = None
@@ -245,14 +165,12 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         """Return brokers, controller and id of the cluster. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         try:
-            response = await self.session.request_any(DescribeClusterRequest(), deadline_ms)
+            return await self.session.call_any_retrying(cluster.describe_cluster(), deadline_ms)
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # brokers before 2.8
                 raise
-            return await self._describe_cluster_by_metadata(deadline_ms)
-        raise_for(response.error_code, response.error_message)
-        nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
-        return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
+        by_metadata = cluster.describe_cluster_by_metadata()
+        return await self.session.call_any_retrying(by_metadata, deadline_ms)
 
     async def list_offsets(
         self,
@@ -272,7 +190,11 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """Return the log directories of brokers, by path. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
-        return await describe_log_dirs(self.session, broker_ids, deadline_ms)
+        ids, call = sorted(broker_ids), log_dirs.describe_log_dirs()
+        found = await asyncio.gather(
+            *(call_broker(self.session, b, call, deadline_ms) for b in ids)
+        )
+        return dict(zip(ids, found, strict=True))
 
     async def alter_replica_log_dirs(
         self,
@@ -282,13 +204,15 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Move replicas of one broker between its log directories; ``describe_log_dirs`` shows the
-        progress. Raises KafkaError."""
+        progress. The outcome is None for replicas whose move has begun, or that are there already.
+        Raises KafkaError."""
+        call = log_dirs.alter_replica_log_dirs(paths)
         deadline_ms = self.session.deadline_ms(timeout_ms)
-        return await alter_replica_log_dirs(self.session, broker_id, paths, deadline_ms)
+        return await call_broker(self.session, broker_id, call, deadline_ms)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, DeletionOutcome]:
+    ) -> DeletionOutcomes:
         """Delete the records before the offset of each partition (-1: up to the high watermark) on
         all live replicas. The outcome is the low watermark, where the log starts now, or a
         KafkaError."""
@@ -299,27 +223,23 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     async def _change_topics(
         self,
         names: Iterable[str],
-        request: Callable[[Sequence[str], int], Message],
-        read: Callable[[Any], Mapping[str, R | KafkaError]],
+        build: Callable[[Sequence[str], int], ControllerCall[dict[str, R]]],
         timeout_ms: int | None,
     ) -> dict[str, R | KafkaError]:
-        """Send requests to the controller until each topic has a final outcome.
+        """Call the controller until each topic has a final outcome.
 
-        ``request`` builds a request for topics and a broker time-out; ``read`` returns the
-        outcomes in a response.
+        ``build`` returns a call for topics, with the time-out field of its request.
         """
         deadline_ms = self.session.deadline_ms(timeout_ms)
         outcomes: dict[str, R | KafkaError] = {}
         remaining = list(dict.fromkeys(names))
 
         async def attempt() -> None:
-            message = request(remaining, server_timeout_ms(self.session, deadline_ms))
-            response = await self.session.request_controller(message, deadline_ms)
-            found = read(response)
+            call = build(remaining, server_timeout_ms(self.session, deadline_ms))
+            found = await self.session.call_controller(call, deadline_ms)
+            outcomes.update(found)
             for name in list(remaining):
-                missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "not in the response")
-                outcomes[name] = outcome = found.get(name, missing)
-                if not (isinstance(outcome, KafkaError) and outcome.code in _RETRIED):
+                if topic_calls.is_final(outcomes[name]):
                     remaining.remove(name)
             for name in remaining:
                 outcome = outcomes[name]
@@ -333,34 +253,4 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         return outcomes
 
     async def _topics(self, names: list[str] | None, deadline_ms: int) -> list[TopicView]:
-        response = await self.session.request_any(metadata_request(names), deadline_ms)
-        return sorted((topic_view(row) for row in response.topics), key=lambda topic: topic.name)
-
-    async def _describe_cluster_by_metadata(self, deadline_ms: int) -> ClusterDescription:
-        response = await self.session.request_any(metadata_request([]), deadline_ms)
-        nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers)
-        return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
-
-
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        assignments=[
-            CreatableReplicaAssignment(partition, list(brokers))
-            for partition, brokers in sorted(topic.assignments.items())
-        ],
-        configs=[CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
-    )
-
-
-def _growth(name: str, count: int, replicas: list[list[int]] | None) -> CreatePartitionsTopic:
-    assignments = None if replicas is None else [CreatePartitionsAssignment(b) for b in replicas]
-    return CreatePartitionsTopic(name, count, assignments)
-
-
-def _created(row: CreatableTopicResult) -> CreateOutcome:
-    return error_of(row.error_code, row.error_message) or CreatedTopic(
-        row.name, row.topic_id, row.num_partitions, row.replication_factor
-    )
+        return await self.session.call_any_retrying(topic_calls.describe_topics(names), deadline_ms)

@@ -1,4 +1,5 @@
-"""Helpers of admin calls: a call to one broker, to every broker, or for many keys concurrently."""
+"""Helpers of admin calls: a call to one broker, to every broker, to the controller, or for many
+keys concurrently."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import Call
+from minikafka.core.client.calls import Call, ControllerCall
 from minikafka.kernel.errors import KafkaError
 
 K = TypeVar("K")
@@ -49,6 +50,22 @@ async def call_every_broker(
 
     found = await asyncio.gather(*map(one, broker_ids))
     return dict(zip(broker_ids, found, strict=True))
+
+
+async def call_controller(
+    session: ClusterSession, build: Callable[[int], ControllerCall[R]], deadline_ms: int
+) -> R:
+    """Carry out a call at the controller, retrying retriable errors until the deadline.
+
+    ``build`` returns the call of each attempt, with the time-out field of its request as argument.
+    Raises KafkaError.
+    """
+
+    async def attempt() -> R:
+        call = build(server_timeout_ms(session, deadline_ms))
+        return await session.call_controller(call, deadline_ms)
+
+    return await session.retrying(attempt, deadline_ms)
 
 
 async def outcomes_of(

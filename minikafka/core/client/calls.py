@@ -6,16 +6,16 @@ the simulator only carry calls out, so a request is built and its errors are rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from minikafka.kernel.cluster import CoordinatorType
+from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.schema import Message
 
+K = TypeVar("K")
 R = TypeVar("R")
-V = TypeVar("V")
 
 
 class CoordinatorKey(NamedTuple):
@@ -50,6 +50,18 @@ class CoordinatorCall(Call[R]):
         return f"{type(self.request).__name__.removesuffix('Request')} of {self.coordinator.key}"
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerCall(Call[R]):
+    """A call to the controller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderCall(Call[R]):
+    """A call to the leader of one partition."""
+
+    partition: TopicPartition
+
+
 def choose_version(
     ours: tuple[int, int], theirs: tuple[int, int] | None, highest_version: int | None = None
 ) -> int | None:
@@ -75,6 +87,12 @@ def raise_for(code: int, message: str | None = None) -> None:
 def error_of(code: int, message: str | None = None) -> KafkaError | None:
     """Return the KafkaError for the error code of a response, or None for 0."""
     return None if code == ErrorCode.NONE else KafkaError(ErrorCode(code), message)
+
+
+def of_each(keys: Iterable[K], found: Mapping[K, R | KafkaError]) -> dict[K, R | KafkaError]:
+    """Return the outcomes of ``keys``: an error for each one that a response left out."""
+    missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "not in the response")
+    return {key: found.get(key, missing) for key in keys}
 
 
 def raise_gravest(errors: Iterable[KafkaError | None]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from minikafka.cli import main
 from minikafka.cli.cluster import configs
 from minikafka.cli.cluster.config_text import entry_line, parse_added
-from minikafka.client.admin.admin import ClusterDescription
-from minikafka.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
+from minikafka.core.client.admin.cluster import ClusterDescription
+from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
 from minikafka.core.client.cluster_view import Node
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.config import ConfigError

@@ -16,8 +16,8 @@ from minikafka.cli.groups import groups
 from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
 from minikafka.cli.groups.group_timeline import parse, show_timeline
 from minikafka.client import OffsetAndMetadata
-from minikafka.client.admin.groups import GroupDescription, MemberDescription, assigned
 from minikafka.coordinator.group_facts import all_group_facts, group_facts
+from minikafka.core.client.admin.groups import GroupDescription, MemberDescription, assigned
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events
 from minikafka.kernel.cluster import TopicPartition

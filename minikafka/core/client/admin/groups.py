@@ -1,0 +1,167 @@
+"""Calls about groups: list, describe and delete them, delete their offsets.
+
+``consumer/group_calls.py`` has the calls that fetch and commit offsets: consumers use them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from minikafka.core.client.calls import Call, CoordinatorCall, error_of, raise_for, raise_gravest
+from minikafka.core.client.cluster_view import Node
+from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
+from minikafka.core.client.errors import COORDINATOR_ERRORS
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
+from minikafka.protocol.codec import DecodeError, decode
+from minikafka.protocol.messages.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+)
+from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from minikafka.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from minikafka.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from minikafka.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+
+_VERSION_BYTES: Final = 2  # in front of an assignment
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group in ListGroups. State and type are empty if the broker is too old to send them."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group with the partitions that are assigned to it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group in DescribeGroups. A group that does not exist has the state "Dead"."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: Node
+
+
+def list_groups(states: Iterable[str], types: Iterable[str]) -> Call[list[GroupListing]]:
+    """Build ListGroups. Every broker returns the groups that it coordinates."""
+
+    def read(response: ListGroupsResponse) -> list[GroupListing]:
+        raise_for(response.error_code)
+        return [
+            GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
+            for row in response.groups
+        ]
+
+    return Call(ListGroupsRequest(sorted(states), sorted(types)), read)
+
+
+def describe_group(group_id: str, coordinator: Node) -> Call[GroupDescription]:
+    """Build DescribeGroups for one group, to its coordinator."""
+
+    def read(response: DescribeGroupsResponse) -> GroupDescription:
+        (row,) = response.groups
+        raise_for(row.error_code, group_id)
+        of_consumers = row.protocol_type in (PROTOCOL_TYPE, "")
+        members = (
+            MemberDescription(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                assigned(member.member_assignment) if of_consumers else (),
+            )
+            for member in row.members
+        )
+        return GroupDescription(
+            row.group_id,
+            row.group_state,
+            row.protocol_type,
+            row.protocol_data,
+            tuple(members),
+            coordinator,
+        )
+
+    return Call(DescribeGroupsRequest([group_id]), read)
+
+
+def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a member's assignment, sorted.
+
+    Bytes that are not of Kafka's consumer protocol yield no partitions.
+    """
+    if not assignment:
+        return ()
+    try:
+        # Version 0 is the beginning of every version.
+        read = decode(ConsumerProtocolAssignment, 0, assignment, _VERSION_BYTES)
+    except DecodeError:
+        return ()
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic, number)
+            for topic in read.assigned_partitions
+            for number in topic.partitions
+        )
+    )
+
+
+def delete_group_offsets(
+    group_id: str, partitions: Iterable[TopicPartition]
+) -> CoordinatorCall[PartitionErrors]:
+    """Build OffsetDelete. Its result is the error of each partition, or None.
+
+    The call raises the KafkaError if an error concerns the group or the coordinator as a whole.
+    """
+
+    def read(response: OffsetDeleteResponse) -> PartitionErrors:
+        raise_for(response.error_code, group_id)
+        errors = {
+            TopicPartition(topic.name, row.partition_index): error_of(row.error_code)
+            for topic in response.topics
+            for row in topic.partitions
+        }
+        raise_gravest(e for e in errors.values() if e and e.code in COORDINATOR_ERRORS)
+        return errors
+
+    topics = [
+        OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(n) for n in numbers])
+        for topic, numbers in grouped(partitions).items()
+    ]
+    request = OffsetDeleteRequest(group_id, topics)
+    return CoordinatorCall(request, read, coordinator=group_key(group_id))
+
+
+def delete_group(group_id: str) -> CoordinatorCall[None]:
+    """Build DeleteGroups for one group."""
+
+    def read(response: DeleteGroupsResponse) -> None:
+        raise_for(response.results[0].error_code, group_id)
+
+    return CoordinatorCall(DeleteGroupsRequest([group_id]), read, coordinator=group_key(group_id))
