@@ -1,13 +1,14 @@
-"""The options of verbs that connect to brokers, and the world and log settings of their clients."""
+"""Clients of the verbs that connect to brokers: their configuration, and the world they run in."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from minikafka.cli.first_contact import FirstContact
+from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
 from minikafka.client.session import Client
 from minikafka.kernel import events
@@ -15,15 +16,6 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 
 T = TypeVar("T")
-
-
-def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--bootstrap-server",
-        required=True,
-        metavar="HOST:PORT,...",
-        help="brokers to connect to first",
-    )
 
 
 def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
@@ -51,6 +43,16 @@ def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     return run(main())
 
 
+def run_admin(config: ClientConfig, work: Callable[[Admin], Awaitable[T]]) -> T:
+    """Run ``work`` with an admin client, as ``run_client`` does."""
+
+    async def administer(world: World) -> T:
+        async with Admin(world, config) as admin:
+            return await work(admin)
+
+    return run_client(administer)
+
+
 def check_answered(client: Client) -> None:
     """Raise ConnectionError if the client never received metadata.
 
@@ -59,26 +61,3 @@ def check_answered(client: Client) -> None:
     if not client.session.metadata.view.nodes:
         servers = client.session.config.bootstrap_servers
         raise ConnectionError(f"no broker answered at {servers}")
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """Return the argparse type of an option with a number."""
-
-    def number(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be at least {least}")
-        return value
-
-    return number
-
-
-def pairs(values: Iterable[str], option: str) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` options into a dict. Raises ConfigError."""
-    found = {}
-    for value in values:
-        key, separator, rest = value.partition("=")
-        if not separator:
-            raise ConfigError(f"{option} needs KEY=VALUE, not {value}")
-        found[key.strip()] = rest
-    return found

@@ -1,24 +1,24 @@
-"""Output of rows: a table on a terminal, tab-separated text in a pipe, JSON on request."""
+"""Output of rows: a table on a terminal, tab-separated text in a pipe, JSON on request.
+
+Verbs whose output is that of a Kafka tool format their rows by ``kafka_table``.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns, rows
 
-
-def add_json_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+MISSING: Final = "-"  # in place of a value in tables of Kafka's tools
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
     """Print rows. Piped text has a header line only when there is more than one column."""
     if as_json:
-        print(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2))
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif sys.stdout.isatty():
         show_table(columns, rows)
     else:
@@ -26,6 +26,10 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -
             print("\t".join(columns))
         for row in rows:
             print("\t".join(text(cell) for cell in row))
+
+
+def show_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
 
 
 def show_tables(tables: Iterable[Table]) -> None:
@@ -47,6 +51,23 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in rows:
         table.add_row(*(text(cell) for cell in row))
     Console().print(table)
+
+
+def kafka_table(columns: Sequence[tuple[str, int]], rows: Iterable[Sequence[object]]) -> str:
+    """Format a left-aligned table as Kafka's tools print it, with ``MISSING`` for None.
+
+    ``columns``: name and minimum width. A column of width 0 is not padded; it comes last.
+    """
+    texts = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [
+        max([width, *(len(row[at]) for row in texts)]) if width else 0
+        for at, (_, width) in enumerate(columns)
+    ]
+    lines = [[name for name, _ in columns], *texts]
+    return "\n".join(
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def text(cell: Any) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from minikafka.cli.output import add_json_argument, show
+from minikafka.cli.options import add_json_argument
+from minikafka.cli.output import show
 from minikafka.kernel.config import ConfigError
 from minikafka.spark.java import JavaError
 from minikafka.spark.option_parsing import OptionError

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from minikafka.cli.cluster.config_text import entry_line, facts, parse_added
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.cli.output import add_json_argument
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import add_bootstrap_argument, add_json_argument
+from minikafka.cli.output import show_json
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.config import ConfigError, parse_properties
-from minikafka.kernel.ports import World
 
 TYPES: Mapping[str, ResourceType] = {
     "topics": ResourceType.TOPIC,
@@ -77,14 +76,13 @@ def run(args: argparse.Namespace) -> int:
     if args.describe and changes:
         raise ConfigError("--describe changes nothing; use --alter")
 
-    async def work(world: World) -> int:
-        async with Admin(world, config) as admin:
-            if name is not None and args.alter:
-                return await alter(admin, resource_type, name, changes)
-            names = [name] if name is not None else await all_names(admin, resource_type)
-            return await describe(admin, resource_type, names, args.all, args.json)
+    async def work(admin: Admin) -> int:
+        if name is not None and args.alter:
+            return await alter(admin, resource_type, name, changes)
+        names = [name] if name is not None else await all_names(admin, resource_type)
+        return await describe(admin, resource_type, names, args.all, args.json)
 
-    return run_client(work)
+    return run_admin(config, work)
 
 
 def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
@@ -173,7 +171,7 @@ async def describe(
         for row in rows:
             print(entry_line(row))
     if as_json:
-        print(json.dumps(shown, indent=2))
+        show_json(shown)
     return 0
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.cluster.debug import ASK_ANOTHER_AFTER_MS, fetch, find_listener
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import Table
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.ports import World
 
 DEFAULT_LIMIT = 20
 CONTEXT_LIMIT = 1000
@@ -22,13 +21,13 @@ CONTEXT_LIMIT = 1000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="status|context")
     text = "show id, epoch, event queue, time by kind of event, recent transitions"
-    status = actions.add_parser("status", help=text, description=text)
+    status = add_action(actions, "status", text)
     _add_arguments(status, DEFAULT_LIMIT, "transitions")
-    output.add_json_argument(status)
+    add_json_argument(status)
     text = "show the controller context as JSON with Kafka's field names"
-    context = actions.add_parser("context", help=text, description=text)
+    context = add_action(actions, "context", text)
     _add_arguments(context, CONTEXT_LIMIT, "entries of each list")
-    context.add_argument("--json", action="store_true", help="the output is JSON in any case")
+    add_json_argument(context, "the output is JSON in any case")
 
 
 def _add_arguments(parser: argparse.ArgumentParser, limit: int, of_what: str) -> None:
@@ -43,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     path = "/controller.json" if args.action == "status" else "/controller-context.json"
     shown = fetch(find_listener(args), args.broker, f"{path}?limit={args.limit}")
     if args.action == "context":
-        print(json.dumps(shown["context"], indent=2))
+        output.show_json(shown["context"])
     elif args.json:
-        print(json.dumps(shown, indent=2))
+        output.show_json(shown)
     else:
         output.show_tables(tables(shown))
     return 0
@@ -56,11 +55,10 @@ def find_controller(args: argparse.Namespace) -> int:
     none."""
     config = client_config(args, request_timeout_ms=ASK_ANOTHER_AFTER_MS)
 
-    async def work(world: World) -> int:
-        async with Admin(world, config) as admin:
-            return (await admin.describe_cluster()).controller_id
+    async def work(admin: Admin) -> int:
+        return (await admin.describe_cluster()).controller_id
 
-    found = run_client(work)
+    found = run_admin(config, work)
     if found < 0:
         raise ConfigError("no controller is known now")
     return found

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minikafka.cli import output
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import Table
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener
-from minikafka.kernel.ports import World
 
 DEFAULT_LIMIT = 100
 ANSWER_TIMEOUT_S = 10
@@ -29,20 +29,20 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(VIEWS))
     for name, (_, text, _) in VIEWS.items():
-        action = actions.add_parser(name, help=text, description=text)
+        action = add_action(actions, name, text)
         add_bootstrap_argument(action)
         action.add_argument("--broker", type=int, required=True, metavar="ID")
         action.add_argument(
             "--limit", type=int, default=DEFAULT_LIMIT, help=f"rows of one list ({DEFAULT_LIMIT})"
         )
-        output.add_json_argument(action)
+        add_json_argument(action)
 
 
 def run(args: argparse.Namespace) -> int:
     path, _, tables = VIEWS[args.action]
     shown = fetch(find_listener(args), args.broker, f"{path}?limit={args.limit}")
     if args.json:
-        print(json.dumps(shown, indent=2))
+        output.show_json(shown)
     else:
         output.show_tables(tables(shown))
     return 0
@@ -53,11 +53,10 @@ def find_listener(args: argparse.Namespace) -> Endpoint:
     and ConfigError if it has none."""
     config = client_config(args, request_timeout_ms=ASK_ANOTHER_AFTER_MS)
 
-    async def work(world: World) -> Mapping[str, str | None]:
-        async with Admin(world, config) as admin:
-            return await admin.broker_configs(args.broker, [DEBUG_LISTENER])
+    async def work(admin: Admin) -> Mapping[str, str | None]:
+        return await admin.broker_configs(args.broker, [DEBUG_LISTENER])
 
-    endpoint = debug_listener(run_client(work).get(DEBUG_LISTENER))
+    endpoint = debug_listener(run_admin(config, work).get(DEBUG_LISTENER))
     if endpoint is None:
         raise ConfigError(f"broker {args.broker} has no {DEBUG_LISTENER} configured")
     return endpoint

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.cli import output
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.client.admin.admin import Admin
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import add_bootstrap_argument, add_json_argument
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.ports import World
 
 VERSION = 1
 
@@ -27,24 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}; '
         "offset -1: all records below the high watermark",
     )
-    output.add_json_argument(parser)
+    add_json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     config = client_config(args)
     offsets = parse_offsets(Path(args.offset_json_file).read_bytes())
-
-    async def work(world: World) -> int:
-        async with Admin(world, config) as admin:
-            outcomes = await admin.delete_records(offsets)
-        if args.json:
-            print(json.dumps([facts(tp, outcome) for tp, outcome in outcomes.items()], indent=2))
-        else:
-            for tp, outcome in outcomes.items():
-                print(line(tp, outcome))
-        return int(any(isinstance(outcome, KafkaError) for outcome in outcomes.values()))
-
-    return run_client(work)
+    outcomes = run_admin(config, lambda admin: admin.delete_records(offsets))
+    if args.json:
+        output.show_json([facts(tp, outcome) for tp, outcome in outcomes.items()])
+    else:
+        for tp, outcome in outcomes.items():
+            print(line(tp, outcome))
+    return int(any(isinstance(outcome, KafkaError) for outcome in outcomes.values()))
 
 
 def parse_offsets(text: str | bytes) -> dict[TopicPartition, int]:

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from minikafka.cli.cluster.reassignment_text import parse_partitions
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.placement import PlacementOutcomes
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.ports import World
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +41,10 @@ def run(args: argparse.Namespace) -> int:
     partitions = chosen(args)
     election_type = ElectionType[args.election_type.upper()]
 
-    async def work(world: World) -> int:
-        async with Admin(world, config) as admin:
-            return report(election_type, await admin.elect_leaders(election_type, partitions))
+    async def work(admin: Admin) -> int:
+        return report(election_type, await admin.elect_leaders(election_type, partitions))
 
-    return run_client(work)
+    return run_admin(config, work)
 
 
 def chosen(args: argparse.Namespace) -> list[TopicPartition] | None:

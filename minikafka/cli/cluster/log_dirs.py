@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.log_dirs import LogDirDescription
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.ports import World
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,21 +31,20 @@ def run(args: argparse.Namespace) -> int:
     topics = {name for name in args.topic_list.split(",") if name}
     config = client_config(args)
 
-    async def work(world: World) -> None:
-        async with Admin(world, config) as admin:
-            known = {node.id for node in (await admin.describe_cluster()).nodes}
-            if unknown := wanted - known:
-                raise ConfigError(
-                    f"The given brokers do not exist from --broker-list: {_listed(unknown)}. "
-                    f"Current existent brokers: {_listed(known)}"
-                )
-            asked = wanted or known
-            print("Querying brokers for log directories information")
-            found = await admin.describe_log_dirs(asked)
-            print(f"Received log directory information from brokers {_listed(asked)}")
-            print(json.dumps(as_json(found, topics), separators=(",", ":")))
+    async def work(admin: Admin) -> None:
+        known = {node.id for node in (await admin.describe_cluster()).nodes}
+        if unknown := wanted - known:
+            raise ConfigError(
+                f"The given brokers do not exist from --broker-list: {_listed(unknown)}. "
+                f"Current existent brokers: {_listed(known)}"
+            )
+        asked = wanted or known
+        print("Querying brokers for log directories information")
+        found = await admin.describe_log_dirs(asked)
+        print(f"Received log directory information from brokers {_listed(asked)}")
+        print(json.dumps(as_json(found, topics), separators=(",", ":")))
 
-    run_client(work)
+    run_admin(config, work)
     return 0
 
 

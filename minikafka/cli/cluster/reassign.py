@@ -9,7 +9,8 @@ from pathlib import Path
 from minikafka.cli.cluster import reassignment_text as text
 from minikafka.cli.cluster import reassignment_throttles as throttles
 from minikafka.cli.cluster.replica_moves import ReplicaDirectories, begin_moves, move_line, places
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_client
+from minikafka.cli.options import add_bootstrap_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.cluster_view import TopicView
 from minikafka.core.controller.placement import BrokerRack, assign_replicas

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +21,14 @@ from minikafka.cli.cluster.topic_text import (
     topic_facts,
     topic_text,
 )
-from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.connect import client_config, run_admin
+from minikafka.cli.options import (
+    add_action,
+    add_bootstrap_argument,
+    add_json_argument,
+    add_pairs_argument,
+    pairs,
+)
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.client.cluster_view import PartitionView, TopicView
@@ -30,7 +36,6 @@ from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition, parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import World
 
 MAX_REPLICATION_FACTOR = 32767
 
@@ -84,14 +89,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B:B,B:B,...",
         help="brokers of each partition, leader first",
     )
-    create.add_argument("--config", metavar="KEY=VALUE", action="append", default=[])
+    add_pairs_argument(create, "--config")
     create.add_argument(
         "--if-not-exists", action="store_true", help="do nothing if the topic exists"
     )
     listing = _action(actions, "list", "list the names of topics", topic="none")
     _add_matching(listing)
     listing.add_argument("--exclude-internal", action="store_true")
-    output.add_json_argument(listing)
+    add_json_argument(listing)
     describe = _action(
         actions, "describe", "show partitions, leaders, replicas and ISR", topic="any"
     )
@@ -104,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     describe.add_argument("--exclude-internal", action="store_true")
     describe.add_argument("--if-exists", action="store_true", help="fine if it is not there")
-    output.add_json_argument(describe)
+    add_json_argument(describe)
     alter = _action(actions, "alter", "add partitions to topics", topic="some")
     alter.add_argument("--partitions", type=_partition_count, required=True, help="the new total")
     alter.add_argument(
@@ -136,7 +141,7 @@ def _replica_count(text: str) -> int:
 
 
 def _action(actions: Any, name: str, text: str, topic: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+    parser = add_action(actions, name, text)
     add_bootstrap_argument(parser)
     parser.add_argument(
         "--command-config", metavar="FILE", help="client settings, a .properties file"
@@ -178,12 +183,7 @@ def run(args: argparse.Namespace) -> int:
         "delete": delete,
     }
     config = with_command_config(client_config(args), args.command_config)
-
-    async def work(world: World) -> int:
-        async with Admin(world, config) as admin:
-            return await action[args.action](admin, args)
-
-    return run_client(work)
+    return run_admin(config, lambda admin: action[args.action](admin, args))
 
 
 async def create(admin: Admin, args: argparse.Namespace) -> int:
@@ -275,7 +275,7 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
             if configs[topic.name]:
                 print(topic_text(topic, configs[topic.name], moving))
     elif args.json:
-        print(json.dumps([topic_facts(t, configs[t.name], moving) for t in found], indent=2))
+        output.show_json([topic_facts(t, configs[t.name], moving) for t in found])
     else:
         for topic in found:
             print(describe_text(topic, configs[topic.name], moving))

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from minikafka.cli.output import MISSING, kafka_table
 from minikafka.client import OffsetAndMetadata
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.grouping import grouped
 
-MISSING = "-"
 NARROWEST = 15
 
 # The group states that describe warns about, with Kafka's messages.
@@ -74,25 +74,8 @@ def warn(group: GroupDescription) -> None:
         print("\n" + WARNINGS[group.state].format(group.group_id), file=sys.stderr)
 
 
-def table(columns: Sequence[tuple[str, int]], rows: Iterable[Sequence[object]]) -> str:
-    """Format a left-aligned table, with ``MISSING`` for None.
-
-    ``columns``: name and minimum width. A column of width 0 is not padded; it comes last.
-    """
-    texts = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [
-        max([width, *(len(row[at]) for row in texts)]) if width else 0
-        for at, (_, width) in enumerate(columns)
-    ]
-    lines = [[name for name, _ in columns], *texts]
-    return "\n".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-
-
 def offsets_table(group_id: str, rows: Iterable[LagRow]) -> str:
-    return table(
+    return kafka_table(
         (
             ("GROUP", NARROWEST),
             ("TOPIC", NARROWEST),
@@ -121,7 +104,7 @@ def members_table(group: GroupDescription, verbose: bool) -> str:
         row += [member.host, member.client_id, len(member.assignment)]
         row += [partitions_text(member.assignment)] if verbose else []
         rows.append(row)
-    return table(columns, rows)
+    return kafka_table(columns, rows)
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
@@ -153,7 +136,7 @@ def state_table(group: GroupDescription, eviction: str | None = None) -> str:
     if eviction is not None:
         columns.append(("LAST-EVICTION", 0))
         row.append(eviction)
-    return table(columns, [row])
+    return kafka_table(columns, [row])
 
 
 def listing_table(groups: Iterable[GroupListing], with_type: bool, with_state: bool) -> str:
@@ -168,14 +151,14 @@ def listing_table(groups: Iterable[GroupListing], with_type: bool, with_state: b
         ]
         for group in groups
     ]
-    return table(columns, rows)
+    return kafka_table(columns, rows)
 
 
 # -- offsets to reset to
 
 
 def reset_table(plan: Mapping[str, Mapping[TopicPartition, int]]) -> str:
-    return table(
+    return kafka_table(
         (("GROUP", 30), ("TOPIC", 30), ("PARTITION", 10), ("NEW-OFFSET", 0)),
         [
             (group_id, *partition, offset)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from minikafka.cli.cluster.debug import eviction_text, fetch
-from minikafka.cli.groups.group_text import MISSING, table
+from minikafka.cli.output import MISSING, kafka_table
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import GroupDescription
 from minikafka.kernel.config import ConfigError
@@ -48,7 +48,7 @@ def show_timeline(group_id: str, names: Sequence[str]) -> int:
     rows = [
         (event.at, event.facts.get("broker"), event.name.strip(), details(event)) for event in found
     ]
-    print(table((("TIME", 10), ("BROKER", 6), ("EVENT", 20), ("DETAILS", 0)), rows))
+    print(kafka_table((("TIME", 10), ("BROKER", 6), ("EVENT", 20), ("DETAILS", 0)), rows))
     return 0
 
 

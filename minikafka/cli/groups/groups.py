@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.groups import group_text as text
 from minikafka.cli.groups.group_reset import (
     Offsets,
@@ -18,13 +18,14 @@ from minikafka.cli.groups.group_reset import (
     planned_in_file,
 )
 from minikafka.cli.groups.group_timeline import last_evictions, show_timeline
+from minikafka.cli.options import add_action, add_bootstrap_argument
+from minikafka.cli.output import kafka_table
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import GroupDescription
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import World
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 TYPES = ("classic", "consumer")
@@ -82,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     offsets.add_argument("--group", required=True)
     _add_topic(offsets, required=True)
     of_life = "show the history of a group from the event logs of brokers"
-    timeline = actions.add_parser("timeline", help=of_life, description=of_life)
+    timeline = add_action(actions, "timeline", of_life)
     timeline.add_argument("--group", required=True)
     timeline.add_argument(
         "log", nargs="+", metavar="LOG", help="event log of a broker; - for standard input"
@@ -92,9 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _action(
     actions: Any, name: str, help_text: str, several: bool = False
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=help_text, description=help_text
-    )
+    parser = add_action(actions, name, help_text)
     add_bootstrap_argument(parser)
     if several:
         which = parser.add_mutually_exclusive_group(required=True)
@@ -127,12 +126,7 @@ def run(args: argparse.Namespace) -> int:
         "delete-offsets": delete_offsets,
     }
     config = client_config(args)
-
-    async def work(world: World) -> int:
-        async with Admin(world, config) as admin:
-            return await actions[args.action](admin, args)
-
-    return run_client(work)
+    return run_admin(config, lambda admin: actions[args.action](admin, args))
 
 
 async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
@@ -307,7 +301,7 @@ async def delete_offsets(admin: Admin, args: argparse.Namespace) -> int:
         (*partition, "Successful" if error is None else f"Error: {error}")
         for partition, error in sorted(outcomes.items())
     ]
-    print("\n" + text.table((("TOPIC", 30), ("PARTITION", 15), ("STATUS", 0)), rows))
+    print("\n" + kafka_table((("TOPIC", 30), ("PARTITION", 15), ("STATUS", 0)), rows))
     return 1 if failed else 0
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.cli import output
-from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.connect import client_config, run_client
+from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.transactions import (
     NO_TRANSACTION,
@@ -69,11 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(actions: Any, name: str, help_text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=help_text, description=help_text
-    )
+    parser = add_action(actions, name, help_text)
     add_bootstrap_argument(parser)
-    output.add_json_argument(parser)
+    add_json_argument(parser)
     return parser
 
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minikafka.cli.options import add_pairs_argument, pairs
 from minikafka.cli.processes import pid_file
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import (
     Config,
-    ConfigError,
     parse_properties,
     properties_from_environment,
 )
@@ -31,12 +31,8 @@ SWITCH_INTERVAL_S = 0.001
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a server.properties file")
-    parser.add_argument(
-        "--override",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a setting that wins over the file and the environment; repeatable",
+    add_pairs_argument(
+        parser, "--override", "a setting that wins over the file and the environment; repeatable"
     )
     parser.add_argument("--log-level", default="INFO", choices=sorted(events.LEVELS))
     parser.add_argument("--log-json", action="store_true", help="log lines as JSON")
@@ -60,13 +56,7 @@ def load_config(
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
     """Parse ``--override KEY=VALUE`` options. Raises ConfigError."""
-    values = {}
-    for override in overrides:
-        key, separator, value = override.partition("=")
-        if not separator:
-            raise ConfigError(f"--override needs KEY=VALUE, not {override}")
-        values[key.strip()] = value.strip()
-    return values
+    return {key: value.strip() for key, value in pairs(overrides, "--override").items()}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from minikafka.cli.output import add_json_argument, show
+from minikafka.cli.options import add_json_argument
+from minikafka.cli.output import show
 from minikafka.cli.processes.embedded_zookeeper import (
     ZookeeperError,
     class_path,

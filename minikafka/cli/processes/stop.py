@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 from minikafka.cli.connect import run_client
+from minikafka.cli.options import add_pairs_argument
 from minikafka.cli.processes.broker import load_config
 from minikafka.cli.processes.pid_file import Holder
 from minikafka.kernel.config import Config, ConfigError
@@ -27,13 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the --data-dir of minikafka up (minikafka-data)",
     )
     parser.add_argument("--config", metavar="FILE", help="the --config of minikafka broker")
-    parser.add_argument(
-        "--override",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="as given to minikafka broker",
-    )
+    add_pairs_argument(parser, "--override", "as given to minikafka broker")
     parser.add_argument(
         "--timeout-s",
         type=int,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import server_status
@@ -28,7 +29,7 @@ STOP_LIMIT_S = 60  # more than a controlled shutdown may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--brokers", type=positive, default=3, help="number of brokers (3)")
+    parser.add_argument("--brokers", type=at_least(1), default=3, help="number of brokers (3)")
     parser.add_argument("--data-dir", default="minikafka-data", help="folder of all data and logs")
     parser.add_argument(
         "--base-port",
@@ -40,20 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zookeeper-port", type=port, default=2181, help="port of the ZooKeeper that is started"
     )
-    parser.add_argument(
-        "--override",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a setting of every broker; repeatable",
-    )
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+    add_pairs_argument(parser, "--override", "a setting of every broker; repeatable")
 
 
 def port(text: str) -> int:

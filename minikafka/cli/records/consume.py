@@ -10,13 +10,13 @@ from collections.abc import Callable
 from functools import partial
 
 from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import (
+from minikafka.cli.connect import check_answered, client_config, run_client
+from minikafka.cli.options import (
     add_bootstrap_argument,
+    add_json_argument,
+    add_pairs_argument,
     at_least,
-    check_answered,
-    client_config,
     pairs,
-    run_client,
 )
 from minikafka.cli.records.record_text import (
     FORMATTER_PROPERTIES,
@@ -60,21 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     levels = ["read_uncommitted", "read_committed"]
     parser.add_argument("--isolation-level", choices=levels, default=levels[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_json_argument(parser, "print one JSON object a line")
     parser.add_argument("--skip-message-on-error", action="store_true", help="skip corrupt records")
-    parser.add_argument(
-        "--property",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="how records are printed: " + ", ".join(FORMATTER_PROPERTIES),
+    add_pairs_argument(
+        parser, "--property", "how records are printed: " + ", ".join(FORMATTER_PROPERTIES)
     )
-    parser.add_argument(
-        "--consumer-property",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a setting of the consumer, such as fetch.min.bytes=1000",
+    add_pairs_argument(
+        parser, "--consumer-property", "a setting of the consumer, such as fetch.min.bytes=1000"
     )
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from functools import partial
 
 from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import (
+from minikafka.cli.connect import check_answered, client_config, run_client
+from minikafka.cli.options import (
     add_bootstrap_argument,
-    check_answered,
-    client_config,
+    add_json_argument,
+    add_pairs_argument,
+    at_least,
     pairs,
-    run_client,
 )
 from minikafka.cli.records.perf_stats import Measurement
 from minikafka.client.config import ClientConfig
@@ -35,39 +36,32 @@ POLL_MS = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_subparsers(dest="way", required=True, metavar="produce|consume|e2e")
     produce = ways.add_parser("produce", help="measure the rate and latency of producing")
-    produce.add_argument("--num-records", type=positive, required=True)
+    produce.add_argument("--num-records", type=at_least(1), required=True)
     produce.add_argument(
         "--throughput", type=float, default=-1, help="records a second (-1: no limit)"
     )
     consume = ways.add_parser("consume", help="measure the rate of consuming existing records")
-    consume.add_argument("--messages", type=positive, required=True)
+    consume.add_argument("--messages", type=at_least(1), required=True)
     consume.add_argument("--group", help="consumer group to join (default: assign all partitions)")
     consume.add_argument(
         "--timeout",
-        type=positive,
+        type=at_least(1),
         default=10_000,
         help="stop after this time without a record, in ms",
     )
     e2e = ways.add_parser("e2e", help="measure the time from sending a record to reading it")
-    e2e.add_argument("--num-records", "--messages", dest="messages", type=positive, required=True)
+    e2e.add_argument(
+        "--num-records", "--messages", dest="messages", type=at_least(1), required=True
+    )
     for way in (produce, e2e):
-        way.add_argument("--record-size", type=positive, default=100, help="bytes of a record")
-        way.add_argument("--producer-property", metavar="KEY=VALUE", action="append", default=[])
+        way.add_argument("--record-size", type=at_least(1), default=100, help="bytes of a record")
+        add_pairs_argument(way, "--producer-property")
     for way in (consume, e2e):
-        way.add_argument("--consumer-property", metavar="KEY=VALUE", action="append", default=[])
+        add_pairs_argument(way, "--consumer-property")
     for way in (produce, consume, e2e):
         add_bootstrap_argument(way)
         way.add_argument("--topic", required=True)
-        way.add_argument(
-            "--json", action="store_true", help="print the statistics as a JSON object"
-        )
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise ValueError(text)
-    return number
+        add_json_argument(way, "print the statistics as a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:

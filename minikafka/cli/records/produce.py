@@ -9,7 +9,13 @@ from collections.abc import AsyncIterable, Callable
 from functools import partial
 
 from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.connect import client_config, run_client
+from minikafka.cli.options import (
+    add_bootstrap_argument,
+    add_json_argument,
+    add_pairs_argument,
+    pairs,
+)
 from minikafka.cli.records.input_lines import InputLines
 from minikafka.cli.records.record_text import (
     READER_PROPERTIES,
@@ -38,22 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sync", action="store_true", help="wait for each record's acknowledgement before the next"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="lines are objects as consume --json prints them"
-    )
-    parser.add_argument(
-        "--property",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="how lines are read: " + ", ".join(READER_PROPERTIES),
-    )
-    parser.add_argument(
-        "--producer-property",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a setting of the producer, such as batch.size=65536",
+    add_json_argument(parser, "lines are objects as consume --json prints them")
+    add_pairs_argument(parser, "--property", "how lines are read: " + ", ".join(READER_PROPERTIES))
+    add_pairs_argument(
+        parser, "--producer-property", "a setting of the producer, such as batch.size=65536"
     )
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.connect import client_config, run_client
+from minikafka.cli.options import (
+    add_bootstrap_argument,
+    add_json_argument,
+    add_pairs_argument,
+    pairs,
+)
+from minikafka.cli.output import show_json
 from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.kernel.ports import World
 from minikafka.verify.run import Progress, Run, RunConfig
@@ -39,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-topic", action="store_true", help="do not delete the topic after success"
     )
-    parser.add_argument("--topic-config", metavar="KEY=VALUE", action="append", default=[])
+    add_pairs_argument(parser, "--topic-config")
     parser.add_argument(
         "--not-idempotent",
         action="store_true",
@@ -51,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=PIPE_PROGRESS_S,
         help=f"seconds between lines of progress in a pipe ({PIPE_PROGRESS_S})",
     )
-    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    add_json_argument(parser, "print the verdict as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         finally:
             shown.end()
         if args.json:
-            print(json.dumps(verdict.as_json(), indent=2))
+            show_json(verdict.as_json())
         else:
             print("\n".join(verdict.lines()))
         if not verdict.ok:

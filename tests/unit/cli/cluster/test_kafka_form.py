@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli import main
-from minikafka.cli.cluster import topics
+from minikafka.cli import connect, main
 from minikafka.cli.cluster.topic_text import describe_text, topic_replication_factor
 from minikafka.cli.kafka_form import WrongUsage, translate
 from minikafka.client.config import ClientConfig
@@ -150,7 +149,7 @@ def test_client_settings_come_from_a_file(
         seen.append(config)
         raise NoAdmin
 
-    monkeypatch.setattr(topics, "Admin", admin)
+    monkeypatch.setattr(connect, "Admin", admin)
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=other:1\nclient.id=me\nrequest.timeout.ms=77\n")
     more = {"list": "", "describe": "", "alter": "--topic T --partitions 1"}

@@ -1,0 +1,61 @@
+"""The options that several verbs have, and the parsing of their values.
+
+An option that only one verb has stands in the module of that verb.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from minikafka.kernel.config import ConfigError
+
+
+def add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    """Add a sub-verb to ``actions``; ``text`` is its help in both places."""
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+    return parser
+
+
+def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bootstrap-server",
+        required=True,
+        metavar="HOST:PORT,...",
+        help="brokers to connect to first",
+    )
+
+
+def add_json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def add_pairs_argument(
+    parser: argparse.ArgumentParser, option: str, text: str | None = None
+) -> None:
+    """Add an option of the form KEY=VALUE that may be repeated; ``pairs`` parses its values."""
+    parser.add_argument(option, metavar="KEY=VALUE", action="append", default=[], help=text)
+
+
+def pairs(values: Iterable[str], option: str) -> dict[str, str]:
+    """Parse ``KEY=VALUE`` options into a dict. Raises ConfigError."""
+    found = {}
+    for value in values:
+        key, separator, rest = value.partition("=")
+        if not separator:
+            raise ConfigError(f"{option} needs KEY=VALUE, not {value}")
+        found[key.strip()] = rest
+    return found
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return the argparse type of an option with a number."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+
+    return number
