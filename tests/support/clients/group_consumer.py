@@ -10,6 +10,8 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 from tests.support.clients.confluent import value_of
@@ -31,10 +33,21 @@ class Stopping:
         self.asked = True
 
 
+class Assignment:
+    def __init__(self) -> None:
+        self._told: list[int] | None = None
+
+    def tell_changes(self, partitions: Iterable[Any]) -> None:
+        now = sorted(each.partition for each in partitions)
+        if now != self._told:
+            self._told = now
+            tell(assigned=now)
+
+
 def confluent(options: dict[str, Any]) -> None:
     from confluent_kafka import Consumer, KafkaError, KafkaException
 
-    stopping = Stopping()
+    stopping, assignment = Stopping(), Assignment()
     settings = {
         "bootstrap.servers": options["bootstrap"],
         "group.id": options["group"],
@@ -49,13 +62,9 @@ def confluent(options: dict[str, Any]) -> None:
         settings["group.instance.id"] = options["instance"]
     consumer = Consumer(settings)
     consumer.subscribe([options["topic"]])
-    told: list[int] | None = None
     while not stopping.asked:
         messages = consumer.consume(50, timeout=0.2)
-        now = sorted(p.partition for p in consumer.assignment())
-        if now != told:
-            told = now
-            tell(assigned=now)
+        assignment.tell_changes(consumer.assignment())
         records = [message for message in messages if message.error() is None]
         for message in records:
             tell(record=[message.partition(), message.offset(), value_of(message).decode()])
@@ -73,29 +82,12 @@ def kafka_python(options: dict[str, Any]) -> None:
     from kafka import KafkaConsumer
     from kafka.errors import KafkaError
 
-    stopping = Stopping()
-    extra = {"group_instance_id": options["instance"]} if "instance" in options else {}
-    consumer = KafkaConsumer(
-        options["topic"],
-        bootstrap_servers=options["bootstrap"],
-        group_id=options["group"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=500,
-        partition_assignment_strategy=kafka_python_assignors(options),
-        **extra,
-    )
-    told: list[int] | None = None
+    stopping, assignment = Stopping(), Assignment()
+    consumer = KafkaConsumer(options["topic"], **settings_of("kafka", options))
     while not stopping.asked:
         found = consumer.poll(200)
-        now = sorted(p.partition for p in consumer.assignment())
-        if now != told:
-            told = now
-            tell(assigned=now)
-        for records in found.values():
-            for record in records:
-                tell(record=[record.partition, record.offset, record.value.decode()])
+        assignment.tell_changes(consumer.assignment())
+        tell_records(found)
         if found:
             try:
                 consumer.commit()
@@ -104,61 +96,19 @@ def kafka_python(options: dict[str, Any]) -> None:
     consumer.close()
 
 
-def kafka_python_assignors(options: dict[str, Any]) -> list[Any]:
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-    named = {"roundrobin": RoundRobinPartitionAssignor, "sticky": StickyPartitionAssignor}
-    if "strategy" in options:
-        return [named[options["strategy"]]]
-    return [RangePartitionAssignor, RoundRobinPartitionAssignor]
-
-
-def aiokafka(options: dict[str, Any]) -> None:
-    asyncio.run(_aiokafka(options))
-
-
-def aiokafka_assignors(options: dict[str, Any]) -> list[Any]:
-    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-    named = {"roundrobin": RoundRobinPartitionAssignor, "sticky": StickyPartitionAssignor}
-    if "strategy" in options:
-        return [named[options["strategy"]]]
-    return [RangePartitionAssignor, RoundRobinPartitionAssignor]
-
-
-async def _aiokafka(options: dict[str, Any]) -> None:
+async def aiokafka(options: dict[str, Any]) -> None:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.errors import KafkaError
 
-    stopping = Stopping()
-    extra = {"group_instance_id": options["instance"]} if "instance" in options else {}
+    stopping, assignment = Stopping(), Assignment()
     consumer = AIOKafkaConsumer(
-        options["topic"],
-        bootstrap_servers=options["bootstrap"],
-        group_id=options["group"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=500,
-        rebalance_timeout_ms=20_000,
-        partition_assignment_strategy=aiokafka_assignors(options),
-        **extra,
+        options["topic"], rebalance_timeout_ms=20_000, **settings_of("aiokafka", options)
     )
     await consumer.start()
-    told: list[int] | None = None
     while not stopping.asked:
         found = await consumer.getmany(timeout_ms=200)
-        now = sorted(p.partition for p in consumer.assignment())
-        if now != told:
-            told = now
-            tell(assigned=now)
-        for records in found.values():
-            for record in records:
-                tell(record=[record.partition, record.offset, record.value.decode()])
+        assignment.tell_changes(consumer.assignment())
+        tell_records(found)
         if found:
             try:
                 await consumer.commit()
@@ -167,8 +117,43 @@ async def _aiokafka(options: dict[str, Any]) -> None:
     await consumer.stop()
 
 
+def settings_of(package: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a consumer of kafka-python, or of aiokafka, which comes from it."""
+    settings = {
+        "bootstrap_servers": options["bootstrap"],
+        "group_id": options["group"],
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": SESSION_MS,
+        "heartbeat_interval_ms": 500,
+        "partition_assignment_strategy": assignors(package, options.get("strategy")),
+    }
+    if "instance" in options:
+        settings["group_instance_id"] = options["instance"]
+    return settings
+
+
+def assignors(package: str, strategy: str | None) -> list[Any]:
+    """Return the assignor of this name; by default those that the clients have in common."""
+    room = f"{package}.coordinator.assignors"
+    named = {
+        "range": import_module(f"{room}.range").RangePartitionAssignor,
+        "roundrobin": import_module(f"{room}.roundrobin").RoundRobinPartitionAssignor,
+        "sticky": import_module(f"{room}.sticky.sticky_assignor").StickyPartitionAssignor,
+    }
+    return [named["range"], named["roundrobin"]] if strategy is None else [named[strategy]]
+
+
+def tell_records(found: Mapping[Any, Iterable[Any]]) -> None:
+    for records in found.values():
+        for record in records:
+            tell(record=[record.partition, record.offset, record.value.decode()])
+
+
 if __name__ == "__main__":
     library, text = sys.argv[1:]
-    {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}[library](
-        json.loads(text)
-    )
+    given = json.loads(text)
+    if library == "aiokafka":
+        asyncio.run(aiokafka(given))
+    else:
+        {"confluent": confluent, "kafka-python": kafka_python}[library](given)
