@@ -18,6 +18,11 @@ from minikafka.protocol.frames import FrameReader
 from minikafka.protocol.headers import decode_request_header, encode_response
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from minikafka.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from minikafka.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -335,6 +340,25 @@ class FakeCluster:
                 self.delete(name)
             rows.append(DeletableTopicResult(name, error_code=code))
         reply(DeleteTopicsResponse(responses=rows))
+
+    def _delete_records(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for wanted in topic.partitions:
+                tp = TopicPartition(topic.name, wanted.partition_index)
+                code = fault or self._leader_error(broker, tp)
+                low_watermark = -1
+                if code is ErrorCode.NONE:
+                    partition = self.partitions[tp]
+                    low_watermark = partition.end if wanted.offset == -1 else wanted.offset
+                    if low_watermark > partition.end:
+                        low_watermark, code = -1, ErrorCode.OFFSET_OUT_OF_RANGE
+                    else:
+                        partition.log_start = low_watermark
+                rows.append(DeleteRecordsPartitionResult(tp.partition, low_watermark, code))
+            topics.append(DeleteRecordsTopicResult(topic.name, rows))
+        reply(DeleteRecordsResponse(topics=topics))
 
     def _describe_cluster(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
         brokers = [DescribeClusterBroker(node, *self.addresses[node]) for node in self._listeners]

@@ -12,10 +12,10 @@ from minikafka.client import Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
+from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.scenes import consuming, fill, producing, take
 from tests.support.world.jumping_loop import jumping
-from tests.unit.client.consumer.test_client_consumer import consuming, error_of, fill, take
-from tests.unit.client.producer.test_client_producer import code_of, producing
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 
@@ -75,7 +75,7 @@ def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent:
             codes = {outcome.code for outcome in outcomes}  # type: ignore[union-attr]
             assert codes <= {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             assert (await producer.send_and_wait("t", b"after", partition=1)).offset == 10
-            assert await code_of(producer.send("t", b"", partition=3)) is (
+            assert await failure_code(producer.send("t", b"", partition=3)) is (
                 ErrorCode.REQUEST_TIMED_OUT
             )
             asked = len(cluster.requests(ApiKey.METADATA))
@@ -122,6 +122,6 @@ async def test_a_consumer_of_a_partition_that_is_gone_reads_the_others() -> None
         assert len(cluster.requests(ApiKey.METADATA)) - asked < 150
         assert len(cluster.requests(ApiKey.FETCH)) - fetches < 300
         assert await consumer.position(T3) == 6
-        assert await error_of(consumer.end_offsets()) is ErrorCode.REQUEST_TIMED_OUT
+        assert await failure_code(consumer.end_offsets()) is ErrorCode.REQUEST_TIMED_OUT
         consumer.assign([T0, T1])
         assert await consumer.end_offsets() == {T0: 2, T1: 4}

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from minikafka.client import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    Admin,
-    ClientConfig,
     CreatedTopic,
     NewTopic,
 )
@@ -24,24 +19,10 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from minikafka.protocol.records.builder import build_batch
-from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
-
-
-@asynccontextmanager
-async def administering(**more: Any) -> AsyncIterator[tuple[Admin, FakeCluster]]:
-    world = memory_world()
-    cluster = FakeCluster(world)
-    await cluster.start()
-    more = {"bootstrap_servers": cluster.bootstrap, "request_timeout_ms": 5_000, **more}
-    async with Admin(world, ClientConfig(**more)) as admin:
-        yield admin, cluster
-
-
-async def error_of(awaitable: Any) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        await awaitable
-    return caught.value.code
+from tests.support.client.failures import failure_code
+from tests.support.client.fake_cluster import HANG_UP, SILENCE
+from tests.support.client.scenes import administering
+from tests.support.world.jumping_loop import MemoryNetwork, jumping
 
 
 @jumping
@@ -56,10 +37,10 @@ async def test_the_life_of_a_topic() -> None:
         assert view.partitions[1].leader == 2
         assert view.partitions[1].replicas == view.partitions[1].isr == (1, 2)
         assert [topic.name for topic in await admin.list_topics()] == ["t"]
-        assert await error_of(admin.create_topic("t")) is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert await failure_code(admin.create_topic("t")) is ErrorCode.TOPIC_ALREADY_EXISTS
         await admin.delete_topic("t")
         assert await admin.list_topics() == []
-        assert await error_of(admin.delete_topic("t")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await failure_code(admin.delete_topic("t")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @jumping
@@ -134,7 +115,7 @@ async def test_without_a_controller_time_runs_out() -> None:
         cluster.controller = -1
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        code = await error_of(admin.create_topic("t", timeout_ms=3_000))
+        code = await failure_code(admin.create_topic("t", timeout_ms=3_000))
         assert code is ErrorCode.REQUEST_TIMED_OUT
         assert loop.time() - begun <= 3.1
 
@@ -165,7 +146,7 @@ async def test_offsets() -> None:
         cluster.fail(ApiKey.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE)
         assert (await admin.list_offsets({tp: -1}))[tp].offset == 2
         missing = {TopicPartition("nope", 0): -1}
-        assert await error_of(admin.list_offsets(missing, timeout_ms=1_000)) in (
+        assert await failure_code(admin.list_offsets(missing, timeout_ms=1_000)) in (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.REQUEST_TIMED_OUT,
         )
@@ -181,7 +162,7 @@ async def test_the_highest_common_version_is_spoken() -> None:
         cluster.versions[ApiKey.CREATE_TOPICS] = (90, 99)
     async with administering() as (admin, cluster):
         cluster.versions[ApiKey.CREATE_TOPICS] = (90, 99)
-        assert await error_of(admin.create_topic("t")) is ErrorCode.UNSUPPORTED_VERSION
+        assert await failure_code(admin.create_topic("t")) is ErrorCode.UNSUPPORTED_VERSION
 
 
 @jumping
@@ -262,6 +243,6 @@ async def test_a_broker_that_goes_while_it_is_asked_is_missed_at_once() -> None:
         await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
         cluster.stop_broker(2)
         begun = asyncio.get_running_loop().time()
-        code = await error_of(admin.broker_configs(2, ["log.dirs"], timeout_ms=30_000))
+        code = await failure_code(admin.broker_configs(2, ["log.dirs"], timeout_ms=30_000))
         assert code is ErrorCode.BROKER_NOT_AVAILABLE
         assert asyncio.get_running_loop().time() - begun < 3

@@ -8,64 +8,32 @@ from typing import Any
 
 import pytest
 
-from minikafka.client import Admin, ClientConfig
+from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
 from minikafka.protocol.records.builder import build_batch
+from tests.support.client.failures import code_of
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.client.scenes import administering
+from tests.support.world.jumping_loop import jumping
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class DeletingCluster(FakeCluster):
-    def _delete_records(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
-        topics = []
-        for topic in request.topics:
-            rows = []
-            for wanted in topic.partitions:
-                tp = TopicPartition(topic.name, wanted.partition_index)
-                code = fault or self._leader_error(broker, tp)
-                low_watermark = -1
-                if code is ErrorCode.NONE:
-                    partition = self.partitions[tp]
-                    low_watermark = partition.end if wanted.offset == -1 else wanted.offset
-                    if low_watermark > partition.end:
-                        low_watermark, code = -1, ErrorCode.OFFSET_OUT_OF_RANGE
-                    else:
-                        partition.log_start = low_watermark
-                rows.append(DeleteRecordsPartitionResult(tp.partition, low_watermark, code))
-            topics.append(DeleteRecordsTopicResult(topic.name, rows))
-        reply(DeleteRecordsResponse(topics=topics))
-
-
 @asynccontextmanager
-async def administering() -> AsyncIterator[tuple[Admin, DeletingCluster]]:
-    world = memory_world()
-    cluster = DeletingCluster(world)
-    await cluster.start()
-    cluster.create("t")
-    for tp in (A, B):
-        cluster.partitions[tp].append(build_batch([(1, None, b"x", [])] * 9))
-    config = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
-    async with Admin(world, config) as admin:
+async def nine_records_each() -> AsyncIterator[tuple[Admin, FakeCluster]]:
+    """An admin client, and its cluster with nine records in each partition of a topic."""
+    async with administering() as (admin, cluster):
+        cluster.create("t")
+        for tp in (A, B):
+            cluster.partitions[tp].append(build_batch([(1, None, b"x", [])] * 9))
         yield admin, cluster
-
-
-def code_of(outcome: Any) -> ErrorCode:
-    assert isinstance(outcome, KafkaError)
-    return outcome.code
 
 
 @jumping
 async def test_each_leader_is_asked_for_its_own() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         assert await admin.delete_records({A: 3, B: -1}) == {A: 3, B: 9}
         asked = {
             (broker, topic.name, row.partition_index, row.offset)
@@ -79,7 +47,7 @@ async def test_each_leader_is_asked_for_its_own() -> None:
 
 @jumping
 async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         usual = cluster._delete_records
 
         def answer(broker: int, *rest: Any) -> None:
@@ -94,7 +62,7 @@ async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @jumping
 async def test_what_may_pass_is_tried_again() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         faults = (HANG_UP, SILENCE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
         for fault in faults:
             cluster.fail(ApiKey.DELETE_RECORDS, fault)
@@ -104,7 +72,7 @@ async def test_what_may_pass_is_tried_again() -> None:
 
 @jumping
 async def test_what_cannot_be_done_is_told_of_each() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         nowhere, beyond = TopicPartition("nowhere", 0), TopicPartition("t", 7)
         outcomes = await admin.delete_records({A: 10, B: 2, nowhere: 0, beyond: 0})
         assert outcomes[B] == 2
@@ -116,7 +84,7 @@ async def test_what_cannot_be_done_is_told_of_each() -> None:
 
 @jumping
 async def test_without_a_leader_until_the_deadline() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         cluster.move_leader(A, -1)
         outcomes = await admin.delete_records({A: 3, B: 4}, timeout_ms=2_000)
         assert code_of(outcomes[A]) is ErrorCode.LEADER_NOT_AVAILABLE
@@ -126,6 +94,6 @@ async def test_without_a_leader_until_the_deadline() -> None:
 
 @jumping
 async def test_nothing_to_delete() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         assert await admin.delete_records({}) == {}
         assert not cluster.requests(ApiKey.DELETE_RECORDS)

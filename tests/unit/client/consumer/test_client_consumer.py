@@ -3,59 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from minikafka.client import ClientConfig, Consumer, ConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.records.builder import build_batch
-from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.client.failures import failure_code
+from tests.support.client.fake_cluster import HANG_UP, SILENCE
+from tests.support.client.scenes import consuming, fill, take
+from tests.support.world.jumping_loop import jumping
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@asynccontextmanager
-async def consuming(
-    partitions: int = 2, **keys: Any
-) -> AsyncIterator[tuple[Consumer, FakeCluster]]:
-    world = memory_world()
-    cluster = FakeCluster(world)
-    cluster.create("t", partitions)
-    await cluster.start()
-    config = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
-    keys.setdefault("auto_offset_reset", "earliest")
-    async with Consumer(world, config, ConsumerConfig(**keys)) as consumer:
-        yield consumer, cluster
-
-
-def fill(cluster: FakeCluster, tp: TopicPartition, first: int, count: int = 1) -> None:
-    """``count`` batches of two records, whose value is their offset and timestamp 1000 x it."""
-    for offset in range(first, first + 2 * count, 2):
-        rows: Any = [(o * 1_000, None, b"%d" % o, []) for o in (offset, offset + 1)]
-        cluster.partitions[tp].append(build_batch(rows))
-
-
-async def take(consumer: Consumer, count: int) -> list[tuple[int, int]]:
-    """(partition, offset) of the next records; each value is checked."""
-    taken = []
-    async for record in consumer:
-        assert record.value == b"%d" % record.offset
-        taken.append((record.partition, record.offset))
-        if len(taken) == count:
-            break
-    return taken
-
-
-async def error_of(awaitable: Any) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        await awaitable
-    return caught.value.code
 
 
 @jumping
@@ -227,9 +187,9 @@ async def test_out_of_range_goes_where_the_policy_says() -> None:
         assert await take(consumer, 1) == [(0, 50)]
     async with consuming(auto_offset_reset="none") as (consumer, cluster):
         consumer.assign([T0])
-        assert await error_of(consumer.position(T0)) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await failure_code(consumer.position(T0)) is ErrorCode.OFFSET_OUT_OF_RANGE
         consumer.seek(T0, 3)
-        assert await error_of(consumer.poll()) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await failure_code(consumer.poll()) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @jumping
@@ -238,13 +198,13 @@ async def test_final_errors_are_told() -> None:
         fill(cluster, T0, 0)
         cluster.fail(ApiKey.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         consumer.assign([T0])
-        assert await error_of(consumer.poll()) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await failure_code(consumer.poll()) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         # Though its code is retriable. Kafka: FetchCollector.handleInitializeErrors.
         cluster.fail(ApiKey.FETCH, ErrorCode.CORRUPT_MESSAGE)
-        assert await error_of(consumer.poll()) is ErrorCode.CORRUPT_MESSAGE
+        assert await failure_code(consumer.poll()) is ErrorCode.CORRUPT_MESSAGE
         cluster.fail(ApiKey.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         consumer.seek_to_end()
-        assert await error_of(consumer.poll()) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await failure_code(consumer.poll()) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 @jumping
@@ -256,7 +216,7 @@ async def test_a_corrupt_batch_is_told_and_can_be_passed() -> None:
         cluster.partitions[T0].batches[1] = bytes(broken)
         consumer.assign([T0])
         consumer.seek(T0, 2)
-        assert await error_of(consumer.poll()) is ErrorCode.CORRUPT_MESSAGE
+        assert await failure_code(consumer.poll()) is ErrorCode.CORRUPT_MESSAGE
         consumer.seek(T0, 4)
         assert await take(consumer, 1) == [(0, 4)]
 
@@ -307,6 +267,6 @@ async def test_what_the_broker_is_told() -> None:
 @jumping
 async def test_a_topic_that_is_not_there() -> None:
     async with consuming() as (consumer, _):
-        assert await error_of(consumer.assign_topics("nope")) is (
+        assert await failure_code(consumer.assign_topics("nope")) is (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )

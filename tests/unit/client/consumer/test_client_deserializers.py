@@ -16,8 +16,8 @@ from minikafka.client import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.scenes import consuming
 from tests.support.world.jumping_loop import jumping
-from tests.unit.client.consumer.test_client_consumer import consuming
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -12,9 +12,10 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import parse_batches
+from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.client.scenes import producing
 from tests.support.world.jumping_loop import jumping, memory_world
-from tests.unit.client.producer.test_client_producer import code_of, producing
 
 T0 = TopicPartition("t", 0)
 TEN = [b"%d" % number for number in range(10)]
@@ -71,7 +72,7 @@ async def test_brokers_without_producer_ids() -> None:
         assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
     async with Producer(world, config, ProducerConfig(enable_idempotence=True)) as producer:
         waiting = await producer.send("t", b"v", partition=0)
-        assert await code_of(waiting) is ErrorCode.UNSUPPORTED_VERSION
+        assert await failure_code(waiting) is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.mission("CFG-1")
@@ -92,7 +93,7 @@ async def test_a_gap_that_nobody_can_explain_fails_one_batch_and_the_next_goes_o
         await producer.send_and_wait("t", b"a", partition=0)
         cluster.partitions[T0].producers[1000] = (0, 17, {})  # the broker thinks otherwise
         waiting = await producer.send("t", b"b", partition=0)
-        assert await code_of(waiting) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await failure_code(waiting) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert (await producer.send_and_wait("t", b"c", partition=0)).offset == 1
         (batch,) = parse_batches(cluster.partitions[T0].batches[-1])
         assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
@@ -103,7 +104,7 @@ async def test_so_many_retries_and_no_more() -> None:
     async with producing(retries=2) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 9)
         waiting = await producer.send("t", b"v", partition=0)
-        assert await code_of(waiting) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await failure_code(waiting) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert len(cluster.requests(ApiKey.PRODUCE)) == 3
         assert producer.metrics()["record-retry-total"] == 2
 
@@ -176,7 +177,7 @@ async def test_a_leader_that_falls_after_the_append_costs_no_later_record() -> N
         cluster.move_leader(T0, -1)
         await asyncio.sleep(5)
         two = await producer.send("t", b"two", partition=0)
-        assert await code_of(one) is ErrorCode.REQUEST_TIMED_OUT
+        assert await failure_code(one) is ErrorCode.REQUEST_TIMED_OUT
         cluster.move_leader(T0, 2)
         assert (await two).offset == 2
         assert cluster.values(T0) == [b"warm", b"one", b"two"]

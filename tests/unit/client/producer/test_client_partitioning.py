@@ -13,8 +13,8 @@ from minikafka.client import Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.scenes import producing
 from tests.support.world.jumping_loop import jumping
-from tests.unit.client.producer.test_client_producer import producing
 
 LEADERLESS = (0, 3)
 AVAILABLE = {1, 2, 4}

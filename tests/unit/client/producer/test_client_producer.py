@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from minikafka.client import ClientConfig, Producer, ProducerConfig, RecordMetadata
+from minikafka.client import ClientConfig, Producer, RecordMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
+from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster, FakePartition
+from tests.support.client.scenes import producing
 from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@asynccontextmanager
-async def producing(
-    partitions: int = 2, brokers: int = 2, **keys: Any
-) -> AsyncIterator[tuple[Producer, FakeCluster]]:
-    world = memory_world()
-    cluster = FakeCluster(world, brokers)
-    cluster.create("t", partitions)
-    await cluster.start()
-    config = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
-    async with Producer(world, config, ProducerConfig(**keys)) as producer:
-        yield producer, cluster
-
-
-async def code_of(awaitable: Any) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        await awaitable
-    return caught.value.code
 
 
 @jumping
@@ -60,7 +41,9 @@ async def test_explicit_partition_then_key_decide() -> None:
     async with producing(partitions=5) as (producer, _):
         assert (await producer.send_and_wait("t", b"", b"abc", partition=3)).partition == 3
         assert (await producer.send_and_wait("t", b"", b"abc")).partition == 479470107 % 5
-        assert await code_of(producer.send("t", b"", partition=5)) is ErrorCode.REQUEST_TIMED_OUT
+        assert (
+            await failure_code(producer.send("t", b"", partition=5)) is ErrorCode.REQUEST_TIMED_OUT
+        )
 
 
 @jumping
@@ -196,7 +179,7 @@ async def test_final_errors_are_told_at_once() -> None:
     async with producing() as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         waiting = await producer.send("t", b"a", partition=0)
-        assert await code_of(waiting) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await failure_code(waiting) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert len(cluster.requests(ApiKey.PRODUCE)) == 1
         await producer.send_and_wait("t", b"b", partition=0)
 
@@ -206,7 +189,7 @@ async def test_an_unknown_error_code_is_an_error() -> None:
     async with producing() as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, 999)
         waiting = await producer.send("t", b"a", partition=0)
-        assert await code_of(waiting) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await failure_code(waiting) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @jumping
@@ -216,7 +199,7 @@ async def test_delivery_time_out() -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         waiting = await producer.send("t", b"a", partition=0)
-        assert await code_of(waiting) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await failure_code(waiting) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert 8 < loop.time() - begun <= 10.1
 
 
@@ -228,7 +211,7 @@ async def test_delivery_time_out_without_a_leader() -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         waiting = await producer.send("t", b"b", partition=0)
-        assert await code_of(waiting) is ErrorCode.REQUEST_TIMED_OUT
+        assert await failure_code(waiting) is ErrorCode.REQUEST_TIMED_OUT
         assert loop.time() - begun <= 10.1
 
 
@@ -242,13 +225,13 @@ async def test_a_batch_too_large_for_the_broker_goes_in_halves() -> None:
         assert len(cluster.partitions[T0].batches) == 2
         cluster.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE)
         single = await producer.send("t", b"alone", partition=0)
-        assert await code_of(single) is ErrorCode.MESSAGE_TOO_LARGE
+        assert await failure_code(single) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @jumping
 async def test_a_record_larger_than_a_request_is_refused() -> None:
     async with producing(max_request_size=1_000) as (producer, _):
-        assert await code_of(producer.send("t", b"x" * 1_000)) is ErrorCode.MESSAGE_TOO_LARGE
+        assert await failure_code(producer.send("t", b"x" * 1_000)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @jumping
@@ -268,7 +251,7 @@ async def test_a_full_buffer_makes_the_application_wait() -> None:
         assert len(cluster.values(T0)) == 10
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 50)
         kept = [await producer.send("t", b"x" * 200, partition=0) for _ in range(3)]
-        assert await code_of(producer.send("t", b"x" * 200, partition=0)) is (
+        assert await failure_code(producer.send("t", b"x" * 200, partition=0)) is (
             ErrorCode.REQUEST_TIMED_OUT
         )
         cluster.faults.clear()
@@ -281,7 +264,9 @@ async def test_a_topic_that_is_not_there() -> None:
     async with producing(max_block_ms=2_000) as (producer, cluster):
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        assert await code_of(producer.send("nope", b"v")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            await failure_code(producer.send("nope", b"v")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         assert 1.9 < loop.time() - begun < 2.1
         cluster.auto_create = True
         assert (await producer.send_and_wait("nope", b"v")).offset == 0
@@ -314,7 +299,7 @@ async def test_closing_delivers_and_aborting_does_not() -> None:
     with pytest.raises(RuntimeError, match="trouble"):
         await in_trouble()
     assert isinstance(promise.exception(), KafkaError)
-    assert await code_of(producer.send("t", b"late")) is ErrorCode.NETWORK_EXCEPTION
+    assert await failure_code(producer.send("t", b"late")) is ErrorCode.NETWORK_EXCEPTION
 
 
 @jumping

@@ -13,8 +13,9 @@ from minikafka.client import ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
+from tests.support.client.failures import failure_code
+from tests.support.client.scenes import producing
 from tests.support.world.jumping_loop import jumping
-from tests.unit.client.producer.test_client_producer import code_of, producing
 
 U1 = TopicPartition("u", 1)
 RECORD_OVERHEAD, BATCH_OVERHEAD = 21, 61  # upper bounds, as the producer reckons
@@ -84,7 +85,9 @@ async def test_nothing_is_serialized_for_a_topic_that_does_not_come() -> None:
     async with producing(**steps.keys, max_block_ms=3_000) as (producer, _):
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        assert await code_of(producer.send("u", 1, "k")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            await failure_code(producer.send("u", 1, "k")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         assert 2.9 < loop.time() - begun < 3.1
         assert steps.taken == []
 
@@ -98,7 +101,7 @@ async def test_metadata_and_room_in_the_buffer_share_max_block_ms() -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         loop.call_later(3, cluster.create, "u", 1)
-        assert await code_of(producer.send("u", b"x" * 200)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await failure_code(producer.send("u", b"x" * 200)) is ErrorCode.REQUEST_TIMED_OUT
         assert 4.9 < loop.time() - begun < 5.1, "3 s for the topic, 2 s for room"
 
 
@@ -111,7 +114,7 @@ async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_i
     async with producing(**steps.keys, max_request_size=1_000) as (producer, cluster):
         free = producer.metrics()["buffer-available-bytes"]
         short, text = "k", "x" * 1_000
-        assert await code_of(producer.send("t", text, short)) is ErrorCode.MESSAGE_TOO_LARGE
+        assert await failure_code(producer.send("t", text, short)) is ErrorCode.MESSAGE_TOO_LARGE
         assert [step[0] for step in steps.taken] == [
             "key.serializer",
             "value.serializer",

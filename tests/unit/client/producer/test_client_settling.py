@@ -11,9 +11,10 @@ from minikafka.client import ClientConfig, Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
+from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import SILENCE, FakeCluster
+from tests.support.client.scenes import producing
 from tests.support.world.jumping_loop import jumping, memory_world
-from tests.unit.client.producer.test_client_producer import code_of, producing
 
 T0 = TopicPartition("t", 0)
 
@@ -76,7 +77,7 @@ def test_cancelled_while_it_closes(cancels: int) -> None:
         assert task.cancelled()
         assert asyncio.all_tasks() == before
         kept = cluster.kept  # type: ignore[attr-defined]
-        assert await code_of(kept) is ErrorCode.NETWORK_EXCEPTION
+        assert await failure_code(kept) is ErrorCode.NETWORK_EXCEPTION
 
     scenario()
 
@@ -91,8 +92,10 @@ async def test_an_abort_ends_what_a_close_waits_for() -> None:
         await asyncio.sleep(1)
         await producer.abort()
         await asyncio.wait_for(closing, 1)
-        assert await code_of(kept) is ErrorCode.NETWORK_EXCEPTION
-        assert await code_of(producer.send("t", b"v", partition=0)) is ErrorCode.NETWORK_EXCEPTION
+        assert await failure_code(kept) is ErrorCode.NETWORK_EXCEPTION
+        assert (
+            await failure_code(producer.send("t", b"v", partition=0)) is ErrorCode.NETWORK_EXCEPTION
+        )
 
 
 @jumping
@@ -104,7 +107,7 @@ async def test_who_waits_for_room_is_told_of_the_end() -> None:
         waiting = asyncio.ensure_future(producer.send("t", b"v" * 100, partition=0))
         await asyncio.sleep(1)
         await producer.abort()
-        assert await code_of(waiting) is ErrorCode.NETWORK_EXCEPTION
+        assert await failure_code(waiting) is ErrorCode.NETWORK_EXCEPTION
 
 
 NO_RECORDS: list[tuple[type[Exception], dict[str, Any]]] = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.calls import Call, CoordinatorKey
+from minikafka.core.client.calls import CoordinatorKey
 from minikafka.core.client.cluster_view import ClusterView, merge, metadata_request
 from minikafka.core.client.consumer.group_calls import offset_commit, offset_fetch
 from minikafka.core.client.consumer.list_offsets_call import list_offsets
@@ -24,7 +24,7 @@ from minikafka.core.client.producer.transaction_calls import (
     txn_offset_commit,
 )
 from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -59,17 +59,12 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from tests.support.client.failures import error_in
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PRODUCER = TransactionalProducer("id", 7, 3)
 TRANSACTION = CoordinatorKey(CoordinatorType.TRANSACTION, "id")
 GROUP = CoordinatorKey(CoordinatorType.GROUP, "g")
-
-
-def error_in(call: Call[Any], response: Any) -> ErrorCode:
-    with pytest.raises(KafkaError) as failure:
-        call.read(response)
-    return failure.value.code
 
 
 def test_partitions_are_added_to_a_transaction_by_topic_in_order() -> None:
@@ -98,8 +93,8 @@ def test_a_final_error_of_one_partition_counts_more_than_a_retriable_one_of_anot
     call = add_partitions_to_txn(PRODUCER, [A0, A1])
     busy, fenced = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
     assert call.read(added(ErrorCode.NONE, ErrorCode.NONE)) is None
-    assert error_in(call, added(ErrorCode.NONE, busy)) is busy
-    assert error_in(call, added(busy, fenced)) is fenced
+    assert error_in(call, added(ErrorCode.NONE, busy)).code is busy
+    assert error_in(call, added(busy, fenced)).code is fenced
 
 
 def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id() -> None:
@@ -115,7 +110,7 @@ def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id() -> Non
     given = InitProducerIdResponse(producer_id=7, producer_epoch=4)
     assert call.read(given) == new_producer_id().read(given) == ProducerIdAndEpoch(7, 4)
     refused = InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
-    assert error_in(call, refused) is ErrorCode.PRODUCER_FENCED
+    assert error_in(call, refused).code is ErrorCode.PRODUCER_FENCED
 
 
 def test_offsets_go_into_a_transaction_with_the_member_that_consumed_them() -> None:
@@ -138,7 +133,7 @@ def test_offsets_go_into_a_transaction_with_the_member_that_consumed_them() -> N
             )
         ]
     )
-    assert error_in(call, refused) is ErrorCode.ILLEGAL_GENERATION
+    assert error_in(call, refused).code is ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -149,7 +144,7 @@ def test_a_transaction_ends_one_way_or_the_other(committed: bool) -> None:
     assert request.committed is committed
     assert call.read(EndTxnResponse()) is None
     code = ErrorCode.INVALID_TXN_STATE
-    assert error_in(call, EndTxnResponse(error_code=code)) is code
+    assert error_in(call, EndTxnResponse(error_code=code)).code is code
 
 
 def test_a_coordinator_is_a_broker_with_its_address() -> None:
@@ -159,7 +154,7 @@ def test_a_coordinator_is_a_broker_with_its_address() -> None:
     node = call.read(FindCoordinatorResponse(node_id=2, host="h", port=9))
     assert (node.id, node.host, node.port) == (2, "h", 9)
     none = FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert error_in(call, none) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert error_in(call, none).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def committed(*codes: ErrorCode) -> OffsetCommitResponse:
@@ -177,7 +172,7 @@ def test_a_commit_has_an_outcome_for_each_partition_unless_the_coordinator_is_th
     assert outcomes[A1] is not None
     assert outcomes[A1].code is unknown
     for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-        assert error_in(call, committed(unknown, code)) is code
+        assert error_in(call, committed(unknown, code)).code is code
 
 
 def fetched(*rows: OffsetFetchResponsePartition, code: int = 0) -> OffsetFetchResponse:
@@ -195,8 +190,8 @@ def test_committed_offsets_are_read_where_there_are_any() -> None:
     nothing = OffsetFetchResponsePartition(1, -1)
     assert call.read(fetched(here, nothing)) == {A0: OffsetAndMetadata(9, "text", 4)}
     unstable = OffsetFetchResponsePartition(1, -1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    assert error_in(call, fetched(here, unstable)) is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert error_in(call, fetched(code=ErrorCode.NOT_COORDINATOR)) is ErrorCode.NOT_COORDINATOR
+    assert error_in(call, fetched(here, unstable)).code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert error_in(call, fetched(code=ErrorCode.NOT_COORDINATOR)).code is ErrorCode.NOT_COORDINATOR
 
 
 def test_offsets_are_looked_up_in_the_leader_epochs_that_are_known() -> None:

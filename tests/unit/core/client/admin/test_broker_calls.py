@@ -15,7 +15,7 @@ from minikafka.core.client.admin import (
     transactions,
 )
 from minikafka.core.client.admin.topics import describe_topics
-from minikafka.core.client.calls import Call, CoordinatorKey
+from minikafka.core.client.calls import CoordinatorKey
 from minikafka.core.client.cluster_view import Node, PartitionView, TopicView
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
@@ -85,22 +85,12 @@ from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from tests.support.client.failures import code_of, error_in
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NODE = Node(2, "h2", 9)
 GROUP = CoordinatorKey(CoordinatorType.GROUP, "g")
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
-
-
-def code_of(outcome: object) -> ErrorCode:
-    assert isinstance(outcome, KafkaError)
-    return outcome.code
-
-
-def error_in(call: Call[Any], response: Any) -> KafkaError:
-    with pytest.raises(KafkaError) as failure:
-        call.read(response)
-    return failure.value
 
 
 # -- topics and the cluster

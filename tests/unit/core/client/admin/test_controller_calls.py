@@ -44,14 +44,10 @@ from minikafka.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from tests.support.client.failures import code_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TOPIC_ID = UUID(int=7)
-
-
-def code_of(outcome: object) -> ErrorCode:
-    assert isinstance(outcome, KafkaError)
-    return outcome.code
 
 
 def test_topics_are_created_with_their_assignments_and_configs() -> None:
