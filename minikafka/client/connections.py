@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.core.client.calls import choose_version
+from minikafka.core.client.calls import request_version
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -235,19 +235,8 @@ class Connections:
         channel = link.channel
         if channel is None or not channel.is_open:
             channel = await self._connect(link, deadline_ms)
-        spec = message.SPEC
-        assert spec.api_key is not None
-        version = choose_version(
-            (spec.versions.first, spec.versions.last),
-            link.versions.get(spec.api_key),
-            highest_version,
-        )
-        if version is None:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{spec.api_key.api_name}: no version in common with {link.host}:{link.port}",
-            )
-        return channel, version
+        peer = f"{link.host}:{link.port}"
+        return channel, request_version(message, link.versions, peer, highest_version)
 
     def _deadline_ms(self) -> int:
         return self._world.clock.monotonic_ms() + self._config.request_timeout_ms

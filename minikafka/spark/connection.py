@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from typing import Any, Final
 
-from minikafka.core.client.calls import choose_version
+from minikafka.core.client.calls import request_version
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
@@ -68,19 +68,7 @@ class BlockingConnection:
         """Return the highest version of a request that both sides support.
 
         It is at most ``highest_version``. Raises KafkaError UNSUPPORTED_VERSION for none."""
-        spec = message.SPEC
-        assert spec.api_key is not None
-        version = choose_version(
-            (spec.versions.first, spec.versions.last),
-            self._versions.get(spec.api_key),
-            highest_version,
-        )
-        if version is None:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{spec.api_key.api_name}: no version in common with {self.peer}",
-            )
-        return version
+        return request_version(message, self._versions, self.peer, highest_version)
 
     def send(self, message: Message, highest_version: int | None = None) -> None:
         """Send a request, in the version of ``version_for``, without waiting for the response.

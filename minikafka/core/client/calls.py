@@ -78,6 +78,27 @@ def choose_version(
     return last if last >= max(ours[0], theirs[0]) else None
 
 
+def request_version(
+    message: Message,
+    served: Mapping[int, tuple[int, int]],
+    peer: str,
+    highest_version: int | None = None,
+) -> int:
+    """Return the version in which ``message`` is sent to a broker, as ``choose_version`` says.
+
+    ``served`` are the lowest and highest versions of the broker's APIs; ``peer`` is its address.
+    Raises KafkaError UNSUPPORTED_VERSION.
+    """
+    spec = message.SPEC
+    assert spec.api_key is not None
+    ours = (spec.versions.first, spec.versions.last)
+    version = choose_version(ours, served.get(spec.api_key), highest_version)
+    if version is None:
+        text = f"{spec.api_key.api_name}: no version in common with {peer}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    return version
+
+
 def raise_for(code: int, message: str | None = None) -> None:
     """Raise KafkaError for the error code of a response, unless it is 0."""
     if code != ErrorCode.NONE:

@@ -13,7 +13,6 @@ from minikafka.client import (
     NewTopic,
 )
 from minikafka.client.config import parse_bootstrap_servers
-from minikafka.core.client.calls import choose_version
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
@@ -196,15 +195,6 @@ def test_bootstrap_servers() -> None:
     for wrong in ("", ",", "a:b", "a:0", ":1", "a:70000"):
         with pytest.raises(ValueError, match="bootstrap"):
             parse_bootstrap_servers(wrong)
-
-
-def test_versions_in_common() -> None:
-    assert choose_version((0, 9), (3, 12)) == 9
-    assert choose_version((0, 9), (3, 5)) == 5
-    assert choose_version((0, 9), (3, 5), highest_version=4) == 4
-    assert choose_version((0, 9), (3, 5), highest_version=2) is None
-    assert choose_version((0, 9), (10, 12)) is None
-    assert choose_version((0, 9), None) is None
 
 
 def test_error_codes_from_the_wire() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.core.client.calls import choose_version
+from minikafka.core.client.calls import choose_version, request_version
 from minikafka.core.client.errors import STALE_METADATA, Retries
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,24 @@ def test_the_highest_version_that_both_speak(
     version: int | None,
 ) -> None:
     assert choose_version(ours, theirs, highest_version) == version
+
+
+@pytest.mark.parametrize(
+    "served", [{}, {ApiKey.METADATA: (0, 9)}, {ApiKey.DESCRIBE_CLUSTER: (7, 9)}]
+)
+def test_a_request_without_a_common_version_names_the_broker(
+    served: dict[int, tuple[int, int]],
+) -> None:
+    with pytest.raises(KafkaError, match=r"DescribeCluster: .* h:1") as failure:
+        request_version(DescribeClusterRequest(), served, "h:1")
+    assert failure.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_request_is_sent_in_a_version_that_its_message_has() -> None:
+    served: dict[int, tuple[int, int]] = {ApiKey.DESCRIBE_CLUSTER: (0, 99)}
+    last = DescribeClusterRequest.SPEC.versions.last
+    assert request_version(DescribeClusterRequest(), served, "h:1") == last
+    assert request_version(DescribeClusterRequest(), served, "h:1", highest_version=0) == 0
 
 
 def test_the_errors_after_which_a_client_refreshes_its_metadata() -> None:
