@@ -73,7 +73,7 @@ async def test_everyone_waits_as_long_as_its_own_time_out() -> None:
 
 
 @jumping
-async def test_a_failed_attempt_fails_all_who_wait_for_it() -> None:
+async def test_a_failed_attempt_fails_all_its_waiting_requests() -> None:
     async with connecting("host-1") as (session, network, _):
         outcomes = await asyncio.gather(*(ask(session, 60_000) for _ in range(5)))
         assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, 10)] * 5
@@ -84,7 +84,7 @@ async def test_a_failed_attempt_fails_all_who_wait_for_it() -> None:
 
 
 @jumping
-async def test_an_attempt_goes_on_for_the_next_who_comes() -> None:
+async def test_an_attempt_outlives_its_cancelled_caller() -> None:
     async with connecting("host-1") as (session, network, _):
         waiting = asyncio.ensure_future(ask(session, 60_000))
         await asyncio.sleep(1)
@@ -94,14 +94,14 @@ async def test_an_attempt_goes_on_for_the_next_who_comes() -> None:
 
 
 @jumping
-async def test_connecting_and_the_answer_share_the_time_out() -> None:
+async def test_connecting_and_response_share_the_time_out() -> None:
     async with connecting() as (session, _, cluster):
         cluster.freeze(1)
         assert await ask(session, 3_000) == (ErrorCode.REQUEST_TIMED_OUT, 3)
 
 
 @jumping
-async def test_nobody_connects_any_more_to_where_a_broker_was() -> None:
+async def test_a_moved_broker_is_not_connected_at_its_old_address() -> None:
     async with connecting("host-1") as (session, _, _):
         connections = session.connections
         connections.set_nodes({1: Node(1, "host-1", 9092)})
@@ -114,7 +114,7 @@ async def test_nobody_connects_any_more_to_where_a_broker_was() -> None:
 
 
 @jumping
-async def test_a_close_tells_whoever_waits_for_a_connection() -> None:
+async def test_close_fails_requests_that_wait_for_a_connection() -> None:
     async with connecting("host-1") as (session, _, _):
         waiting = asyncio.ensure_future(ask(session, 60_000))
         await asyncio.sleep(1)

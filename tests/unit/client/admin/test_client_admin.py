@@ -96,7 +96,7 @@ async def test_the_controller_is_followed() -> None:
 
 
 @pytest.mark.parametrize("fault", [HANG_UP, SILENCE])
-def test_lost_answers_are_asked_for_again(fault: str) -> None:
+def test_requests_are_retried_after_lost_responses(fault: str) -> None:
     @jumping
     async def scenario() -> None:
         async with administering() as (admin, cluster):
@@ -165,7 +165,7 @@ async def test_the_highest_common_version_is_spoken() -> None:
 
 
 @jumping
-async def test_one_connection_per_broker_whoever_needs_it() -> None:
+async def test_all_callers_share_one_connection_per_broker() -> None:
     async with administering() as (admin, cluster):
         cluster.create("t", 8)
         at = {TopicPartition("t", number): -1 for number in range(8)}
@@ -214,7 +214,7 @@ async def test_a_frozen_bootstrap_server_does_not_keep_anybody() -> None:
 
 
 @jumping
-async def test_a_broker_that_falls_silent_is_asked_last() -> None:
+async def test_an_unresponsive_broker_is_tried_last() -> None:
     async with administering(request_timeout_ms=30_000) as (admin, cluster):
         await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
         connections = admin.session.connections
@@ -228,7 +228,7 @@ async def test_a_broker_that_falls_silent_is_asked_last() -> None:
 
 
 @jumping
-async def test_a_broker_that_goes_while_it_is_asked_is_missed_at_once() -> None:
+async def test_a_broker_that_leaves_during_a_request_fails_it_at_once() -> None:
     async with administering() as (admin, cluster):
         await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
         cluster.stop_broker(2)

@@ -32,8 +32,8 @@ async def nine_records_each() -> AsyncIterator[tuple[Admin, FakeCluster]]:
 
 
 @jumping
-async def test_each_leader_is_asked_for_its_own() -> None:
-    async with nine_records_each() as (admin, cluster):
+async def test_each_leader_receives_its_own_partitions() -> None:
+    async with administering() as (admin, cluster):
         assert await admin.delete_records({A: 3, B: -1}) == {A: 3, B: 9}
         asked = {
             (broker, topic.name, row.partition_index, row.offset)
@@ -61,8 +61,8 @@ async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @jumping
-async def test_what_may_pass_is_tried_again() -> None:
-    async with nine_records_each() as (admin, cluster):
+async def test_retriable_errors_are_retried() -> None:
+    async with administering() as (admin, cluster):
         faults = (HANG_UP, SILENCE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
         for fault in faults:
             cluster.fail(ApiKey.DELETE_RECORDS, fault)
@@ -71,8 +71,8 @@ async def test_what_may_pass_is_tried_again() -> None:
 
 
 @jumping
-async def test_what_cannot_be_done_is_told_of_each() -> None:
-    async with nine_records_each() as (admin, cluster):
+async def test_final_errors_are_returned_per_partition() -> None:
+    async with administering() as (admin, cluster):
         nowhere, beyond = TopicPartition("nowhere", 0), TopicPartition("t", 7)
         outcomes = await admin.delete_records({A: 10, B: 2, nowhere: 0, beyond: 0})
         assert outcomes[B] == 2

@@ -31,7 +31,7 @@ async def test_it_reads_all_partitions_from_the_beginning() -> None:
 
 
 @jumping
-async def test_latest_is_what_comes_from_now_on() -> None:
+async def test_latest_starts_at_the_log_end() -> None:
     async with consuming(auto_offset_reset="latest") as (consumer, cluster):
         fill(cluster, T0, 0, 3)
         consumer.assign([T0])
@@ -122,7 +122,7 @@ async def test_nothing_to_read_ends_at_once() -> None:
     [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, HANG_UP, SILENCE],
 )
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
-def test_retriable_failures_are_not_told(api: ApiKey, fault: Any) -> None:
+def test_retriable_errors_are_not_raised(api: ApiKey, fault: Any) -> None:
     @jumping
     async def scenario() -> None:
         async with consuming() as (consumer, cluster):
@@ -193,7 +193,7 @@ async def test_out_of_range_goes_where_the_policy_says() -> None:
 
 
 @jumping
-async def test_final_errors_are_told() -> None:
+async def test_final_errors_are_raised() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0)
         cluster.fail(ApiKey.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -208,7 +208,7 @@ async def test_final_errors_are_told() -> None:
 
 
 @jumping
-async def test_a_corrupt_batch_is_told_and_can_be_passed() -> None:
+async def test_a_corrupt_batch_raises_and_can_be_skipped_by_seek() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0, 3)
         broken = bytearray(cluster.partitions[T0].batches[1])
@@ -235,7 +235,7 @@ async def test_pausing() -> None:
 
 
 @jumping
-async def test_a_poll_hands_out_no_more_than_asked() -> None:
+async def test_a_poll_returns_at_most_max_poll_records() -> None:
     async with consuming(max_poll_records=3) as (consumer, cluster):
         fill(cluster, T0, 0, 5)
         consumer.assign([T0])
@@ -250,7 +250,7 @@ async def test_a_poll_hands_out_no_more_than_asked() -> None:
 
 @pytest.mark.mission("FET-2")
 @jumping
-async def test_what_the_broker_is_told() -> None:
+async def test_fetch_requests_carry_the_consumer_settings() -> None:
     async with consuming(isolation_level="read_committed", fetch_min_bytes=9) as (
         consumer,
         cluster,

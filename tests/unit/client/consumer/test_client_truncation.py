@@ -115,7 +115,7 @@ async def test_records_that_took_the_place_of_lost_ones_are_read() -> None:
 
 
 @jumping
-async def test_without_a_policy_the_application_is_told_and_decides() -> None:
+async def test_without_a_reset_policy_truncation_is_raised() -> None:
     async with consuming("none") as (consumer, cluster):
         cluster.write(T0, b"0", b"1", b"lost", b"lost too")
         await read(consumer, 4)
@@ -132,7 +132,7 @@ async def test_without_a_policy_the_application_is_told_and_decides() -> None:
 @pytest.mark.parametrize(
     "fault", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 )
-def test_leaders_that_cannot_say_are_asked_again(fault: ErrorCode) -> None:
+def test_retriable_errors_of_offset_for_leader_epoch_are_retried(fault: ErrorCode) -> None:
     @jumping
     async def scenario() -> None:
         async with consuming() as (consumer, cluster):
@@ -148,7 +148,7 @@ def test_leaders_that_cannot_say_are_asked_again(fault: ErrorCode) -> None:
 
 
 @jumping
-async def test_what_must_not_be_asked_is_told() -> None:
+async def test_an_authorization_error_of_offset_for_leader_epoch_is_raised() -> None:
     async with consuming() as (consumer, cluster):
         cluster.write(T0, b"0")
         await read(consumer, 1)

@@ -22,7 +22,7 @@ TEN = [b"%d" % number for number in range(10)]
 
 
 @jumping
-async def test_what_was_appended_and_told_failed_is_not_appended_again() -> None:
+async def test_a_batch_appended_despite_an_error_is_not_appended_again() -> None:
     async with producing(batch_size=1) as (producer, cluster):
         cluster.partitions[T0].append_and_fail = 3
         promises = [await producer.send("t", value, partition=0) for value in TEN]
@@ -88,7 +88,7 @@ def test_keys_that_exclude_each_other() -> None:
 
 
 @jumping
-async def test_a_gap_that_nobody_can_explain_fails_one_batch_and_the_next_goes_on() -> None:
+async def test_an_unexplained_sequence_gap_fails_only_one_batch() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"a", partition=0)
         cluster.partitions[T0].producers[1000] = (0, 17, {})  # the broker thinks otherwise

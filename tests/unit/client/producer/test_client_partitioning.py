@@ -133,7 +133,7 @@ class Sticky:
 
 @pytest.mark.mission("PAR-10")
 @jumping
-async def test_a_partitioner_of_the_application_is_told_before_a_batch_begins() -> None:
+async def test_a_custom_partitioner_is_notified_of_a_new_batch() -> None:
     partitioner = Sticky()
     async with producing(
         partitions=3, partitioner=partitioner, linger_ms=60_000, batch_size=1_000
@@ -148,7 +148,7 @@ async def test_a_partitioner_of_the_application_is_told_before_a_batch_begins() 
 
 
 @jumping
-async def test_a_partitioner_without_the_hook_is_asked_once_a_record() -> None:
+async def test_a_partitioner_without_on_new_batch_is_called_once_per_record() -> None:
     asked = []
 
     def by_turns(
@@ -176,7 +176,7 @@ async def test_a_partitioner_may_choose_with_any_integer_type() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, -1, 1.0, None])
-def test_a_partitioner_that_chooses_what_is_not_there(wrong: object) -> None:
+def test_a_partition_out_of_range_is_refused(wrong: object) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(partitions=3, partitioner=lambda *_: wrong) as (producer, cluster):

@@ -22,7 +22,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @jumping
-async def test_a_record_arrives_and_its_place_is_told() -> None:
+async def test_send_returns_partition_and_offset_of_the_record() -> None:
     async with producing() as (producer, cluster):
         place = await producer.send_and_wait(
             "t", b"v", b"k", partition=1, timestamp_ms=123, headers=[("h", b"1")]
@@ -175,7 +175,7 @@ async def test_a_broker_that_dies_and_a_leader_elsewhere() -> None:
 
 
 @jumping
-async def test_final_errors_are_told_at_once() -> None:
+async def test_final_errors_are_raised_at_once() -> None:
     async with producing() as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         waiting = await producer.send("t", b"a", partition=0)
@@ -303,7 +303,7 @@ async def test_closing_delivers_and_aborting_does_not() -> None:
 
 
 @jumping
-async def test_aborting_fails_what_is_in_flight() -> None:
+async def test_abort_fails_batches_in_flight() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"v", partition=0)
         cluster.fail(ApiKey.PRODUCE, SILENCE)

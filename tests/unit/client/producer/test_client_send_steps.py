@@ -205,7 +205,7 @@ async def test_a_serializer_with_kafkas_interface_is_called_for_nulls() -> None:
 
 
 @jumping
-async def test_what_a_serializer_raises_reaches_the_caller() -> None:
+async def test_a_serializer_error_is_raised_to_the_caller() -> None:
     async with producing(value_serializer=str.encode, key_serializer=len) as (producer, cluster):
         with pytest.raises(TypeError) as caught:
             await producer.send("t", 5)

@@ -83,7 +83,7 @@ def test_cancelled_while_it_closes(cancels: int) -> None:
 
 
 @jumping
-async def test_an_abort_ends_what_a_close_waits_for() -> None:
+async def test_an_abort_ends_a_waiting_close() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"warm", partition=0)
         cluster.fail(ApiKey.PRODUCE, *[SILENCE] * 100)
@@ -99,7 +99,7 @@ async def test_an_abort_ends_what_a_close_waits_for() -> None:
 
 
 @jumping
-async def test_who_waits_for_room_is_told_of_the_end() -> None:
+async def test_a_send_that_waits_for_buffer_memory_fails_on_abort() -> None:
     async with producing(buffer_memory=200, batch_size=1) as (producer, cluster):
         await producer.send_and_wait("t", b"warm", partition=0)
         cluster.fail(ApiKey.PRODUCE, *[SILENCE] * 100)
@@ -126,7 +126,7 @@ NO_RECORDS: list[tuple[type[Exception], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("error", "keys"), NO_RECORDS)
 @pytest.mark.parametrize("first", [True, False])
-def test_what_is_no_record_is_refused_and_harms_no_other(
+def test_an_invalid_record_is_refused_and_harms_no_other(
     error: type[Exception], keys: dict[str, Any], first: bool
 ) -> None:
     @jumping
@@ -143,7 +143,7 @@ def test_what_is_no_record_is_refused_and_harms_no_other(
 
 
 @jumping
-async def test_what_is_like_bytes_is_taken_as_it_is_now() -> None:
+async def test_bytes_like_values_are_copied_at_send() -> None:
     async with producing() as (producer, cluster):
         value, key = bytearray(b"abc"), memoryview(b"abcdef")[::2]
         content = bytearray(b"x")
