@@ -246,7 +246,7 @@ async def test_appends_and_reads_go_on(lab: Lab, monkeypatch: pytest.MonkeyPatch
     assert table(log) == {b"k0": b"18", b"k1": b"19", b"k2": b"17"}
 
 
-async def test_a_read_whose_segment_is_swapped_meanwhile_reads_again(
+async def test_a_read_is_repeated_when_its_segment_is_replaced(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await lab.log(A)

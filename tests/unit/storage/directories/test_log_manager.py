@@ -182,7 +182,7 @@ async def test_a_partition_in_two_directories_is_refused() -> None:
         await started(files, "/d", "/e")
 
 
-async def test_many_logs_let_the_loop_breathe() -> None:
+async def test_loading_many_logs_yields_to_the_event_loop() -> None:
     files = MemoryFiles()
     logs = await started(files)
     for n in range(100):

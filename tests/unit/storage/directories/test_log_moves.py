@@ -93,7 +93,7 @@ async def test_a_log_lies_elsewhere_afterwards_and_is_the_same() -> None:
         assert len(values_of(again.log)) == 11
 
 
-async def test_appends_go_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_appends_continue_during_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_moves, "_SLICE_BYTES", 200)
     async with broker() as node:
         node.fill(20)
@@ -127,7 +127,7 @@ async def test_moves_keep_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         assert len(values_of(node.log)) == 20
 
 
-async def test_what_is_known_of_the_log_moves_along() -> None:
+async def test_producer_state_and_cleaner_offset_move_with_the_log() -> None:
     async with broker() as node:
         states = node.log.producers.states
         guard = states.verification_of(1, 0, 0, NOW)
@@ -164,7 +164,7 @@ async def test_committed_transactions_stay_committed() -> None:
         assert partition.last_stable_offset == 6
 
 
-async def test_whoever_waits_for_a_flush_waits_for_that_of_the_copy() -> None:
+async def test_flushing_the_replaced_log_flushes_its_copy() -> None:
     async with broker() as node:
         old = node.log
         node.move("/e")
@@ -205,7 +205,7 @@ async def test_an_empty_log_and_one_whose_records_are_all_deleted() -> None:
         assert node.log.log_end_offset == 3
 
 
-async def test_what_is_refused() -> None:
+async def test_invalid_moves_are_refused() -> None:
     async with broker() as node:
 
         def refusal(partition: TopicPartition, path: str) -> ErrorCode:
@@ -240,7 +240,7 @@ async def test_another_direction_ends_a_move_and_so_does_deletion() -> None:
         assert not node.logs.directories.live[1].futures
 
 
-async def test_a_move_that_was_interrupted_begins_anew() -> None:
+async def test_an_interrupted_move_starts_again() -> None:
     files = MemoryFiles()
     async with broker(files) as node:
         node.fill(5)
@@ -322,7 +322,9 @@ ACTIONS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(ACTIONS)
-def test_whatever_happens_meanwhile_the_copy_is_equal(actions: list[tuple[str, int]]) -> None:
+def test_the_copy_is_equal_after_any_changes_during_the_move(
+    actions: list[tuple[str, int]],
+) -> None:
     async def play() -> None:
         async with broker() as node:
             node.fill(8)

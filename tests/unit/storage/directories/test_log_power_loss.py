@@ -134,6 +134,6 @@ class PowerLoss:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_flushed_survives_and_nothing_is_mixed_up(seed: int) -> None:
+def test_flushed_records_survive_a_power_loss_unmixed(seed: int) -> None:
     world = SimWorld(seed)
     world.run(PowerLoss(seed).run(world.host("here")))

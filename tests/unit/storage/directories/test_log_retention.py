@@ -118,7 +118,7 @@ async def test_new_settings_count_at_once() -> None:
         assert await node.logs.background_tasks.retain() == 2
 
 
-async def test_who_reads_a_segment_that_goes_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_of_a_deleted_segment_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async with broker() as node:
         node.fill(KEPT_MS + 1, 0)
         dead = node.log.segments.first
@@ -133,7 +133,7 @@ async def test_who_reads_a_segment_that_goes_reads_on(monkeypatch: pytest.Monkey
         assert node.names(".index") == []
 
 
-async def test_what_lay_aside_goes_at_the_next_start() -> None:
+async def test_renamed_segments_are_removed_at_the_next_start() -> None:
     async with broker() as node:
         node.fill(KEPT_MS + 1, 0)
         await node.logs.background_tasks.retain()

@@ -36,7 +36,7 @@ def segments(files: MemoryFiles) -> list[int]:
     return [int(name[:-4]) for name in files.list("/d/a-0") if name.endswith(".log")]
 
 
-async def test_written_down_before_anybody_is_told() -> None:
+async def test_a_checkpointed_log_start_offset_survives_a_kill() -> None:
     files = MemoryFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, LogConfig())
@@ -130,7 +130,7 @@ async def test_a_start_of_a_log_that_is_gone_is_forgotten() -> None:
     assert logs.get_or_create(A, ID, LogConfig()).log_start_offset == 0
 
 
-async def test_a_directory_that_cannot_be_written_stops_nobody(
+async def test_segments_stay_until_the_log_start_offset_is_checkpointed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = MemoryFiles()

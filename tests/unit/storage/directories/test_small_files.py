@@ -53,7 +53,7 @@ def test_epoch_checkpoints_are_kafkas_bytes() -> None:
         b"\xff\xfe",
     ],
 )
-def test_damaged_checkpoints_are_told(data: bytes) -> None:
+def test_damaged_checkpoints_are_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError):
         decode_offsets(data)
 
@@ -92,7 +92,7 @@ def test_partition_metadata_round_trip(topic_id: UUID) -> None:
         b"\xff",
     ],
 )
-def test_damaged_partition_metadata_is_told(data: bytes) -> None:
+def test_damaged_partition_metadata_is_refused(data: bytes) -> None:
     with pytest.raises(PartitionMetadataError):
         decode_partition_metadata(data)
 

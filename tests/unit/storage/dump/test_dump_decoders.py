@@ -98,7 +98,7 @@ def test_bytes_are_kafkas(message: Message, version: int, text: str) -> None:
 
 
 @given(data=st.data())
-def test_what_is_written_is_read(data: st.DataObject) -> None:
+def test_encoded_offset_records_are_decoded_unchanged(data: st.DataObject) -> None:
     cls, version = data.draw(
         st.sampled_from(
             [
@@ -205,7 +205,7 @@ def test_transactions() -> None:
 
 
 @pytest.mark.parametrize("decode", [decode_offsets_record, decode_transaction_record])
-def test_what_is_no_such_record_is_told(decode) -> None:  # type: ignore[no-untyped-def]
+def test_undecodable_records_are_reported(decode) -> None:  # type: ignore[no-untyped-def]
     assert decode(record(None, b"x"))[0].startswith("Error at offset 12, skipping. ")
     assert decode(record(b"\x00", b"x"))[0].startswith("Error at offset 12, skipping. ")
     good_key = encode_versioned(

@@ -49,7 +49,7 @@ async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
     assert files.is_directory("/d/a-0")
 
 
-async def test_what_was_put_aside_is_removed_by_the_next_broker_too() -> None:
+async def test_deleted_logs_are_removed_after_a_restart_too() -> None:
     files, clock = MemoryFiles(), VirtualClock()
     logs = await started(files)
     logs.get_or_create(A, ID, LogConfig())

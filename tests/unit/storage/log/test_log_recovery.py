@@ -123,7 +123,7 @@ def test_segments_before_the_recovery_point_are_not_scanned() -> None:
     assert load(copy_of(files), recovery_point=1, **CONFIG).log_end_offset == 0
 
 
-def test_what_follows_a_cut_segment_is_dropped() -> None:
+def test_segments_after_a_truncated_segment_are_dropped() -> None:
     files = MemoryFiles()
     filled(files, [bytes(200)] * 6)
     files.replace_unsynced(path(2), files.read_all(path(2))[:-1])
@@ -135,7 +135,7 @@ def test_what_follows_a_cut_segment_is_dropped() -> None:
     ]
 
 
-def test_what_follows_a_hole_is_dropped_unless_compaction_made_it() -> None:
+def test_segments_after_a_gap_are_dropped_unless_compacted() -> None:
     files = MemoryFiles()
     filled(files, [bytes(200)] * 6)
     data = files.read_all(path(2))
@@ -269,7 +269,7 @@ def test_damaged_epochs_are_found_again_after_a_clean_stop(content: bytes | None
     assert again.epochs.cache.entries == [(0, 0), (2, 2), (3, 4)]
 
 
-def test_what_follows_a_hole_is_not_loaded_and_not_deleted() -> None:
+def test_a_segment_after_a_gap_is_set_apart_and_not_deleted() -> None:
     """As a Kafka broker that followed a compacted topic may have written it."""
     files = MemoryFiles()
     log = new_log(files, **CONFIG)
@@ -307,7 +307,7 @@ def test_a_batch_damaged_long_ago_keeps_no_log_from_loading() -> None:
     assert entry.last_sequence == 11
 
 
-def test_a_log_without_segments_starts_where_it_is_told() -> None:
+def test_a_log_without_segments_starts_at_the_given_offset() -> None:
     files = MemoryFiles()
     new_log(files)
     again = load(files, log_start_offset=7)

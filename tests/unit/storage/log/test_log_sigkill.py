@@ -42,7 +42,7 @@ def check(log: UnifiedLog, said: list[str]) -> None:
     assert entry.last_sequence == end - 1
 
 
-async def test_what_was_acknowledged_survives(tmp_path: Path) -> None:
+async def test_acknowledged_records_survive_sigkill(tmp_path: Path) -> None:
     for lines in LINES:
         said = run_and_kill(tmp_path, lines)
         manager = new_manager(str(tmp_path))

@@ -37,7 +37,7 @@ def summed(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @given(steps=rising, mode=st.sampled_from(["memory", "file", "reloaded"]), data=st.data())
-def test_offset_lookups_are_what_a_scan_finds(
+def test_offset_lookups_equal_a_scan(
     steps: list[tuple[int, int]], mode: str, data: st.DataObject
 ) -> None:
     files, entries = new_files(), summed(steps)
@@ -67,7 +67,7 @@ def test_offset_lookups_are_what_a_scan_finds(
 
 
 @given(steps=rising, stored=st.booleans(), data=st.data())
-def test_time_lookups_are_what_a_scan_finds(
+def test_time_lookups_equal_a_scan(
     steps: list[tuple[int, int]], stored: bool, data: st.DataObject
 ) -> None:
     files, entries = new_files(), [(t, o) for o, t in summed(steps)]

@@ -79,5 +79,5 @@ class Story:
 
 @pytest.mark.mission("DOP-5")
 @pytest.mark.parametrize("seed", range(40))
-def test_a_loaded_log_knows_what_it_knew(seed: int) -> None:
+def test_a_reloaded_log_has_the_same_transaction_state(seed: int) -> None:
     Story(seed).run()

@@ -223,7 +223,7 @@ def test_truncation_takes_entries_of_markers_that_go() -> None:
     assert log.aborted_transactions(0, 200) == []
 
 
-def test_a_follower_indexes_what_it_copies() -> None:
+def test_a_follower_indexes_aborted_transactions_it_copies() -> None:
     leader, follower = new_log(), new_log()
     two_transactions(leader)
     follower.append_as_follower(leader.read(0, 10_000, 9, True).records)

@@ -168,7 +168,7 @@ def test_segments_roll_before_offsets_leave_their_indexes() -> None:
     assert log.segments.base_offsets == [2**33, 2**34, 2**35]
 
 
-def test_a_follower_divides_what_segments_were_larger_for() -> None:
+def test_a_follower_splits_fetched_batches_by_its_smaller_segment_bytes() -> None:
     """segment.bytes was lowered while it lagged: one answer holds more than a segment, and a batch
     may be larger than one."""
     batches = [batch(bytes(size), base_offset=n) for n, size in enumerate((90, 90, 900, 90, 90))]
@@ -200,7 +200,7 @@ def test_a_follower_may_be_sent_nothing() -> None:
     assert (info.record_count, info.size_bytes, info.last_offset) == (0, 0, 0)
 
 
-def test_a_follower_refuses_what_it_has() -> None:
+def test_a_follower_refuses_offsets_it_already_has() -> None:
     log = new_log()
     log.append_as_follower(batch(b"a", b"b", base_offset=0))
     with pytest.raises(UnexpectedAppendOffset) as caught:
@@ -219,7 +219,7 @@ def producer_batch(sequence: int, epoch: int = 0, value: bytes = b"v") -> bytes:
     return batch(value, producer_id=8, producer_epoch=epoch, base_sequence=sequence)
 
 
-def test_a_retry_is_answered_with_the_offsets_of_the_first_time() -> None:
+def test_a_retry_returns_the_offsets_of_the_first_append() -> None:
     log = new_log()
     log.append_as_leader(batch(b"other"), 0, NOW)
     first = log.append_as_leader(producer_batch(0), 0, NOW)

@@ -110,7 +110,7 @@ def reads_of(log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int
     return seen
 
 
-def test_a_reader_at_the_tail_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tail_read_reads_only_new_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of(50)
     assert read(log, 50, 10**6, 50) == []
     seen = reads_of(log, monkeypatch)
@@ -277,7 +277,7 @@ def test_truncation_at_the_end_drops_only_an_unused_epoch() -> None:
     assert log.epochs.cache.entries[-1] == (5, 3)
 
 
-def test_truncation_below_the_first_segment_starts_anew() -> None:
+def test_truncation_below_the_first_segment_empties_the_log() -> None:
     files = MemoryFiles()
     log = new_log(files)
     log.append_as_follower(batch(b"a", base_offset=50))
