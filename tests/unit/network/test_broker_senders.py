@@ -75,7 +75,7 @@ async def sending(lab: Any, addresses: dict[int, tuple[str, int]]) -> Any:
         senders.close()
 
 
-async def test_what_piles_up_goes_with_the_next_request(lab: Lab) -> None:
+async def test_queued_items_are_batched_into_the_next_request(lab: Lab) -> None:
     broker = Broker()
     server = await lab.serve(broker)
     async with sending(lab, {1: ("127.0.0.1", server.port)}) as (senders, ends):
@@ -117,7 +117,7 @@ async def test_a_broker_that_hangs_up_is_called_again(lab: Lab) -> None:
         await lab.until(lambda: ends.told[1:] == [(("a", 2), "a")])
 
 
-async def test_who_is_not_alive_is_told_at_once_of_all(lab: Lab) -> None:
+async def test_items_for_a_dead_broker_fail_at_once(lab: Lab) -> None:
     async with sending(lab, {}) as (senders, ends):
         senders.put(9, ("a", 1))
         senders.put(9, ("a", 2))
@@ -125,7 +125,7 @@ async def test_who_is_not_alive_is_told_at_once_of_all(lab: Lab) -> None:
         assert [key for _, key in ends.told] == [None, None]
 
 
-async def test_after_close_nothing_is_sent_and_nobody_hears(lab: Lab) -> None:
+async def test_after_close_nothing_is_sent_and_no_callback_is_called(lab: Lab) -> None:
     broker = Broker()
     server = await lab.serve(broker)
     async with sending(lab, {1: ("127.0.0.1", server.port)}) as (senders, ends):

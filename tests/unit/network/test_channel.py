@@ -110,7 +110,7 @@ class Slow(Broker):
         self.transport.pause_reading()
 
 
-async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab: Lab) -> None:
+async def test_requests_without_reply_stop_at_a_peer_that_does_not_read(lab: Lab) -> None:
     broker = Slow(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     await channel.send(ProduceRequest(acks=0), 9, 1000)
@@ -141,7 +141,7 @@ async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab: Lab
     assert channel._free_turns == 5
 
 
-async def test_who_waits_for_room_goes_on_when_there_is_some(lab: Lab) -> None:
+async def test_a_request_that_waits_for_buffer_room_continues_or_fails(lab: Lab) -> None:
     broker = Slow(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     channel.pause_writing()
@@ -160,7 +160,7 @@ async def test_who_waits_for_room_goes_on_when_there_is_some(lab: Lab) -> None:
         await waiting
 
 
-async def test_a_request_that_is_not_answered_in_time_ends_the_channel(lab: Lab) -> None:
+async def test_a_request_time_out_closes_the_channel(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     first, second = ask(channel), ask(channel)
@@ -223,7 +223,7 @@ async def test_garbage_from_the_server_ends_the_channel(lab: Lab, garbage: bytes
     assert not channel.is_open
 
 
-async def test_an_unasked_response_ends_the_channel(lab: Lab) -> None:
+async def test_an_unexpected_response_closes_the_channel(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     await channel.send(ProduceRequest(acks=0), 9, 1000)
@@ -232,7 +232,7 @@ async def test_an_unasked_response_ends_the_channel(lab: Lab) -> None:
     await lab.until(lambda: not channel.is_open)
 
 
-async def test_what_cannot_be_encoded_is_told_to_the_caller(lab: Lab) -> None:
+async def test_an_encode_error_is_raised_to_the_caller(lab: Lab) -> None:
     channel = await open_channel(lab, await lab.serve(Broker()), max_in_flight=1)
     for _ in range(3):  # and gives its turn back
         with pytest.raises(EncodeError):
@@ -241,7 +241,7 @@ async def test_what_cannot_be_encoded_is_told_to_the_caller(lab: Lab) -> None:
     channel.close()
 
 
-async def test_nobody_listens(lab: Lab) -> None:
+async def test_connecting_to_a_closed_port_fails(lab: Lab) -> None:
     server = await lab.serve(Broker())
     port = server.port
     await server.close()
@@ -265,7 +265,7 @@ async def test_a_connection_that_does_not_come_about_times_out(lab: Lab) -> None
         )
 
 
-async def test_what_is_begun_is_on_its_way_before_anything_else_happens(lab: Lab) -> None:
+async def test_begin_sends_the_request_synchronously(lab: Lab) -> None:
     broker = Broker()
     channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
     for number in range(3):
@@ -278,7 +278,7 @@ async def test_what_is_begun_is_on_its_way_before_anything_else_happens(lab: Lab
     assert channel.in_flight == 0
 
 
-async def test_who_gives_up_waiting_leaves_the_turn_to_the_next(lab: Lab) -> None:
+async def test_a_cancelled_request_frees_its_turn_for_the_next(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
     first, second, third = (ask(channel) for _ in range(3))

@@ -38,7 +38,7 @@ def exchange(data: bytes, seed: int = 1) -> bytes:
     return bytes(lab.run(play))
 
 
-def test_a_path_of_the_table_is_answered_as_json() -> None:
+def test_a_known_path_returns_json() -> None:
     (response,) = responses(exchange(get("/echo.json?limit=5&empty=&a=1&a=%C3%A9")))
     assert response.status == 200
     assert response.json == {"limit": "5", "empty": "", "a": "é"}
@@ -76,23 +76,25 @@ def test_head_says_how_much_it_would_be() -> None:
         (get("example.com:443", method="CONNECT"), 404, "no such path"),
     ],
 )
-def test_what_is_not_answered_with_200(request_bytes: bytes, status: int, words: str) -> None:
+def test_invalid_requests_return_their_error_status(
+    request_bytes: bytes, status: int, words: str
+) -> None:
     (response,) = responses(exchange(request_bytes))
     assert response.status == status
     assert words in response.json["error"]
     assert ("allow" in response.headers) == (status == 405)
 
 
-def test_what_is_not_there_lists_what_is() -> None:
+def test_an_unknown_path_lists_the_known_paths() -> None:
     assert responses(exchange(get("/")))[0].json["paths"] == list(ROUTES)
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
+def test_pipelined_requests_get_responses_in_order() -> None:
     asked = b"".join(get(f"/echo.json?n={n}") for n in range(50))
     assert [r.json["n"] for r in responses(exchange(asked))] == [str(n) for n in range(50)]
 
 
-def test_a_bad_request_ends_the_pipeline_after_what_came_before() -> None:
+def test_a_bad_request_ends_the_pipeline_after_earlier_responses() -> None:
     asked = get("/echo.json?n=1") + get("/nothing") + b"bad\r\n\r\n" + get("/echo.json?n=2")
     assert [r.status for r in responses(exchange(asked))] == [200, 404, 400]
 
@@ -192,7 +194,7 @@ class TestPeersThatTakeTheirTime:
 
         HttpLab(ROUTES, SMALL, profile=LinkProfile(window_bytes=10_000)).run(play)
 
-    def test_one_that_is_answered_and_neither_closes_nor_asks(self) -> None:
+    def test_a_client_that_does_not_close_after_the_response_is_disconnected(self) -> None:
         async def play(lab: HttpLab) -> None:
             end = await lab.connect()
             end.transport.write(get("/echo.json", "Connection: close"))

@@ -54,7 +54,7 @@ def test_pipelined_requests_of_a_peer_that_is_done_writing() -> None:
     serve(play)
 
 
-def test_large_answers_to_a_pipeline() -> None:
+def test_large_pipelined_responses_arrive_whole() -> None:
     async def play(port: int) -> None:
         answers = responses(await ask(port, get("/big.json") * 5))
         assert [len(r.json) for r in answers] == [len(BIG)] * 5
@@ -62,7 +62,7 @@ def test_large_answers_to_a_pipeline() -> None:
     serve(play)
 
 
-def test_the_server_ends_the_connection_when_asked() -> None:
+def test_the_server_closes_after_connection_close() -> None:
     async def play(port: int) -> None:
         asked = get("/small.json") + get("/small.json", "Connection: close")
         assert len(responses(await ask(port, asked, half_close=False))) == 2
@@ -70,7 +70,7 @@ def test_the_server_ends_the_connection_when_asked() -> None:
     serve(play)
 
 
-def test_a_refusal_arrives_in_spite_of_what_is_still_sent() -> None:
+def test_a_refusal_arrives_while_the_client_still_sends() -> None:
     async def play(port: int) -> None:
         answers = responses(await ask(port, b"y" * 500_000, half_close=False))
         assert [r.status for r in answers] == [431]

@@ -50,7 +50,7 @@ class Parking:
         self.parked.pop(body).send(framed(body) if reply is None else reply)
 
 
-async def test_each_frame_is_answered(lab: Lab) -> None:
+async def test_each_frame_gets_a_response(lab: Lab) -> None:
     server = await lab.serve(echo)
     peer = await lab.connect(server)
     for body in (b"", b"one", b"x" * 200_000):
@@ -59,7 +59,7 @@ async def test_each_frame_is_answered(lab: Lab) -> None:
 
 
 @pytest.mark.mission("PRO-3")
-async def test_pipelined_requests_are_answered_in_request_order(lab: Lab) -> None:
+async def test_pipelined_requests_get_responses_in_request_order(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -312,7 +312,7 @@ async def test_a_refusal_takes_its_turn_and_nothing_is_served_behind_it(
     assert lab.log.reasons() == ["request_failed"]
 
 
-async def test_a_refusal_that_comes_late_stops_what_comes_after_it(lab: Lab) -> None:
+async def test_a_late_refusal_discards_later_requests(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -349,7 +349,7 @@ async def test_a_reply_after_the_peer_has_gone_is_dropped(lab: Lab) -> None:
     handler.release(b"p1")
 
 
-async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab: Lab) -> None:
+async def test_refuse_sends_pending_responses_and_ignores_later_frames(lab: Lab) -> None:
     def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             connection.refuse("unknown_api", api_key=99)
@@ -364,7 +364,7 @@ async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab: Lab) ->
     assert lab.log.reasons() == ["unknown_api"]
 
 
-async def test_too_many_unanswered_requests_stop_the_reading(lab: Lab) -> None:
+async def test_too_many_pending_requests_pause_reading(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, ServerConfig(queued_max_requests=4))
     peer = await lab.connect(server)
@@ -470,7 +470,7 @@ async def test_connections_beyond_the_limit_are_refused(lab: Lab) -> None:
     assert lab.log.reasons() == ["max_connections"]
 
 
-async def test_who_comes_early_is_served_when_processing_is_enabled(lab: Lab) -> None:
+async def test_early_connections_are_served_once_processing_is_enabled(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, holding=True)
     early, silent = await lab.connect(server), await lab.connect(server)
