@@ -44,7 +44,7 @@ async def connect(network: FirstContact, port: int) -> None:
         ((3, 1, 2), ""),
     ],
 )
-def test_the_first_failure_is_told_once(
+def test_only_the_first_failure_is_printed(
     ports: tuple[int, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @jumping

@@ -65,12 +65,12 @@ class FakeAdmin:
         ("a=b=c", {"a": "b=c"}),
     ],
 )
-def test_what_is_to_be_set(text: str, added: dict[str, str]) -> None:
+def test_added_configs_are_parsed(text: str, added: dict[str, str]) -> None:
     assert parse_added(text) == added
 
 
 @pytest.mark.parametrize("text", ["a", "", "a=1,b", "a b=1", "=1"])
-def test_what_cannot_be_set(text: str) -> None:
+def test_invalid_added_configs_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_added(text)
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_set(text: str) -> None:
         ("--entity-type brokers", (ResourceType.BROKER, None)),
     ],
 )
-def test_who_is_meant(words: str, meant: Any) -> None:
+def test_entity_is_parsed_from_the_options(words: str, meant: Any) -> None:
     assert configs.entity(parsed("--describe", *words.split())) == meant
 
 
@@ -185,7 +185,7 @@ async def test_altered(capsys: pytest.CaptureFixture[str]) -> None:
     assert "default config for brokers" in capsys.readouterr().out
 
 
-async def test_what_is_not_set_cannot_be_deleted() -> None:
+async def test_deleting_a_config_that_is_not_set_is_refused() -> None:
     admin: Any = FakeAdmin()
     changes = [ConfigAlteration("cleanup.policy", None, AlterOperation.DELETE)]
     with pytest.raises(ConfigError, match=r"Invalid config\(s\): cleanup.policy"):

@@ -104,7 +104,7 @@ def endpoint() -> Iterator[Endpoint]:
         thread.join()
 
 
-def test_an_answer(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_is_parsed(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # not for the loopback
     assert fetch(endpoint, 1, "/fine") == {"broker": 1, "x": "y"}
 
@@ -119,11 +119,11 @@ def test_an_answer(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
         ("/theirs", "HTTP status 503"),
     ],
 )
-def test_what_is_no_answer_of_that_broker(endpoint: Endpoint, path: str, complaint: str) -> None:
+def test_an_invalid_response_is_refused(endpoint: Endpoint, path: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         fetch(endpoint, 1, path)
 
 
-def test_nobody_is_there() -> None:
+def test_a_refused_connection_is_reported() -> None:
     with pytest.raises(ConfigError, match="is broker 4 on this machine"):
         fetch(Endpoint("127.0.0.1", 1), 4, "/fine")

@@ -74,7 +74,7 @@ def test_exactly_one_action(given: str, capsys: pytest.CaptureFixture[str]) -> N
         ),
     ],
 )
-def test_who_names_zookeeper_is_told_what_to_name_instead(
+def test_zookeeper_option_is_refused_with_a_hint_at_bootstrap_server(
     verb: str, why: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main([*verb.split(), *option.split(), "--topic", "T"]) == main.USAGE
@@ -204,7 +204,7 @@ MOVING = TopicView(
 
 
 @pytest.mark.mission("OPS-1")
-def test_a_partition_on_the_move_shows_what_comes_and_what_goes() -> None:
+def test_describe_shows_adding_and_removing_replicas() -> None:
     moving = {TopicPartition("T", 0): ReplicaAssignment((3, 4, 1, 2), (3, 4), (1,))}
     assert describe_text(MOVING, {}, moving).splitlines() == [
         (

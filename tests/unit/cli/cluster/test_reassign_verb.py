@@ -23,7 +23,7 @@ def move(sources: set[int], destinations: set[int]) -> Move:
     return Move(frozenset(sources), frozenset(destinations))
 
 
-def test_what_moves() -> None:
+def test_throttled_replicas_of_reassignments() -> None:
     """A move that is replaced is copied from where the one before it was."""
     under_way = {
         A: ReplicaAssignment((3, 1, 2), adding=(3,), removing=(1,)),

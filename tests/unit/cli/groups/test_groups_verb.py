@@ -73,7 +73,7 @@ def test_members_show_their_instances_if_any_has_one() -> None:
     assert text.partitions_text([]) == "-"
 
 
-def test_assignments_that_nobody_understands() -> None:
+def test_undecodable_assignments_are_shown_as_empty() -> None:
     given = ConsumerProtocolAssignment([ConsumerTopicPartitions("a", [1, 0])])
     assert assigned(b"\0\3" + encode(given, 0)) == (A0, A1)
     assert assigned(b"") == assigned(b"\0\0\xff") == ()
@@ -88,7 +88,7 @@ def test_durations(duration: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("duration", ["", "P", "PT", "1D", "PT1X", "P1H"])
-def test_what_is_no_duration(duration: str) -> None:
+def test_an_invalid_duration_is_refused(duration: str) -> None:
     with pytest.raises(ConfigError, match="by-duration"):
         duration_ms(duration)
 

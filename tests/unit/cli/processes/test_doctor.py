@@ -20,7 +20,7 @@ def test_it_looks_at_all_that_is_needed(capsys: pytest.CaptureFixture[str]) -> N
     assert rows["data source"]["found"].endswith("pyspark_minikafka")
 
 
-def test_what_is_missing_comes_with_how_to_get_it(
+def test_missing_parts_are_listed_with_install_hints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

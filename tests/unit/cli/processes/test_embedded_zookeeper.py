@@ -66,7 +66,7 @@ def test_all_jars_come_from_the_first_folder_that_has_them(tmp_path: Path) -> No
     assert class_path([first])[-1].name == "slf4j-simple.jar", "it tells errors"
 
 
-def test_without_jars_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_jars_are_reported_with_an_install_hint(tmp_path: Path) -> None:
     with pytest.raises(ZookeeperError) as raised:
         class_path([tmp_path])
     assert str(tmp_path) in str(raised.value)
@@ -89,7 +89,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert find_java({**both, "JAVA_HOME": str(tmp_path / "nothing")}) == str(path)
 
 
-def test_without_java_one_line_says_what_to_install(
+def test_missing_java_is_reported_with_an_install_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

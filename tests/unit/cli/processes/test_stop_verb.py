@@ -49,7 +49,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().err
 
 
-def test_the_lock_says_who_lives_and_the_file_only_its_number(tmp_path: Path) -> None:
+def test_the_lock_decides_if_the_broker_lives_and_the_file_holds_its_pid(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Holder(tmp_path / "data")
     process = start_holder(tmp_path / "data")

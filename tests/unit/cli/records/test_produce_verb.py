@@ -69,7 +69,7 @@ async def test_lines_before_one_that_is_too_large() -> None:
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_without_a_broker_it_says_so_and_ends_when_asked_twice() -> None:
+def test_without_a_broker_it_prints_a_hint_and_a_second_signal_ends_it() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         server = f"127.0.0.1:{taken.getsockname()[1]}"
