@@ -72,7 +72,7 @@ def test_a_frame_beyond_the_first_big_allocation_grows_into_its_size(reuse: bool
     assert feed(FrameReader(LIMIT, reuse), b"".join(map(framed, sent)), [200_000]) == sent
 
 
-def test_owned_frames_survive_what_comes_later() -> None:
+def test_owned_frames_are_not_overwritten_by_later_frames() -> None:
     reader = FrameReader(LIMIT, reuse=False)
     sent = [b"first", b"1" * 100_000, b"second", b"2" * 100_000]
     stream = memoryview(b"".join(map(framed, sent)))
@@ -148,7 +148,7 @@ def test_frames_of_middle_size_come_several_in_a_read_until_the_buffer_is_given_
     assert feed(reader, stream, [WIDE_BYTES]) == sent
 
 
-def test_memory_follows_what_arrives_and_not_what_is_claimed() -> None:
+def test_memory_grows_with_received_bytes_not_with_the_claimed_size() -> None:
     reader = FrameReader(LIMIT, reuse=True)
     reader.get_buffer(-1)[:4] = struct.pack(">i", LIMIT)
     assert reader.buffer_updated(4) == []

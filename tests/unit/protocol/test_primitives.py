@@ -246,7 +246,7 @@ def test_uuid_is_as_if_made_by_its_constructor(raw: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_cannot_be_encoded(name: str, value: object, version: int) -> None:
+def test_invalid_values_raise_encode_error(name: str, value: object, version: int) -> None:
     with pytest.raises(EncodeError, match=f"Everything v{version}") as error:
         encode(Everything(**{name: value}), version)  # type: ignore[arg-type]
     assert error.type is EncodeError

@@ -148,7 +148,7 @@ def test_inner_offsets_are_relative_in_magic_1_alone() -> None:
         (wrapper(wrapper(MAGIC_1)), ErrorCode.INVALID_RECORD),
     ],
 )
-def test_what_is_refused(data: bytes, code: ErrorCode) -> None:
+def test_invalid_message_sets_are_refused(data: bytes, code: ErrorCode) -> None:
     assert code_of(data) is code
 
 
@@ -221,7 +221,9 @@ record_lists = st.lists(st.tuples(st.integers(1, 3), times, contents, contents),
 
 @given(records=record_lists, codec=st.sampled_from(OLD_CODECS), magic=st.sampled_from([0, 1]))
 @settings(max_examples=60)
-def test_what_goes_in_comes_out(records: list[Record], codec: Compression, magic: int) -> None:
+def test_encoded_records_are_decoded_unchanged(
+    records: list[Record], codec: Compression, magic: int
+) -> None:
     data = encode_message_set(records, magic, codec)
     expected = [r if magic else r._replace(timestamp=-1) for r in records]
     assert list(decode_message_set(data)) == expected

@@ -160,7 +160,7 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_message_sets_are_told_apart(magic: int) -> None:
+def test_message_sets_are_refused_as_unsupported_format(magic: int) -> None:
     with pytest.raises(KafkaError) as caught:
         parse_batches(GOLDEN[:16] + bytes([magic]) + GOLDEN[17:])
     assert caught.value.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT

@@ -112,14 +112,14 @@ def check_all_loops(data: bytes, count: int) -> None:
 
 @given(parts=records)
 @settings(max_examples=150, deadline=None)
-def test_every_loop_reads_what_the_description_says(parts: list[bytes]) -> None:
+def test_every_loop_decodes_valid_records_alike(parts: list[bytes]) -> None:
     check_all_loops(b"".join(parts), len(parts))
 
 
 @given(parts=records, at=st.floats(0, 0.999), byte=st.integers(0, 255), more=st.integers(-1, 1))
 @example(parts=[encode_record(0, 0, None, b"x")], at=0.0, byte=0x0F, more=0)
 @settings(max_examples=250, deadline=None)
-def test_every_loop_refuses_what_the_description_does_not_allow(
+def test_every_loop_refuses_invalid_records_alike(
     parts: list[bytes], at: float, byte: int, more: int
 ) -> None:
     data = bytearray(b"".join(parts))

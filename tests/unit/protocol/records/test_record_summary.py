@@ -32,7 +32,7 @@ def payload(*records: bytes) -> bytes:
 
 @given(rows=rows)
 @settings(max_examples=80)
-def test_it_sees_what_the_decoder_sees(rows: list[Any]) -> None:
+def test_the_summary_agrees_with_the_decoder(rows: list[Any]) -> None:
     records = []
     offset = -1
     for step, *message in rows:

@@ -43,7 +43,9 @@ def batch_of(payload: bytes, count: int, attributes: int = 0) -> bytes:
 
 
 @given(messages=messages, codec=st.sampled_from(Compression), base=st.integers(0, 2**62))
-def test_what_goes_in_comes_out(messages: list[Any], codec: Compression, base: int) -> None:
+def test_encoded_records_are_decoded_unchanged(
+    messages: list[Any], codec: Compression, base: int
+) -> None:
     built = build_batch(messages, base_offset=base, compression=codec)
     (batch,) = parse_batches(built)
     assert crc_is_valid(batch)
