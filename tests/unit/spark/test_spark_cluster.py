@@ -157,7 +157,7 @@ def test_a_broker_that_has_just_started_has_nothing_to_say(
 
 @pytest.mark.parametrize("wanted", [TopicSelection(topics=("t",)), TopicSelection(pattern="t")])
 @pytest.mark.parametrize("view", [{}, {"t": 1}])
-def test_what_one_broker_lacks_is_gone_only_if_all_lack_it(
+def test_a_partition_counts_as_deleted_only_if_no_broker_has_it(
     brokers: Brokers, wanted: TopicSelection, view: dict[str, int]
 ) -> None:
     brokers.views["a"] = view
@@ -199,7 +199,7 @@ def test_a_leader_that_died_without_a_word_is_survived(brokers: Brokers) -> None
     assert brokers.asked == ["b"]  # who is connected is asked first
 
 
-def test_a_cluster_that_has_never_answered_is_not_asked_for_long(brokers: Brokers) -> None:
+def test_an_unreachable_cluster_is_given_up_soon(brokers: Brokers) -> None:
     brokers.dead = {"a", "b"}
     cluster = cluster_of()
     with pytest.raises(KafkaError, match=r"does not answer \(servers: a:1,b:1\)"):
@@ -211,7 +211,7 @@ def test_a_cluster_that_has_never_answered_is_not_asked_for_long(brokers: Broker
     assert brokers.passed_ms < 1000
 
 
-def test_offsets_are_asked_for_in_the_leader_epoch_that_is_known(brokers: Brokers) -> None:
+def test_list_offsets_requests_carry_the_known_leader_epoch(brokers: Brokers) -> None:
     """As Kafka's consumer does: a leader of an older epoch refuses."""
     assert cluster_of().list_offsets(dict.fromkeys(partitions(2), -1)) == dict.fromkeys(
         partitions(2), END

@@ -27,7 +27,7 @@ def test_items_are_tried_again_until_a_round_makes_no_progress() -> None:
     assert resolve_in_rounds(["d", "a"], attempt) == (["d", "a"], [])
 
 
-def test_the_error_names_what_the_pipeline_does_not_define() -> None:
+def test_the_error_names_missing_and_circular_inputs() -> None:
     graph = Graph({"b": SimpleNamespace()}, ())  # type: ignore[dict-item]
     raise_if_missing([], graph)
     with pytest.raises(PipelineError, match="flow b: z is missing"):

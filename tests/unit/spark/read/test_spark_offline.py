@@ -146,7 +146,9 @@ def test_a_pattern_leaves_kafkas_own_topics_out(log_dir: Path) -> None:
         ({"startingOffsets": '{"t":{"0":12}}'}, "start offset 12 is greater than end offset 11"),
     ],
 )
-def test_what_is_not_there(log_dir: Path, more: dict[str, Any], complaint: str) -> None:
+def test_invalid_offline_reads_are_refused(
+    log_dir: Path, more: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
         rows(log_dir, **more)
 

@@ -124,7 +124,7 @@ def test_unknown_options_are_refused_with_the_nearest_name(name: str, near: str 
         assert str(refusal.value).endswith(f"option '{name.lower()}'{cased}{hint}")
 
 
-def test_a_user_who_wrote_capitals_is_told_where_they_went() -> None:
+def test_a_misspelt_option_is_refused_with_a_suggestion() -> None:
     with pytest.raises(OptionError) as refusal:
         stream_options({**BASE, "startingOffset": "earliest"})
     assert str(refusal.value) == (

@@ -63,7 +63,7 @@ def test_nothing_is_split_without_need_and_empty_ranges_are_dropped() -> None:
         ((2,), 5, [1, 1]),
     ],
 )
-def test_split_into_about_as_many_as_asked(
+def test_ranges_are_split_into_about_min_partitions(
     sizes: tuple[int, ...], least: int, pieces: list[int]
 ) -> None:
     assert [each.size for each in split_ranges(ranges(*sizes), least, None)] == pieces
@@ -87,7 +87,7 @@ def test_pieces_cover_all_exactly(sizes: list[int], least: int | None, most: int
     assert all(piece.size <= (most or piece.size) for piece in pieces)
 
 
-def test_a_limit_is_shared_by_lag_and_starves_nobody() -> None:
+def test_a_rate_limit_is_shared_by_lag_and_each_partition_progresses() -> None:
     latest = {P0: 1000, P1: 10, P2: 50}
     ends = rate_limit(100, {P0: 0, P1: 9, P2: 50}, latest, {})
     assert ends == {P0: 99, P1: 10, P2: 50}
