@@ -55,7 +55,7 @@ def cache_holds(monkeypatch: pytest.MonkeyPatch, cached_bytes: int, error: int) 
     ("cached_bytes", "error"),
     [(0, errno.EAGAIN), (100_000, errno.EAGAIN), (0, errno.EOPNOTSUPP), (0, errno.EINVAL)],
 )
-def test_what_is_not_cached_is_read_by_a_thread(
+def test_uncached_bytes_are_read_by_a_thread(
     path: str, monkeypatch: pytest.MonkeyPatch, cached_bytes: int, error: int
 ) -> None:
     asked = cache_holds(monkeypatch, cached_bytes, error)
@@ -68,9 +68,7 @@ def test_what_is_not_cached_is_read_by_a_thread(
     run(main())
 
 
-def test_what_is_cached_is_read_without_a_thread(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_bytes_are_read_without_a_thread(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = cache_holds(monkeypatch, 1 << 40, errno.EAGAIN)
 
     async def main() -> None:
@@ -81,7 +79,7 @@ def test_what_is_cached_is_read_without_a_thread(
     run(main())
 
 
-def test_other_errors_of_a_cold_read_are_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_of_a_cold_read_are_raised(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_holds(monkeypatch, 0, errno.EIO)
 
     async def main() -> None:
@@ -195,7 +193,7 @@ def test_a_cancelled_flush_leaks_no_descriptor(path: str, monkeypatch: pytest.Mo
     run(main())
 
 
-def test_a_failed_flush_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_is_raised(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(fd: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

@@ -77,7 +77,7 @@ def test_locks_go_with_their_process() -> None:
     simulate(1, main)
 
 
-def test_power_loss_keeps_what_was_flushed_and_some_of_the_rest() -> None:
+def test_power_loss_keeps_flushed_bytes_and_some_of_the_rest() -> None:
     left: set[int] = set()
 
     async def main(host: SimHost) -> None:
@@ -144,7 +144,7 @@ def test_replace_leaves_the_old_or_the_new_and_after_its_return_the_new() -> Non
     assert found == {b"new"}
 
 
-def test_a_flush_covers_what_was_written_before_it() -> None:
+def test_a_flush_covers_earlier_writes() -> None:
     async def main(host: SimHost) -> None:
         files = host.world.files
         file = files.open("/data/log", create=True)
@@ -161,7 +161,7 @@ def test_a_flush_covers_what_was_written_before_it() -> None:
         simulate(seed, main)
 
 
-def test_a_full_disk_takes_what_fits() -> None:
+def test_a_full_disk_takes_as_many_bytes_as_fit() -> None:
     async def main(host: SimHost) -> None:
         host.disk.capacity_bytes = 10
         files = host.world.files
@@ -230,7 +230,7 @@ change = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(change, max_size=12), st.integers(0, 12), st.integers(0, 1000))
-def test_what_a_power_loss_leaves_is_a_state_on_the_way(
+def test_a_power_loss_leaves_a_state_between_flush_and_crash(
     changes: list[Write | Truncate], flushed: int, seed: int
 ) -> None:
     """Up to one torn change, the file is as it was at some moment after the last flush."""

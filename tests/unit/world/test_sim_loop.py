@@ -101,7 +101,7 @@ def test_sets_of_futures_are_walked_in_the_order_they_were_made() -> None:
     run(main())
 
 
-def test_a_deadlock_names_who_waits() -> None:
+def test_a_deadlock_names_the_waiting_tasks() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 

@@ -187,7 +187,7 @@ def test_a_dialler_that_gives_up_leaves_nothing_behind() -> None:
         lab.run(partial(lambda lab, delay_us: give_up_after(lab, delay_us), lab, delay_us))
 
 
-def test_names_and_ports_nobody_has() -> None:
+def test_unknown_names_and_ports_refuse_connections() -> None:
     lab = Lab(1)
 
     async def main() -> None:
@@ -258,7 +258,7 @@ def test_a_host_without_power_is_silent_until_it_is_back() -> None:
     lab.run(main)
 
 
-def test_a_paused_reader_hears_of_a_reset_when_it_reads_or_writes() -> None:
+def test_a_paused_reader_notices_a_reset_when_it_reads_or_writes() -> None:
     lab = Lab(1)
 
     async def main() -> None:

@@ -153,7 +153,7 @@ def test_a_crashed_host_is_silent_until_its_restart() -> None:
     play(body)
 
 
-def test_a_crash_takes_what_was_not_flushed_and_nothing_else() -> None:
+def test_a_crash_loses_only_unflushed_bytes() -> None:
     async def body(simulation: SimWorld) -> bytes:
         host = simulation.host("host")
         files = host.world.files
@@ -248,7 +248,7 @@ def test_a_run_that_takes_too_long_ends() -> None:
         play(body, limit_s=100)
 
 
-def test_failures_that_nobody_noticed_are_raised_at_the_end() -> None:
+def test_unnoticed_failures_are_raised_at_the_end() -> None:
     async def body(simulation: SimWorld) -> None:
         async def fail() -> None:
             raise ValueError("in a task")

@@ -104,7 +104,7 @@ def test_a_short_cut_is_hardly_noticed() -> None:
     play(body)
 
 
-def test_answers_clogged_on_their_way_suspend_the_session_and_keep_what_was_done() -> None:
+def test_delayed_responses_suspend_the_session_and_keep_completed_writes() -> None:
     async def body(world: SimWorld) -> None:
         session = await open_session(world, "cut")
         world.clog("zookeeper", "cut")
@@ -206,7 +206,7 @@ def test_a_stolen_watch_fires_as_a_hint_after_a_reconnection() -> None:
     play(body)
 
 
-def test_a_watch_fires_before_any_answer_that_knows_of_the_change() -> None:
+def test_a_watch_fires_before_any_response_that_shows_the_change() -> None:
     """ZooKeeper's own promise. The real port is weaker: kazoo tells watches on another thread."""
 
     async def body(world: SimWorld) -> None:
