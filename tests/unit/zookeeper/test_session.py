@@ -157,7 +157,7 @@ async def test_a_session_that_expires_while_it_is_introduced_is_replaced(
     assert keeper.connected
 
 
-async def test_listeners_are_told_again_when_the_connection_fails_them(
+async def test_session_listeners_run_again_after_a_connection_loss(
     zookeeper: DirectZookeeper, keeper: ZkSession
 ) -> None:
     told: list[int] = []
@@ -195,7 +195,7 @@ async def test_closing_is_no_expiry(zookeeper: DirectZookeeper) -> None:
     assert zookeeper.sessions[0].state is SessionState.EXPIRED
 
 
-async def test_what_former_sessions_left_is_known_as_our_own(
+async def test_nodes_of_former_sessions_are_recognised_as_own(
     zookeeper: DirectZookeeper, keeper: ZkSession
 ) -> None:
     former = zookeeper.sessions[0].session_id

@@ -78,7 +78,7 @@ async def test_an_id_in_use_is_refused(zookeeper: DirectZookeeper, store: ZkStor
         await twin.register_broker(node(1))
 
 
-async def test_what_a_former_session_left_is_replaced(
+async def test_a_registration_of_a_former_session_is_replaced(
     zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
     old = await store.register_broker(node(1))
@@ -88,7 +88,9 @@ async def test_what_a_former_session_left_is_replaced(
     assert owner == reborn.session.session_id
 
 
-async def test_a_registration_whose_answer_was_lost(session: DirectSession, store: ZkStore) -> None:
+async def test_a_registration_with_a_lost_response_succeeds(
+    session: DirectSession, store: ZkStore
+) -> None:
     session.lose_answers = 2
     epoch = await store.register_broker(node(1))
     assert await store.register_broker(node(1)) == epoch
@@ -161,7 +163,7 @@ async def test_configuration_changes_are_announced(store: ZkStore) -> None:
     assert await store.config_changes() == []
 
 
-async def test_what_no_server_takes_is_not_sent(session: DirectSession, store: ZkStore) -> None:
+async def test_too_large_writes_are_not_sent(session: DirectSession, store: ZkStore) -> None:
     """Kazoo would be busy with it until the session is over."""
     session.lose_requests = 1
     with pytest.raises(TooLarge, match="/config/topics/a"):

@@ -66,7 +66,7 @@ async def test_the_epoch_raised_by_another_in_between_loses_the_election(
     assert await store.controller() is None
 
 
-async def test_an_election_whose_answer_was_lost_is_recognised(
+async def test_an_election_with_a_lost_response_is_recognised(
     session: DirectSession, store: ZkStore
 ) -> None:
     await store.register_controller_and_increment_epoch(1, 5)
@@ -116,7 +116,7 @@ async def test_a_deposed_controller_cannot_delete_its_successor(
 
 @pytest.mark.mission("R-1", "CEL-4")
 @pytest.mark.parametrize("data", [b"", b"rubbish", b'{"version":1}', b'{"brokerid":"x"}'])
-async def test_a_controller_node_that_nobody_can_read_is_removed(
+async def test_an_unreadable_controller_node_is_removed(
     session: DirectSession, store: ZkStore, data: bytes
 ) -> None:
     await session.create("/controller", data)
@@ -145,7 +145,7 @@ async def test_a_hand_written_broker_id_is_removed(
         await store.register_controller_and_increment_epoch(1, 5)
 
 
-async def test_the_repair_never_hits_a_controller_elected_meanwhile(
+async def test_the_repair_keeps_a_newly_elected_controller(
     zookeeper: DirectZookeeper, session: DirectSession, store: ZkStore
 ) -> None:
     await store.register_broker(broker_node(1))

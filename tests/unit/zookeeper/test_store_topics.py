@@ -88,7 +88,7 @@ async def test_a_configuration_left_behind_is_replaced(store: ZkStore) -> None:
     assert await store.topic_config("t") == {"new": "2"}
 
 
-async def test_a_lost_answer_does_not_make_a_topic_twice(
+async def test_a_lost_response_does_not_create_a_topic_twice(
     session: DirectSession, store: ZkStore
 ) -> None:
     session.lose_answers = 1
@@ -181,7 +181,7 @@ async def test_a_controller_deposed_between_batch_and_single_writes_is_refused(
         await store.update_states(wanted, 1, fence)
 
 
-async def test_who_is_overtaken_again_and_again_keeps_no_other_from_being_written(
+async def test_a_contended_partition_does_not_block_writes_of_others(
     session: DirectSession, store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     """One before the multi; another after the reading, before the multi of the rest."""
@@ -198,7 +198,7 @@ async def test_who_is_overtaken_again_and_again_keeps_no_other_from_being_writte
     assert results == dict.fromkeys(others, replace(FIRST.new_leader(2), zk_version=1))
 
 
-async def test_state_writes_whose_answers_were_lost_count_as_done(
+async def test_state_writes_with_lost_responses_count_as_done(
     session: DirectSession, store: ZkStore, fence: int
 ) -> None:
     session.lose_answers = 3
@@ -213,7 +213,7 @@ async def test_state_writes_whose_answers_were_lost_count_as_done(
     assert {r.zk_version for r in results.values() if isinstance(r, LeaderAndIsr)} == {2}
 
 
-async def test_after_a_lost_batch_what_was_overtaken_is_told_apart(
+async def test_after_a_lost_batch_raced_writes_fail_as_bad_version(
     session: DirectSession, store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     """The batch was done, its answer lost, and a leader has changed one ISR since."""
