@@ -76,7 +76,7 @@ def test_a_good_history() -> None:
     assert (told.acknowledged, told.read, told.worst_ms) == (24, 27, 5)
 
 
-def test_what_is_in_doubt_may_be_there_or_not() -> None:
+def test_records_in_doubt_may_be_present_or_missing() -> None:
     stage = Stage()
     stage.append(0, IN_DOUBT)
     stage.logs[0].append(stage.append(0, IN_DOUBT))
@@ -137,7 +137,7 @@ def test_records_in_the_wrong_order() -> None:
     assert kinds.count(FindingKind.MOVED) == 2
 
 
-def test_order_counts_though_no_offset_was_told() -> None:
+def test_order_is_checked_without_known_offsets() -> None:
     stage = Stage(producers=1, partitions=1)
     written = Written(0)
     for number in range(len(stage.logs[0])):
@@ -162,20 +162,20 @@ def test_producers_have_no_order_among_them() -> None:
     assert stage.kinds() == []
 
 
-def test_what_nobody_sent() -> None:
+def test_records_that_were_never_sent_are_strangers() -> None:
     stage = Stage()
     stage.logs[0].append(RecordId(7, 1))
     stage.logs[1].append(RecordId(0, 99))
     assert stage.kinds() == [FindingKind.STRANGER, FindingKind.STRANGER]
 
 
-def test_what_was_sent_elsewhere() -> None:
+def test_a_record_in_another_partition_is_a_stranger() -> None:
     stage = Stage()
     stage.logs[1].append(stage.append(0, IN_DOUBT))
     assert stage.kinds() == [FindingKind.STRANGER]
 
 
-def test_a_reader_that_saw_what_is_gone() -> None:
+def test_a_reader_that_saw_a_vanished_record_is_reported() -> None:
     stage = Stage()
     ghost = stage.append(0, IN_DOUBT)
     stage.readers = {"reader 1": {0: [*stage.logs[0], ghost]}}
@@ -237,7 +237,7 @@ def test_a_reader_that_never_came_to_the_end() -> None:
     assert findings[2].text == "final reading stopped after offset 11, and the end is 14"
 
 
-def test_what_nobody_could_read_is_lost_and_stopped_no_reader() -> None:
+def test_an_unreadable_record_is_lost_and_does_not_blame_the_reader() -> None:
     stage = Stage()
     lost = stage.append(0, len(stage.logs[0]))
     stage.readers = {"reader 1": stage.logs}

@@ -125,7 +125,7 @@ def test_one_that_does_not(kind: type[FakePartition], expected: str) -> None:
 
 
 @jumping
-async def test_an_answer_that_is_lost_on_the_way() -> None:
+async def test_an_append_with_a_lost_response() -> None:
     class Deaf(Planted):
         """Appends, and hangs up instead of answering, once."""
 
