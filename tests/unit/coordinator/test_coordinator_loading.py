@@ -362,7 +362,7 @@ def test_a_group_of_offsets_alone_counts_from_its_loading() -> None:
     assert lab.group.state is GroupState.EMPTY
 
 
-def test_a_loaded_group_knows_what_it_subscribes_to() -> None:
+def test_a_loaded_group_keeps_its_subscribed_topics() -> None:
     lab = GroupLab()
     lab.commit({("t", 0): 1, ("u", 0): 1})
     lab.stable("a", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")

@@ -192,7 +192,7 @@ def test_a_pending_member_may_leave(lab: GroupLab) -> None:
     assert lab.heartbeats.purgatory.delayed == 0
 
 
-def test_a_new_member_whose_join_is_never_answered_is_forgotten_after_five_minutes() -> None:
+def test_a_new_member_with_a_pending_join_is_removed_after_five_minutes() -> None:
     lab = GroupLab()
     lab.stable("a", session_ms=1_800_000, rebalance_ms=1_800_000)
     response = lab.join(new_id="b", session_ms=10_000, rebalance_ms=1_800_000)

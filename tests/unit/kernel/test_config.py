@@ -58,7 +58,7 @@ def test_lists_of_throttled_replicas(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["none", "0", "0:", "0:1:2", "*,0:1", "*,*", "-1:0", "a:b"])
-def test_what_is_no_list_of_throttled_replicas(text: str) -> None:
+def test_invalid_throttled_replicas_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"must be the literal '\*' or a list of replicas"):
         TOPIC_CONFIG.parse({"follower.replication.throttled.replicas": text})
 

@@ -11,6 +11,6 @@ def test_a_code_of_a_later_kafka_is_as_good_as_unknown() -> None:
         assert ErrorCode(code) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_what_is_no_code_is_refused() -> None:
+def test_an_invalid_error_code_is_refused() -> None:
     with pytest.raises(ValueError, match="NONE"):
         ErrorCode("NONE")  # type: ignore[arg-type]  # a wrong type is what is tried

@@ -49,7 +49,7 @@ def test_ipv6() -> None:
         ({"inter_broker_listener_name": "X"}, "not an advertised listener"),
     ],
 )
-def test_what_cannot_be_served_is_refused(given: dict[str, str], words: str) -> None:
+def test_invalid_listeners_are_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(**given)
 

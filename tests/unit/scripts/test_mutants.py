@@ -165,7 +165,7 @@ def test_a_place_that_no_test_calls_well_is_all_killed_once_one_does(project: Pa
     assert again.returncode == 0, again.stdout
 
 
-def test_a_row_is_what_its_tests_call_and_only_they_are_run(project: Path) -> None:
+def test_a_row_selects_the_code_and_the_tests_to_run(project: Path) -> None:
     ended = mutants(project, "tiny/core", "--row", "T-1")
     assert ended.returncode == 0, ended.stdout
     assert "killed" in ended.stdout

@@ -89,7 +89,7 @@ def test_a_function_that_returns_a_bool_returns_the_other_one() -> None:
         "Called = Callable[[int, str], None]",
     ],
 )
-def test_what_says_nothing_about_behaviour_is_left_alone(source: str) -> None:
+def test_code_without_effect_on_behaviour_is_not_mutated(source: str) -> None:
     assert changes(source) == []
 
 
