@@ -35,7 +35,7 @@ def expected(magic: int) -> list[Record]:
 @pytest.mark.parametrize("client", CLIENTS, ids=["kafka-python", "aiokafka"])
 @pytest.mark.parametrize("codec", CODECS, ids=lambda c: c.name)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_we_read_what_they_build_and_they_read_what_we_build(
+def test_legacy_batches_are_readable_in_both_directions(
     client: Any, codec: Compression, magic: int
 ) -> None:
     if magic == 0 and codec is Compression.LZ4:

@@ -83,7 +83,9 @@ async def test_keys_land_where_other_clients_put_them(cluster: Cluster, topic: s
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-async def test_what_we_write_others_read(cluster: Cluster, topic: str, codec: Compression) -> None:
+async def test_other_clients_read_records_of_this_producer(
+    cluster: Cluster, topic: str, codec: Compression
+) -> None:
     from confluent_kafka import Consumer as Confluent
     from confluent_kafka import TopicPartition
 

@@ -95,7 +95,7 @@ def test_kafka_python(
 
 @pytest.mark.mission("PRD-2", "FET-1")
 @pytest.mark.parametrize("release", RELEASES, ids=str)
-def test_kafka_python_reads_what_new_producers_sent(
+def test_kafka_python_reads_records_of_newer_producers(
     cluster: Cluster, topic: str, release: tuple[int, ...]
 ) -> None:
     create(cluster, topic)

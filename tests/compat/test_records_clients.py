@@ -76,7 +76,7 @@ def read_by(client: Client, data: bytes) -> Iterator[Record]:
 
 @each_client
 @each_codec
-def test_we_read_what_they_build(client: Client, codec: Compression) -> None:
+def test_batches_built_by_other_clients_are_decoded(client: Client, codec: Compression) -> None:
     data = built_by(client, codec)
     (batch,) = parse_batches(data)
     assert crc_is_valid(batch)
@@ -88,7 +88,7 @@ def test_we_read_what_they_build(client: Client, codec: Compression) -> None:
 
 @each_client
 @each_codec
-def test_they_read_what_we_build(client: Client, codec: Compression) -> None:
+def test_other_clients_decode_batches_built_here(client: Client, codec: Compression) -> None:
     data = build_batch(MESSAGES, compression=codec)
     data += build_batch(MESSAGES, compression=codec, base_offset=len(MESSAGES))
     again = [r._replace(offset=r.offset + len(MESSAGES)) for r in RECORDS]

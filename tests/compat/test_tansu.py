@@ -168,7 +168,7 @@ async def test_groups(server: str, strategy: str) -> None:
     assert sorted(seen) == list(range(180))
 
 
-async def test_what_is_committed_is_not_read_again(server: str) -> None:
+async def test_a_new_consumer_starts_at_the_committed_offset(server: str) -> None:
     await create(server)
     await write(server, 0, 9)
     keys: dict[str, Any] = {

@@ -275,7 +275,7 @@ def test_a_failed_multi_does_nothing_and_names_the_culprit(play: Play) -> None:
     play(body)
 
 
-def test_requests_of_one_breath_are_answered_in_order(play: Play) -> None:
+def test_concurrent_requests_are_processed_in_order(play: Play) -> None:
     async def body(lab: Lab) -> None:
         session = await lab.open()
         await session.create("/p")

@@ -74,7 +74,7 @@ def test_cold_reads_agree_with_warm_ones(play: Play, length: int) -> None:
     play(body)
 
 
-def test_two_who_open_a_file_see_the_same_bytes(play: Play) -> None:
+def test_two_handles_of_a_file_see_the_same_bytes(play: Play) -> None:
     async def body(world: World, directory: str) -> None:
         writer = world.files.open(f"{directory}/f", create=True)
         reader = world.files.open(f"{directory}/f")
@@ -84,7 +84,7 @@ def test_two_who_open_a_file_see_the_same_bytes(play: Play) -> None:
     play(body)
 
 
-def test_opening_what_is_not_there_fails_unless_it_is_to_be_made(play: Play) -> None:
+def test_opening_a_missing_file_fails_unless_create_is_set(play: Play) -> None:
     async def body(world: World, directory: str) -> None:
         with pytest.raises(FileNotFoundError):
             world.files.open(f"{directory}/f")
@@ -162,7 +162,7 @@ def test_rename_replaces_a_file_and_moves_a_directory(play: Play) -> None:
     play(body)
 
 
-def test_removing_what_is_gone_is_fine(play: Play) -> None:
+def test_removing_a_missing_file_is_no_error(play: Play) -> None:
     async def body(world: World, directory: str) -> None:
         files = world.files
         files.make_directories(f"{directory}/d/e")
@@ -244,7 +244,7 @@ def test_discarding_takes_files_and_trees(play: Play) -> None:
     play(body)
 
 
-def test_when_a_file_was_written_to_and_what_holds_it(play: Play) -> None:
+def test_modification_time_and_volume_of_a_file(play: Play) -> None:
     async def body(world: World, directory: str) -> None:
         file = world.files.open(f"{directory}/f", create=True)
         file.write(b"x", 0)

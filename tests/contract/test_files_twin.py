@@ -97,7 +97,7 @@ def roots(tmp_path: Path) -> Callable[[], str]:
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=st.lists(step, max_size=25))
-def test_simulated_files_answer_as_real_ones(
+def test_simulated_files_behave_like_real_files(
     roots: Callable[[], str], steps: list[tuple[Any, ...]]
 ) -> None:
     real = Subject(RealFiles(), roots())

@@ -76,7 +76,7 @@ def test_a_port_has_one_listener(play: Play) -> None:
     play(body)
 
 
-def test_nobody_listening_refuses(play: Play) -> None:
+def test_connecting_to_a_closed_port_is_refused(play: Play) -> None:
     async def body(world: World, _: str) -> None:
         listener = await world.network.listen(WireEnd, HOST, 0)
         listener.close()
@@ -97,7 +97,7 @@ def test_accepted_connections_outlive_their_listener(play: Play) -> None:
     play(body)
 
 
-def test_close_sends_what_was_written_first(play: Play) -> None:
+def test_close_sends_buffered_bytes_first(play: Play) -> None:
     async def body(world: World, _: str) -> None:
         client, server = await Pair(world).open()
         sent = b"x" * 1_500_000

@@ -61,7 +61,7 @@ def test_a_name_of_ours_exists(name: str) -> None:
 
 
 @pytest.mark.mission("CDU-13")
-def test_the_old_listeners_and_what_their_watches_mean_here() -> None:
+def test_the_zookeeper_listeners_of_kafka_0_8_map_to_controller_events() -> None:
     listeners = LISTENER.findall(TEXT)
     assert {(name, path) for name, path, _ in listeners} == WATCHED_IN_0_8
     assert len(listeners) == len(WATCHED_IN_0_8)
@@ -70,7 +70,7 @@ def test_the_old_listeners_and_what_their_watches_mean_here() -> None:
         assert events - {"NoneType"} == set(re.findall(r"`(\w+)`", told)), name
 
 
-def test_nobody_here_watches_the_controller_epoch() -> None:
+def test_no_event_watches_the_controller_epoch() -> None:
     """The map says so: writes check its version instead."""
     for kind in WatchKind:
         assert event_of(WatchEvent(kind, paths.CONTROLLER_EPOCH)) is None

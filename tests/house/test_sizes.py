@@ -33,7 +33,7 @@ def test_functions_are_at_most_70_lines() -> None:
     assert long == {}
 
 
-def test_every_module_says_on_its_first_line_what_it_owns() -> None:
+def test_every_module_starts_with_a_docstring() -> None:
     silent = [
         relative(p) for p in ALL if p.read_text().strip() and not p.read_text().startswith('"""')
     ]

@@ -106,7 +106,7 @@ def test_a_broker_hands_over_in_its_shutdown_hook() -> None:
 
 
 @pytest.mark.mission("CTX-2", "CTX-1")
-def test_the_controllers_context_over_http_is_what_zookeeper_holds() -> None:
+def test_the_controller_context_over_http_matches_zookeeper() -> None:
     async def play(cluster: SimCluster) -> None:
         await start_topic(cluster, "shown")
         controller = cluster.controller_id()

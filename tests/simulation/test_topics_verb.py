@@ -59,7 +59,7 @@ def play(
 
 
 @pytest.mark.mission("OPS-1")
-def test_describe_prints_what_kafka_topics_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_describe_prints_the_format_of_kafka_topics(capsys: pytest.CaptureFixture[str]) -> None:
     async def scene(shell: Shell) -> None:
         created = (
             "--create --topic T --replica-assignment 3:1:2,1:2:3,2:3:1 --config segment.bytes=9999"

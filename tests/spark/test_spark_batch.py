@@ -278,7 +278,7 @@ def test_written_rows_are_read_back_by_two_clients(
         (["repeat('x', 2000000) AS value"], {"topic": "T"}, "kafka.max.request.size"),
     ],
 )
-def test_what_cannot_be_written(
+def test_invalid_writes_are_refused(
     spark: Any,
     cluster: Cluster,
     topic: str,

@@ -124,7 +124,7 @@ def test_an_aborted_batch_is_written_again(query: Query) -> None:
     assert query.committed() == expected(1)
 
 
-def test_where_nobody_answers_a_batch_is_given_up_in_one_time_out(
+def test_aborting_a_batch_on_a_dead_cluster_takes_one_time_out(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in one for each of its tasks."""

@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.mark.mission("SPK-1")
-def test_equal_to_what_the_broker_serves(spark: Any, cluster: Cluster, topic: str) -> None:
+def test_offline_read_equals_the_records_served_by_the_broker(
+    spark: Any, cluster: Cluster, topic: str
+) -> None:
     from minikafka.spark.options import batch_options
     from minikafka.spark.read.offline import segment_ranges
 
