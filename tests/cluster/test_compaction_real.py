@@ -16,7 +16,7 @@ from tests.support.clients.confluent import offset_of
 from tests.support.cluster.leaders import wait_for_leaders
 from tests.support.cluster.real_cluster import RealCluster, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 KEYS = [b"key-%d" % number for number in range(20)]
 FILLER = b"filler"

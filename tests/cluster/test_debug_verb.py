@@ -27,7 +27,8 @@ from minikafka.protocol.schema import Message
 from scripts.lib.cluster import free_ports
 from tests.support.cluster.real_cluster import RealCluster, run_verb, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+# One group, so that its brokers start once. It can run beside other clusters.
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("debug_verb")]
 
 WAIT_MS = 60_000
 TOPIC = "waited-for"

@@ -23,7 +23,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
 from minikafka.world.real.zookeeper import RealCoordination
 from scripts.lib.cluster import free_ports
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 PROGRAM = """
 import asyncio, sys

@@ -19,7 +19,8 @@ from minikafka.kernel import cluster as ids
 from minikafka.world.real.world import real_world, run
 from tests.support.cluster.real_cluster import RealCluster, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+# One group, so that its brokers start once. It can run beside other clusters.
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("follower_reads")]
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 FAR, LEADER = 2, 1

@@ -33,7 +33,6 @@ def test_it(tmp_path: Path) -> None:
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to a subreaper"),
 ]
 

@@ -13,7 +13,7 @@ from minikafka.world.real.files import RealFiles
 from scripts.lib.cluster import free_ports
 from tests.support.cluster.real_cluster import run_verb
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def refused(data_dir: Path, ports: list[int], *options: str) -> str:
