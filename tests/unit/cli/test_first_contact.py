@@ -1,4 +1,4 @@
-"""What a person is told of brokers that cannot be reached, and how often."""
+"""The message about unreachable brokers is printed once."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_produce_request_names_its_acks_and_its_time_out(
         config = ClientConfig(bootstrap_servers=cluster.bootstrap, **shared_keys)
         async with Producer(world, config, ProducerConfig(**producer_keys)) as producer:
             await producer.send_and_wait("t", b"v", partition=0)
-            await asyncio.sleep(0.01)  # nobody waits for acks=0 to arrive
+            await asyncio.sleep(0.01)  # acks=0 does not wait for the append
         (request,) = cluster.requests(ApiKey.PRODUCE)
         assert (request.acks, request.timeout_ms) == told
 

@@ -60,7 +60,7 @@ def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent:
         async with producing(partitions=4, **keys) as (producer, cluster):
             for partition in range(4):
                 await producer.send_and_wait("t", b"before", partition=partition)
-            cluster.recreate("t", 2)  # the producer learns of it by the answer to the first batch
+            cluster.recreate("t", 2)  # the response to the first batch shows it to the producer
             loop = asyncio.get_running_loop()
             begun = loop.time()
             lost = [await producer.send("t", b"lost", partition=3) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Fixtures for controllers: a cluster of them, and what brokers were told, in short."""
+"""Fixtures for controllers: a cluster of them, and the requests sent to brokers, in short."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ async def test_failover_in_order(new_cluster: NewCluster, in_short: InShort) -> 
             "UpdateMetadata to 2",
             "starting_partition_state_machine",
             "dead-0/9 ReplicaDeletionIneligible -> OfflineReplica",
-            "LeaderAndIsr to 2",  # which is told of dead-0 by this
+            "LeaderAndIsr to 2",  # carries dead-0
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
             "ready_to_serve_as_the_controller",

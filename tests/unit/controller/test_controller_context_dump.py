@@ -30,7 +30,7 @@ FIELDS_OF_KAFKA_0_8 = {
 
 
 def dump(controller: Any, limit: int = 1000) -> Any:
-    """As it arrives at whoever reads the JSON."""
+    """As a client decodes the JSON."""
     return json.loads(json.dumps(controller.context_dump(limit)))
 
 

@@ -313,7 +313,7 @@ async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster: NewCl
 async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
     new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is elected next finds them in the ISRs."""
+    """The next controller finds them in the ISRs."""
     monkeypatch.setattr(machines, "SLICE", 2)
     async with new_cluster() as cluster:
         (controller, _, _) = await cluster.start(1, 2, 3)

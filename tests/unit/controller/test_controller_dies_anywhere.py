@@ -122,7 +122,7 @@ class ReassignmentBegins:
         wish(cluster, {T0: (3, 2)})
 
     async def check(self, cluster: ClusterOfControllers) -> None:
-        """It ends under whoever is the controller, and the next wish stays in its place."""
+        """It ends under the controller of that moment, and the next wish stays in its place."""
         await catch_up(cluster, T0)
         assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
         assert (await cluster.state(T0))[0] == 3
@@ -240,7 +240,7 @@ async def test_killed_while_taking_office(
 
 
 async def die(cluster: ClusterOfControllers, node: Any) -> None:
-    """kill -9, and nobody waits for what comes of it."""
+    """Kill without a clean shutdown, and return before the consequences."""
     node.controller._running = False
     node.controller._task.cancel()
     await asyncio.wait([node.controller._task])
@@ -276,7 +276,7 @@ async def test_paused_while_another_was_elected(new_cluster: NewCluster, operati
             pause = PauseAt(cluster.nodes[7].session, n, True)
             await what.begin(cluster)
             lived = not await pause.awaited()
-            zombie = cluster.nodes.pop(7)  # nobody waits for it to come to rest
+            zombie = cluster.nodes.pop(7)  # without waiting until it is idle
             epoch = zombie.controller.context.epoch
             cluster.zookeeper.delete(paths.CONTROLLER)
             await cluster.settle()

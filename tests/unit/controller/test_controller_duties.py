@@ -101,7 +101,7 @@ async def test_controlled_shutdown(new_cluster: NewCluster, in_short: InShort) -
         await cluster.settle()
         assert await cluster.state(led) == (3, (3,), 1)
         assert await cluster.state(followed) == (3, (3,), 1)
-        assert await cluster.state(alone) == (2, (2,), 0)  # nobody else has it
+        assert await cluster.state(alone) == (2, (2,), 0)  # no other broker has a replica
         to_two = [r for r in in_short(cluster.brokers.take()) if r[1] == 2]
         kinds = [kind for kind, _, _ in to_two]
         assert kinds.count("StopReplica") == 2
@@ -256,7 +256,7 @@ async def test_a_broker_that_fell_behind_gets_full_metadata_again(
         (tp,) = await cluster.create_topic("t", (2, 1))
         cluster.brokers.take()
         controller.queue.put(BrokerUnresponsive(2))
-        controller.queue.put(BrokerUnresponsive(9))  # has gone meanwhile
+        controller.queue.put(BrokerUnresponsive(9))  # is not alive any more
         await cluster.settle()
         assert await cluster.state(tp) == (1, (1,), 1)
         told = [kind for kind, broker, _ in in_short(cluster.brokers.take()) if broker == 2]

@@ -35,7 +35,7 @@ async def write_isr(
 
 
 async def unplug(cluster: ClusterOfControllers, broker_id: int) -> DirectSession:
-    """Stop a broker's process and return its session, which lives on: nobody notices yet."""
+    """Stop a broker's process and return its session, which has not expired yet."""
     node = cluster.nodes.pop(broker_id)
     task = node.controller._task
     assert task is not None
@@ -304,8 +304,8 @@ async def test_a_controller_elected_again_removes_dead_brokers_from_isrs_again(
 
 @pytest.mark.mission("CTX-6", "CCB-4")
 async def test_a_batch_that_was_not_sent_is_forgotten(new_cluster: NewCluster) -> None:
-    """Two followers die; the second one's ISR cannot be written. What was to be told of the first
-    is not told by a controller that resigned, and does not stop its next term."""
+    """Two followers die; the second one's ISR cannot be written. The controller
+    resigns, sends no request about the first, and can be elected again."""
     async with new_cluster(**QUIET) as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         first, second = await cluster.create_topic("t", (1, 2), (1, 3))

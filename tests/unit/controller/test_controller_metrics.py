@@ -32,7 +32,7 @@ async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(
         await cluster.create_topic("lone", (3,))
         await cluster.create_topic("doomed", (2, 3), (2, 1))
         await cluster.kill(3)
-        cluster.brokers.mute.add(2)  # it is told to delete its replicas, and does not answer
+        cluster.brokers.mute.add(2)  # it does not respond to StopReplica
         await ZkStore(cluster.zookeeper.new_session()).request_topic_deletion("doomed")
         await cluster.settle()
         expected = {

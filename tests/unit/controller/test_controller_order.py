@@ -22,8 +22,8 @@ from tests.support.controller.controller_trace import story
 from tests.support.controller.reassigning import assigned, catch_up, delete, move
 
 
-def told(cluster: ClusterOfControllers, kind: Any, broker_id: int | None = None) -> Any:
-    """What requests of a kind said of each partition: (broker, {partition: state})."""
+def states_sent(cluster: ClusterOfControllers, kind: Any, broker_id: int | None = None) -> Any:
+    """Return the partition states of sent requests of a kind: (broker, {partition: state})."""
     found = []
     for to, message in cluster.brokers.take():
         if isinstance(message, kind) and broker_id in (None, to):
@@ -196,7 +196,7 @@ async def test_the_next_dead_broker_is_sent_to_brokers_even_if_the_isr_shrank_be
         await store.update_isrs({tp: replace(found, leader_and_isr=shrunk)})
         cluster.brokers.take()
         await cluster.kill(1)
-        (state,) = [states["t-0"] for _, states in told(cluster, LeaderAndIsrRequest, 2)]
+        (state,) = [states["t-0"] for _, states in states_sent(cluster, LeaderAndIsrRequest, 2)]
         assert (state.leader, state.isr) == (2, [2])
 
 
@@ -213,7 +213,7 @@ async def test_a_controlled_shutdown_in_order(new_cluster: NewCluster) -> None:
             (await cluster.create_topic(name, replicas))[0]
             for name, replicas in (("followed", (1, 2)), ("led", (2, 1)))
         ]
-        await cluster.create_topic("alone", (2,))  # nobody else could lead it
+        await cluster.create_topic("alone", (2,))  # no other replica could lead it
         doomed = await cluster.create_topic("doomed", (2, 1), (1, 2))
         await move(cluster, dict.fromkeys(doomed, (2, 1, 7)))
         await delete(cluster, "doomed")
@@ -246,9 +246,9 @@ async def test_a_controlled_shutdown_in_order(new_cluster: NewCluster) -> None:
         assert isr_when_stopped == [[1, 2], [1]]
         assert (await cluster.state(led))[:2] == (1, (1,))
         assert [await cluster.state(tp) for tp in doomed] == before
-        stopped = told(cluster, StopReplicaRequest, 2)
+        stopped = states_sent(cluster, StopReplicaRequest, 2)
         assert [sorted(states) for _, states in stopped] == [["followed-0"], ["followed-0"]]
-        assert not any(state.delete_partition for _, told in stopped for state in told.values())
+        assert not any(state.delete_partition for _, states in stopped for state in states.values())
 
 
 # --------------------------------------------------------------------------------- reassignments
@@ -292,7 +292,7 @@ async def test_a_leader_that_stays_drops_the_old_replicas_before_they_stop(
             "UpdateMetadata to 1,2,3,7",
             "reassignment_step 12",
         ]
-        of_leader = [states["t-0"] for _, states in told(cluster, LeaderAndIsrRequest, 1)]
+        of_leader = [states["t-0"] for _, states in states_sent(cluster, LeaderAndIsrRequest, 1)]
         assert [(s.leader, s.leader_epoch, s.isr, s.replicas) for s in of_leader] == [
             (1, epoch + 1, [1, 2, 3], [1, 3]),
             (1, epoch + 2, [1, 3], [1, 3]),
@@ -348,7 +348,7 @@ async def test_dead_replicas_are_ineligible_when_a_deletion_begins(new_cluster: 
 
 @pytest.mark.mission("DEL-4", "REA-13")
 async def test_the_end_of_a_reassignment_resumes_the_deletion(new_cluster: NewCluster) -> None:
-    """After everybody was told of it, as the last step."""
+    """As the last step, after all brokers were notified."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))

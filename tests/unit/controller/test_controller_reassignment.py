@@ -209,7 +209,7 @@ def begin(cluster: ClusterOfControllers, tp: TopicPartition, by_znode: Any) -> N
 
 
 async def quietly_caught_up(cluster: ClusterOfControllers, tp: TopicPartition) -> None:
-    """As ``catch_up``, and nobody waits for what the controller makes of it."""
+    """As ``catch_up``, without waiting for the controller."""
     store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp]))[tp]
     grown = replace(found.leader_and_isr, isr=ALL)

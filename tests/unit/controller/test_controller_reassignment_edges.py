@@ -61,7 +61,7 @@ async def die(cluster: ClusterOfControllers, broker_id: int) -> None:
 
 
 async def come_back(cluster: ClusterOfControllers, broker_id: int) -> Any:
-    """How often it was told to delete a replica since it was heard of last."""
+    """How many StopReplica requests with deletion it received since the last call."""
     cluster.brokers.down.discard(broker_id)
     await cluster.register(broker_id)
     await cluster.settle()

@@ -1,5 +1,7 @@
-"""Thousands of changes go slice by slice: brokers hear of the first before the last is written,
-and the controller sees to others in between."""
+"""The controller writes thousands of changes in slices.
+
+Brokers are notified of the first slice before the last is written, and other events run in between.
+"""
 
 from typing import Any
 

@@ -74,8 +74,8 @@ def test_requests_in_flight_fail_when_the_coordinator_resigns() -> None:
 
 
 def test_an_aborted_load_unloads_the_partition() -> None:
-    """The log directory failed meanwhile: who asks looks for another coordinator, and does not wait
-    for this one."""
+    """The log directory failed during the load: clients get NOT_COORDINATOR and look for another
+    coordinator."""
     lab = TransactionLab(elect=False)
     lab.log.is_led = False
     lab.elect()

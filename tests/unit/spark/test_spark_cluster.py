@@ -196,7 +196,7 @@ def test_a_leader_that_died_without_a_word_is_survived(brokers: Brokers) -> None
     assert brokers.passed_ms < 40_000
     brokers.asked.clear()
     cluster.describe(["t"])
-    assert brokers.asked == ["b"]  # who is connected is asked first
+    assert brokers.asked == ["b"]  # a connected broker is tried first
 
 
 def test_an_unreachable_cluster_is_given_up_soon(brokers: Brokers) -> None:

@@ -171,7 +171,7 @@ async def test_errors_that_do_not_leave_records_in_doubt() -> None:
 
 
 def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow ones are waited for; those that stand still are told of."""
+    """Slow clients are waited for; those without progress are reported."""
     read_some = Run._read_some
     wakes_at_ms = 0
 

@@ -1,4 +1,4 @@
-"""The session keeper: the next session after expiry, who is told, what is logged."""
+"""The session keeper: the next session after expiry, its listeners, its log events."""
 
 from __future__ import annotations
 

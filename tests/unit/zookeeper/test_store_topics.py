@@ -295,8 +295,8 @@ async def test_a_topic_is_marked_and_deleted_to_the_last_node(
 async def test_a_deletion_is_on_the_list_until_the_tree_has_gone(
     session: DirectSession, zookeeper: DirectZookeeper, store: ZkStore, fence: int
 ) -> None:
-    """Somebody puts a node into the tree meanwhile: who dies now leaves all that a successor needs
-    to go on."""
+    """A znode is added to the tree during the deletion. A controller that dies here leaves all
+    that its successor needs to complete the deletion."""
     await store.create_states(states(2), fence)
     await store.request_topic_deletion("t")
 

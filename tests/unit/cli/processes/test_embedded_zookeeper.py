@@ -1,4 +1,4 @@
-"""Where the embedded ZooKeeper finds its jars and its Java, and what it is told."""
+"""Where the embedded ZooKeeper finds its jars and its Java, and its configuration."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_error_codes_from_the_wire() -> None:
 
 @jumping
 async def test_a_frozen_bootstrap_server_does_not_keep_anybody() -> None:
-    for _ in range(4):  # whichever is asked first
+    for _ in range(4):  # whichever is tried first
         async with administering(request_timeout_ms=30_000) as (admin, cluster):
             cluster.freeze(1)
             begun = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""A consumer and logs that were cut: leaders are asked where an epoch ends (KIP-320)."""
+"""A consumer detects truncated logs with OffsetForLeaderEpoch requests (KIP-320)."""
 
 from __future__ import annotations
 

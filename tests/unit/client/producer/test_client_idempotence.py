@@ -166,8 +166,9 @@ async def test_records_of_one_key_keep_their_order() -> None:
 
 @jumping
 async def test_a_leader_that_falls_after_the_append_costs_no_later_record() -> None:
-    """It answers NOT_LEADER_OR_FOLLOWER for what is written and replicated, and nobody leads until
-    the batch is given up: with its numbers the next one would be taken for it."""
+    """The leader appends the batch and responds NOT_LEADER_OR_FOLLOWER; then there is no leader
+    until the batch expires. If the next batch had the same sequence numbers, the new leader would
+    drop it as a duplicate."""
     async with producing(delivery_timeout_ms=6_000) as (producer, cluster):
         await producer.send_and_wait("t", b"warm", partition=0)
         partition = cluster.partitions[T0]

@@ -1,4 +1,4 @@
-"""Every record is settled, whoever gave up waiting for it; what is no record never gets in."""
+"""Every accepted record is settled, even if its caller gave up; invalid ones are refused."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
 class Lab:
-    """A log manager whose cleaner is asked by hand. Reads wait for ``turn`` when there is one."""
+    """A log manager whose cleaner the test runs. Reads wait for ``turn`` when there is one."""
 
     def __init__(self, **cleaner: Any) -> None:
         self.files = MemoryFiles()

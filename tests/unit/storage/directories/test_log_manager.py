@@ -188,19 +188,19 @@ async def test_loading_many_logs_yields_to_the_event_loop() -> None:
     for n in range(100):
         logs.get_or_create(TopicPartition("t", n), ID, LogConfig())
     await logs.shutdown()
-    breaths = 0
+    turns = 0
 
-    async def breathe() -> None:
-        nonlocal breaths
+    async def count_turns() -> None:
+        nonlocal turns
         while True:
             await asyncio.sleep(0)
-            breaths += 1
+            turns += 1
 
-    breathing = asyncio.create_task(breathe())
+    counting = asyncio.create_task(count_turns())
     again = await started(files)
-    breathing.cancel()
+    counting.cancel()
     assert len(again.logs()) == 100
-    assert breaths >= 2
+    assert turns >= 2
 
 
 # ------------------------------------------------------------------------------------ checkpoints

@@ -225,7 +225,7 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         check_log(self.log)
 
     @invariant()
-    def indexes_tell_what_a_scan_tells(self) -> None:
+    def indexes_agree_with_a_scan(self) -> None:
         for segment in self.log.segments:
             places = {f.position: f.batch.last_offset for f in segment.batches()}
             for index in range(segment.offset_index.count):

@@ -113,7 +113,7 @@ async def test_a_flush_under_way_does_not_write_into_the_next_log_of_the_name(
     on_disk = asyncio.Event()
 
     async def slow(file: MemoryFile) -> None:
-        await on_disk.wait()  # and closing the file meanwhile is no error, as in the real world
+        await on_disk.wait()  # closing the file during a flush is no error, as on a real disk
 
     monkeypatch.setattr(MemoryFile, "flush", slow)
     flushing = asyncio.create_task(log.flush())
