@@ -63,7 +63,7 @@ class GroupClient:
 
 
 class Clients:
-    """Ends with whoever is still alive killed."""
+    """Kill the clients that are still alive at the end."""
 
     def __init__(
         self, bootstrap: str, directory: Path, group: str, topic: str, **options: Any

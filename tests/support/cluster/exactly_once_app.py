@@ -1,7 +1,7 @@
 """An application that consumes, transforms and produces in transactions: a process to be killed.
 
 Arguments: bootstrap servers, topic to read, topic to write. It ends with status 1 where the
-transaction has to be given up: whoever started it starts it again.
+transaction has to be given up: its parent starts it again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ TRANSACTIONAL_ID = "exactly-once"
 BATCH = 10
 TIMEOUT_S = 60
 # librdkafka's send_offsets_to_transaction may wait for ever for a group coordinator that has gone
-# from the metadata, whatever its time-out (its issues 5456, 5511). Who waits this long ends itself.
+# from the metadata, whatever its time-out (its issues 5456, 5511). The process ends itself
+# after waiting this long.
 STUCK_S = 30
 
 

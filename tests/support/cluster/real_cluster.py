@@ -100,7 +100,7 @@ class RealCluster(Cluster):
         self.reap(broker_id, pid)
 
     def reap(self, broker_id: int, pid: int) -> None:
-        """Wait until a broker has gone that was told to."""
+        """Wait until a signalled broker has ended."""
         pid_file = self.home(f"broker-{broker_id}") / "pid"
         own = [process for process in self._restarted if process.pid == pid]
         if own:

@@ -38,8 +38,8 @@ SESSION_TIMEOUT_MS = 18_000
 
 
 class Brokers:
-    """What brokers were told. ``down`` refuse connections, ``mute`` never answer; ``errors`` are
-    for replicas, in the answers to LeaderAndIsr and StopReplica."""
+    """Fake brokers and the requests sent to them. ``down`` refuse connections, ``mute`` never
+    respond; ``errors`` are for replicas, in the responses to LeaderAndIsr and StopReplica."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, Any]] = []
@@ -188,7 +188,7 @@ class ClusterOfControllers:
         return node.controller
 
     async def settle(self) -> None:
-        """Until nobody has anything to do."""
+        """Wait until no task has anything to do."""
         quiet = 0
         for _ in range(20_000):
             await asyncio.sleep(0)

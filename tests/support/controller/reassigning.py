@@ -18,7 +18,7 @@ from tests.support.zookeeper.direct import DirectSession
 
 
 async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int) -> None:
-    """The leader takes every live replica (or ``only`` these) into the ISR, and tells nobody."""
+    """The leader takes every live replica (or ``only`` these) into the ISR; nothing is notified."""
     store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp])).get(tp)
     replicas = assigned(cluster, tp)["replicas"]

@@ -1,4 +1,4 @@
-"""A BufferedProtocol that remembers all it is told, for tests of networks."""
+"""A BufferedProtocol that records its callbacks, for tests of networks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WireEnd(asyncio.BufferedProtocol):
         return self.seen
 
     async def lost(self) -> Exception | None:
-        """What ``connection_lost`` was told."""
+        """The argument of ``connection_lost``."""
         return await asyncio.shield(self._loss)
 
     async def _until(self, reached: Callable[[], bool]) -> None:

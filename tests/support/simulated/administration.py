@@ -33,7 +33,7 @@ CONTROLLER_FAULTS = (
 
 
 class TermChecker:
-    """Hears of every election: one controller per controller epoch, one leader per partition (of
+    """Checks every election: one controller per controller epoch, one leader per partition (of
     one topic id) and leader epoch."""
 
     def __init__(self, cluster: SimCluster) -> None:

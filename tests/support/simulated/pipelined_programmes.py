@@ -140,7 +140,7 @@ class _Steps:
         return self.any()
 
     def fatal(self) -> Step:
-        """The answer to which is a closed connection."""
+        """A request to which the broker responds by closing the connection."""
         batch = pipe.records("nowhere")
         return lambda n: (pipe.produce((TopicPartition("nowhere", 0), batch), acks=0), 9)
 

@@ -10,7 +10,7 @@ from tests.support.network.wire_end import WireEnd
 
 
 async def exchange(cluster: SimCluster, broker_id: int, frame: bytes) -> bytes | None:
-    """The response to ``frame`` (both without their size) on a connection of its own; None if the
+    """The response to ``frame`` (both without their size) on a new connection; None if the
     broker closes the connection instead."""
     network = cluster.client_host.world.network
     transport, end = await network.connect(WireEnd, host_name(broker_id), PORT)

@@ -21,7 +21,7 @@ TOPIC = "t"
 
 
 class Heard(RebalanceListener):
-    """What a listener was told, as lines."""
+    """The calls of a rebalance listener, as lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -75,7 +75,7 @@ class Reader:
         await self._task
 
     async def vanish(self) -> None:
-        """As if its process was killed: nobody hears of it."""
+        """As if its process was killed: no request leaves the group."""
         self.consumer.session.connections.close()
         assert self._task is not None
         self._task.cancel()

@@ -202,7 +202,7 @@ class MemoryFiles:
 
 
 class SilentEvents:
-    """An event log that nobody reads."""
+    """An event log that discards its events."""
 
     def debug(self, event: str, **facts: object) -> None: ...
 

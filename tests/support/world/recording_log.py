@@ -1,4 +1,4 @@
-"""An event log that keeps what it is told."""
+"""An event log that keeps its events."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ZookeeperEnsemble:
             self._processes[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def mode(self, number: int) -> str:
-        """``leader`` or ``follower``; empty while it serves nobody."""
+        """``leader`` or ``follower``; empty while it does not serve."""
         for line in four_letters(self.ports[number], b"srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")

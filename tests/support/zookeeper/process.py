@@ -23,7 +23,7 @@ START_LIMIT_S = 30.0
 
 
 def four_letters(port: int, word: bytes) -> str:
-    """The answer of the server to a four-letter word; empty when nobody answers."""
+    """The answer of the server to a four-letter word; empty without a response."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=0.5) as connection:
             connection.sendall(word)
@@ -69,7 +69,7 @@ class ZookeeperProcess:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """The server hangs: connections stay open, nobody answers."""
+        """The server hangs: connections stay open, without responses."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
