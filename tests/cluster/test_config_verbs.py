@@ -92,7 +92,7 @@ def test_settings_of_brokers_and_of_all_of_them(trio: RealCluster) -> None:
     assert described(trio, "--broker-defaults")[0] == (
         "Default configs for brokers in the cluster are:"
     )
-    for other in others:  # they hear of it by the notice
+    for other in others:  # brokers learn of it by the change notification
         until(
             partial(
                 lambda o: any(

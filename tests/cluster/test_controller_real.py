@@ -20,7 +20,7 @@ PATIENCE_S = 90
 
 @pytest.fixture
 def whole(trio: RealCluster) -> Iterator[RealCluster]:
-    """The shared cluster with nobody missing; whoever is dead afterwards is started again."""
+    """The shared cluster with every broker up; dead brokers are restarted after the test."""
     trio.until_whole()
     yield trio
     for broker_id in trio.broker_ids:
@@ -81,7 +81,7 @@ def test_the_controller_is_killed_under_load(whole: RealCluster) -> None:
 def test_a_resumed_controller_resigns_and_changes_nothing(
     whole: RealCluster,
 ) -> None:
-    """SIGSTOP for longer than its session, work for it meanwhile, SIGCONT: the zombie."""
+    """Pause the controller past its session time-out, change topics, resume it: a zombie."""
     victim, epoch = controller_of(whole), epoch_of(whole)
     others = [broker for broker in whole.broker_ids if broker != victim]
     plan = ":".join(map(str, (*others, victim)))

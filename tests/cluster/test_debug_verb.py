@@ -51,8 +51,10 @@ def address(cluster: RealCluster, broker_id: int) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def asked(cluster: RealCluster, broker_id: int, request: Message, version: int) -> Iterator[None]:
-    """A client that has sent a request and waits for the answer."""
+def pending_request(
+    cluster: RealCluster, broker_id: int, request: Message, version: int
+) -> Iterator[None]:
+    """A client that has sent a request and waits for the response."""
     spec = request.SPEC
     assert spec.api_key is not None
     with socket.create_connection(address(cluster, broker_id)) as connection:
@@ -105,9 +107,9 @@ def test_a_parked_fetch_and_a_produce_that_waits_for_a_follower(duo: RealCluster
     data = [TopicProduceData(TOPIC, [PartitionProduceData(0, batch)])]
     produce = ProduceRequest(acks=-1, timeout_ms=WAIT_MS, topic_data=data)
     with (
-        asked(duo, leader, fetch, 11),
+        pending_request(duo, leader, fetch, 11),
         stopped(duo.broker_pid(follower)),
-        asked(duo, leader, produce, 9),
+        pending_request(duo, leader, produce, 9),
     ):
         until(lambda: long_waits(shown(duo, leader)["Produce"]), "the produce waits")
         rows = shown(duo, leader)

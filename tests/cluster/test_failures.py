@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 @pytest.fixture
 def whole(trio: RealCluster) -> Iterator[RealCluster]:
-    """The shared cluster with nobody missing; whoever is dead afterwards is started again."""
+    """The shared cluster with every broker up; dead brokers are restarted after the test."""
     trio.until_whole()
     yield trio
     for broker_id in trio.broker_ids:
@@ -122,7 +122,7 @@ def test_a_broker_moves_its_leaderships_before_it_stops(whole: RealCluster) -> N
     leaving = whole.state("handed")["leader"]
     with Load(whole.bootstrap, "handed") as load:
         whole.end_broker(leaving, signal.SIGTERM)
-        # Nobody had to notice a death: it was so before the process ended.
+        # The controlled shutdown moved it before the process ended, not a session expiry.
         for partition in range(3):
             state = whole.state("handed", partition)
             assert state["leader"] not in (leaving, -1)

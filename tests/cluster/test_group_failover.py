@@ -39,7 +39,7 @@ class Watcher:
         return int(described.result(30).coordinator.id)
 
     def committed(self) -> list[int] | None:
-        """By partition; None while nobody can tell."""
+        """Committed offsets by partition; None while no coordinator responds."""
         asked = [TopicPartition(self._topic, n) for n in range(PARTITIONS)]
         request = [ConsumerGroupTopicPartitions(self._group, asked)]
         try:

@@ -1,4 +1,4 @@
-"""The verb `groups` on real brokers: a consumer that is killed, what is told of it, its log."""
+"""The verb `groups` on real brokers: a killed consumer, what the verb prints about it, its log."""
 
 from __future__ import annotations
 

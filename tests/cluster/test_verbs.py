@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 @pytest.fixture
 def topic() -> str:
-    """A name nobody used before."""
+    """An unused name."""
     return f"verbs-{uuid.uuid4().hex[:8]}"
 
 

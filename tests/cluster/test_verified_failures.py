@@ -37,7 +37,7 @@ def whole(trio: RealCluster) -> Iterator[RealCluster]:
 
 @pytest.fixture
 def load(whole: RealCluster, tmp_path: Path) -> Iterator[VerifyProcess]:
-    # The run before deleted its topic, which takes longer when a broker was away meanwhile.
+    # The run before deleted its topic, which takes longer when a broker was down.
     until(lambda: whole.znode(f"/brokers/topics/{TOPIC}") is None, f"{TOPIC} is gone", 60)
     with VerifyProcess(whole.bootstrap, tmp_path, "--topic", TOPIC) as running:
         whole.until_whole()

@@ -17,5 +17,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name nobody used before."""
+    """An unused name."""
     return f"t-{uuid.uuid4().hex[:10]}"

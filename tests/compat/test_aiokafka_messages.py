@@ -20,7 +20,7 @@ for name in ("admin", "coordination", "fetch", "metadata", "offset", "produce", 
     importlib.import_module(f"aiokafka.protocol.{name}")
 
 # It has the first two with an epoch of 64 bits, but does not send them; it nests the count and the
-# assignments of the others in a struct of their own, which is no difference in bytes.
+# assignments of the others in a separate struct, which is no difference in bytes.
 NOT_KAFKAS = {
     (ListOffsetsRequest, 4),
     (ListOffsetsRequest, 5),

@@ -42,7 +42,7 @@ def is_clean(cluster: SimCluster, broker_id: int) -> bool:
 
 
 def check_left(cluster: SimCluster, broker_id: int) -> None:
-    """Nobody had to notice a death: it leads nothing, and is in no ISR, when its process ends."""
+    """When its process ends, the broker leads no partition and is in no ISR."""
     for partition in PARTITIONS:
         state = cluster.state(partition).leader_and_isr
         assert state.leader not in (broker_id, -1)
@@ -95,7 +95,7 @@ def test_only_killed_brokers_recover_their_logs() -> None:
 
 @pytest.mark.mission("CSH-7")
 def test_the_controller_responds_to_every_version() -> None:
-    """Version 0 has a request header of its own, without a client id."""
+    """Version 0 has a special request header, without a client id."""
 
     async def scenario(cluster: SimCluster) -> None:
         await up(cluster)

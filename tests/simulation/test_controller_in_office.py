@@ -254,7 +254,7 @@ def knows_who_leads(cluster: SimCluster, tp: TopicPartition) -> bool:
 
 
 async def seen(admin: Admin) -> list[tuple[int, list[int], set[int]]]:
-    """Leader, replicas and ISR of each partition, as a client is told."""
+    """Leader, replicas and ISR of each partition, as metadata show them."""
     topic = (await admin.describe_topics(["topic-leader"]))["topic-leader"]
     assert not isinstance(topic, KafkaError)
     views = [view for _, view in sorted(topic.partitions.items())]

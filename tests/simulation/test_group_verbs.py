@@ -145,7 +145,7 @@ def test_offsets_are_reset(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         await consumed(cluster, 2)
 
         async def reset(how: str, scope: str = "--all-topics") -> list[str]:
-            """What the group has, by partition, and what it was told it would have."""
+            """Run reset-offsets and return the group's committed offsets, by partition."""
             assert await shell(f"reset-offsets --group {GROUP} {scope} {how}") == 0
             promised = [row[3] for row in shell.rows()[1:]]
             assert await shell(f"describe --group {GROUP}") == 0

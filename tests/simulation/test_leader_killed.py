@@ -116,7 +116,7 @@ def test_zombie_leader_acknowledges_nothing(seed: int) -> None:
 
 
 async def produced_at(world: World, broker_id: int, timeout_ms: int = 3_000) -> int:
-    """The error code that one broker answers to a record with acks=all."""
+    """The error code of one broker's response to a Produce with acks=all."""
     config = ChannelConfig()
     channel = await Channel.open(
         world.network, world.clock, host_name(broker_id), PORT, "probe", config

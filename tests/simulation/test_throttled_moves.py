@@ -88,7 +88,7 @@ class Verb:
         await verb.cancel(self.admin, clock, plan, self._given("--cancel", *words))
 
     async def set_for(self, kind: ResourceType, name: str) -> dict[str, str | None]:
-        """Throttles of a topic, or of a broker alone; brokers hear of these by a notice."""
+        """Throttles of a topic, or of a broker alone; a notification informs them."""
         await asyncio.sleep(0.1)
         source = {
             TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,

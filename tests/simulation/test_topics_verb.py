@@ -154,11 +154,11 @@ def test_reports_show_the_partitions_in_trouble(capsys: pytest.CaptureFixture[st
         await cluster.host(2).kill()
         await cluster.until("left", lambda: in_sync(cluster, 1))
         await cluster.until("lone lost", lambda: cluster.leader(TopicPartition("lone", 0)) == -1)
-        await told(shell, "--under-replicated-partitions", ["t-0", "t-1"])
-        await told(shell, "--unavailable-partitions", ["lone-0"])
-        await told(shell, "--under-min-isr-partitions", ["lone-0", "t-0", "t-1"])
-        await told(shell, "--at-min-isr-partitions", ["lone-0", "t-2"])
-        await told(shell, f"{reports[0]} {reports[1]} --topic t", ["t-0", "t-1"])
+        await until_reported(shell, "--under-replicated-partitions", ["t-0", "t-1"])
+        await until_reported(shell, "--unavailable-partitions", ["lone-0"])
+        await until_reported(shell, "--under-min-isr-partitions", ["lone-0", "t-0", "t-1"])
+        await until_reported(shell, "--at-min-isr-partitions", ["lone-0", "t-2"])
+        await until_reported(shell, f"{reports[0]} {reports[1]} --topic t", ["t-0", "t-1"])
         with pytest.raises(ConfigError, match="topics-with-overrides"):
             await shell(f"--describe {reports[0]} --topics-with-overrides")
 
@@ -179,8 +179,8 @@ def partitions(text: str) -> list[str]:
     ]
 
 
-async def told(shell: Shell, report: str, expected: list[str]) -> None:
-    """Any broker may be asked, and hear of the controller's decision a little later."""
+async def until_reported(shell: Shell, report: str, expected: list[str]) -> None:
+    """Repeat the report: a broker may learn of the controller's decision a little later."""
     seen = ""
     for _ in range(50):
         assert await shell(f"--describe {report}") == 0

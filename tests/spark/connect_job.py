@@ -1,4 +1,4 @@
-"""A client of Spark Connect, with no JVM of its own: SQL over a topic, and a stream to another."""
+"""A client of Spark Connect, without a JVM: SQL over a topic, and a stream to another."""
 
 from __future__ import annotations
 

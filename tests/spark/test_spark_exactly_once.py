@@ -128,16 +128,16 @@ def test_aborting_a_batch_on_a_dead_cluster_takes_one_time_out(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in one for each of its tasks."""
-    asked = []
+    ended = []
 
     def end(self: SinkTransactions, producer: object, committed: bool) -> None:
-        asked.append(producer)
+        ended.append(producer)
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
 
     results = [replace(query.write(0, 0), task=Task(query.topic, 0, n)) for n in range(12)]
     monkeypatch.setattr(SinkTransactions, "end", end)
     abort_batch(results, query.options)
-    assert len(asked) <= 4  # at a time
+    assert len(ended) <= 4  # at a time
 
 
 def test_tasks_without_rows_leave_nothing_open(query: Query) -> None:

@@ -163,7 +163,7 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
 
 
 def is_produced(cluster: Cluster, topic: str, message: dict[str, Any]) -> bool:
-    """False while the broker that is asked for metadata does not know of the partition."""
+    """False while the metadata of the broker lack the partition."""
     from confluent_kafka import KafkaError, Producer
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
