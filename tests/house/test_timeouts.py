@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 @pytest.mark.timeout(1)
-async def test_a_future_that_nobody_resolves():
+async def test_a_future_that_is_never_resolved():
     await asyncio.get_running_loop().create_future()
 
 @pytest.mark.timeout(1)
