@@ -102,8 +102,14 @@ def test_a_refused_cluster_leaves_nothing_behind(
 
 
 def test_a_number_below_its_minimum_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    consume = ["consume", "--bootstrap-server", "h:1", "--topic", "t"]
-    for wrong in (["--max-messages", "-1"], ["--max-messages", "0"], ["--timeout-ms", "-1"]):
+    client = ["--bootstrap-server", "h:1", "--topic", "t"]
+    for wrong in (
+        ["consume", *client, "--max-messages", "-1"],
+        ["consume", *client, "--max-messages", "0"],
+        ["consume", *client, "--timeout-ms", "-1"],
+        ["perf", "produce", *client, "--num-records", "0"],
+        ["up", "--brokers", "0"],
+    ):
         with pytest.raises(SystemExit) as stop:
             main.main(wrong)
         assert stop.value.code == 2

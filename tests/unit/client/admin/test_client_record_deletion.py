@@ -33,7 +33,7 @@ async def nine_records_each() -> AsyncIterator[tuple[Admin, FakeCluster]]:
 
 @jumping
 async def test_each_leader_receives_its_own_partitions() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         assert await admin.delete_records({A: 3, B: -1}) == {A: 3, B: 9}
         asked = {
             (broker, topic.name, row.partition_index, row.offset)
@@ -62,7 +62,7 @@ async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @jumping
 async def test_retriable_errors_are_retried() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         faults = (HANG_UP, SILENCE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
         for fault in faults:
             cluster.fail(ApiKey.DELETE_RECORDS, fault)
@@ -72,7 +72,7 @@ async def test_retriable_errors_are_retried() -> None:
 
 @jumping
 async def test_final_errors_are_returned_per_partition() -> None:
-    async with administering() as (admin, cluster):
+    async with nine_records_each() as (admin, cluster):
         nowhere, beyond = TopicPartition("nowhere", 0), TopicPartition("t", 7)
         outcomes = await admin.delete_records({A: 10, B: 2, nowhere: 0, beyond: 0})
         assert outcomes[B] == 2
