@@ -35,7 +35,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError
-from minikafka.storage.directories.log_manager import LogManager
+from minikafka.storage.directories.log_manager import LogManager, ReplicaCallbacks
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.zookeeper.store import ZkStore
 
@@ -154,10 +154,14 @@ class ReplicaManager:
         """Start the tasks of this room. Call this after the logs are loaded and before the first
         LeaderAndIsr."""
         self.checkpoint.read()
-        self._log_manager.on_failure = self.log_dir_failures.failed
-        self._log_manager.on_moved = self._log_moved
-        self._log_manager.background_tasks.high_watermark = self.hosted.high_watermark
-        self._log_manager.cleaner.stable_offset = self.hosted.stable_offset
+        self._log_manager.connect(
+            ReplicaCallbacks(
+                high_watermark=self.hosted.high_watermark,
+                stable_offset=self.hosted.stable_offset,
+                directory_failed=self.log_dir_failures.failed,
+                log_replaced=self._log_replaced,
+            )
+        )
         self._register_gauges()
         self.appends.start(tasks)
         self.fetches.start(tasks)
@@ -246,7 +250,7 @@ class ReplicaManager:
             self.log_dir_failures.take_offline([topic_partition])
         return True
 
-    def _log_moved(self, log: UnifiedLog) -> None:
+    def _log_replaced(self, log: UnifiedLog) -> None:
         partition = self.hosted.get(log.topic_partition)
         if partition is not None and partition.has_log:
             partition.replace_log(log)

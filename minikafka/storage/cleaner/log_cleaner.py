@@ -75,16 +75,17 @@ class LogCleaner:
         clock: Clock,
         config: LogCleanerConfig,
         directories: Callable[[], Iterable[LogDirectory]],
+        stable_offset: Callable[[TopicPartition], int | None],
         failed: Callable[[LogDirectory, OSError], object],
         events: EventLog | None = None,
     ) -> None:
-        self.stable_offset: Callable[[TopicPartition], int | None] = lambda _: None
         self.stats = CleanerStats()  # of the last cleaning
         self.uncleanable: set[UnifiedLog] = set()
         self._files = files
         self._clock = clock
         self._config = config
         self._directories = directories
+        self._stable_offset = stable_offset
         self._failed = failed
         self._events = events or event_log("log_cleaner")
         self._throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic_ms())
@@ -184,7 +185,7 @@ class LogCleaner:
         """Return the facts about a log, None if it is empty or cannot be cleaned now."""
         if len(log.segments) < 2 or not self._may_clean(log):
             return None
-        stable_offset = self.stable_offset(log.topic_partition)
+        stable_offset = self._stable_offset(log.topic_partition)
         if stable_offset is None:
             return None
         now_ms = self._clock.wall_ms()

@@ -54,8 +54,8 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
 class LogBackgroundTasks:
     """The tasks that Kafka's ``LogManager`` schedules, each with its interval.
 
-    ``failed`` is called with a directory and the OSError that it raised. ``high_watermark`` returns
-    that of a partition; retention does not delete records from there on."""
+    ``high_watermark`` returns the high watermark of a partition: retention deletes no record at or
+    above it. ``failed`` is called with a directory and the OSError that it raised."""
 
     def __init__(
         self,
@@ -63,14 +63,15 @@ class LogBackgroundTasks:
         config: LogManagerConfig,
         directories: LogDirectories,
         flushes: LogFlushes,
+        high_watermark: Callable[[TopicPartition], int],
         failed: Callable[[LogDirectory, OSError], object],
         events: EventLog,
     ) -> None:
-        self.high_watermark: Callable[[TopicPartition], int] = lambda _: 0
         self._clock = clock
         self._config = config
         self._directories = directories
         self._flushes = flushes
+        self._high_watermark = high_watermark
         self._failed = failed
         self._events = events
 
@@ -124,7 +125,7 @@ class LogBackgroundTasks:
 
         async def one(log: UnifiedLog) -> None:
             nonlocal deleted
-            mark = self.high_watermark(log.topic_partition)
+            mark = self._high_watermark(log.topic_partition)
             deleted += delete_old_segments(log, self._clock.wall_ms(), mark, self._events)
 
         await self._each_log(one)

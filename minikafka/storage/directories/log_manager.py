@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
@@ -27,22 +28,55 @@ from minikafka.storage.log.loader import assign_topic_id, create_log
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
 
-__all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
+__all__ = ["NO_REPLICAS", "LogConfig", "LogManager", "LogManagerConfig", "ReplicaCallbacks"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCallbacks:
+    """What the log manager calls in the part of the broker that hosts the replicas.
+
+    ``high_watermark`` returns the high watermark of a partition: retention deletes no record at or
+    above it. ``stable_offset`` returns the offset below which all records are committed and in no
+    open transaction: the cleaner stops there. It returns None for a partition that the broker does
+    not host, and the log of such a partition is not cleaned.
+
+    ``directory_failed`` is called with the path and the partitions of a failed log directory, after
+    their logs were closed. ``log_replaced`` is called with the new log of a partition, after a move
+    between log directories.
+    """
+
+    high_watermark: Callable[[TopicPartition], int]
+    stable_offset: Callable[[TopicPartition], int | None]
+    directory_failed: Callable[[str, list[TopicPartition]], None]
+    log_replaced: Callable[[UnifiedLog], None]
+
+
+# Holds until ``connect``, and for good in a program without replicas, such as a benchmark.
+NO_REPLICAS: Final = ReplicaCallbacks(
+    high_watermark=lambda _: 0,
+    stable_offset=lambda _: None,
+    directory_failed=lambda path, partitions: None,
+    log_replaced=lambda log: None,
+)
 
 
 class LogManager:
-    """All logs of a broker. It has locked the log directories from ``start`` to ``close``.
+    """All logs of a broker. It holds the locks of the log directories from ``start`` to ``close``.
 
-    If a directory fails, its logs are closed and ``on_failure`` is called with its path and
-    partitions; ``on_all_failed`` is called with an OSError when no directory is left. ``on_moved``
-    is called with the log that has replaced another one of its partition, after a move between
-    directories. Methods that use files may raise OSError.
+    If a directory fails, its logs are closed. ``all_failed`` is called with an OSError when no
+    directory is left. ``connect`` sets what else the log manager calls. Methods that use files may
+    raise OSError.
     """
 
-    def __init__(self, files: Files, clock: Clock, config: LogManagerConfig) -> None:
-        self.on_failure: Callable[[str, list[TopicPartition]], None] | None = None
-        self.on_all_failed: Callable[[OSError], None] | None = None
-        self.on_moved: Callable[[UnifiedLog], None] | None = None
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        config: LogManagerConfig,
+        all_failed: Callable[[OSError], None] = lambda error: None,
+    ) -> None:
+        self._all_failed = all_failed
+        self._replicas = NO_REPLICAS
         self._files = files
         self._clock = clock
         self._config = config
@@ -61,10 +95,21 @@ class LogManager:
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self.flushes = LogFlushes(clock, self._logs.get, self._flush_failed)
         self.background_tasks = LogBackgroundTasks(
-            clock, config, self.directories, self.flushes, self.failed, self._events
+            clock,
+            config,
+            self.directories,
+            self.flushes,
+            self._high_watermark,
+            self.failed,
+            self._events,
         )
         self.cleaner = LogCleaner(
-            files, clock, config.cleaner, lambda: self.directories.live, self.failed
+            files,
+            clock,
+            config.cleaner,
+            lambda: self.directories.live,
+            self._stable_offset,
+            self.failed,
         )
         self.moves = LogMoves(
             files, clock, self.directories, self.removal, self, config.moves_quota, self._events
@@ -72,6 +117,21 @@ class LogManager:
         self._background: list[asyncio.Task[None]] = []
         self._put_asides = 0
         self._loaded = False
+
+    # ---- replicas
+
+    def connect(self, replicas: ReplicaCallbacks) -> None:
+        """Set what the log manager calls in the part of the broker that hosts the replicas.
+
+        Call this once, before the first partition is hosted."""
+        assert self._replicas is NO_REPLICAS, "the log manager is connected already"
+        self._replicas = replicas
+
+    def _high_watermark(self, topic_partition: TopicPartition) -> int:
+        return self._replicas.high_watermark(topic_partition)
+
+    def _stable_offset(self, topic_partition: TopicPartition) -> int | None:
+        return self._replicas.stable_offset(topic_partition)
 
     # ---- identity
 
@@ -176,13 +236,12 @@ class LogManager:
             del self._logs[topic_partition], self._homes[topic_partition]
         directory.logs.clear()
         self.removal.forget(directory.path)
-        if self.on_failure is not None:
-            self.on_failure(directory.path, partitions)
-        if not self.directories.live and self._loaded and self.on_all_failed is not None:
+        self._replicas.directory_failed(directory.path, partitions)
+        if not self.directories.live and self._loaded:
             error = self.directories.offline[directory.path]
             paths = ", ".join(self.directories.paths)
             text = f"all log directories have failed ({paths}): {error.strerror or error}"
-            self.on_all_failed(OSError(error.errno or 0, text, directory.path))
+            self._all_failed(OSError(error.errno or 0, text, directory.path))
 
     # ---- logs
 
@@ -282,8 +341,7 @@ class LogManager:
         del self._homes[topic_partition].logs[topic_partition]
         old.close()
         self._adopt(directory, log)
-        if self.on_moved is not None:
-            self.on_moved(log)
+        self._replicas.log_replaced(log)
 
     def _put_aside(self, directory: LogDirectory, log: UnifiedLog, stray: bool) -> str:
         """Rename the directory of a closed log, and queue it for removal unless it is a stray.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import NO_REPLICAS, LogManager, LogManagerConfig
 from minikafka.storage.log.unified_log import LogConfig
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
@@ -69,7 +70,7 @@ async def compaction(
             data = build_batch([(NOW, name, value, []) for name in names])
             log.append_as_leader(data, 0, NOW)
         await log.flush()
-        manager.cleaner.stable_offset = lambda _: log.log_end_offset
+        manager.connect(replace(NO_REPLICAS, stable_offset=lambda _: log.log_end_offset))
         turns: list[float] = []
         watching = asyncio.create_task(_watch(turns))
         await asyncio.sleep(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.checkpoints import CLEANER_OFFSET, decode_offsets
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
-from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import NO_REPLICAS, LogManager, LogManagerConfig
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.storage.compaction import committed_records, latest
@@ -33,15 +34,18 @@ class Lab:
         self.files = MemoryFiles()
         self.clock = ManualClock()
         self.cleaner_config = LogCleanerConfig(**cleaner)
+        self.stable_offsets: dict[TopicPartition, int | None] = {}  # others: the log end offset
         self.boot()
 
     def boot(self) -> None:
         config = LogManagerConfig(("/data",), log=COMPACT, cleaner=self.cleaner_config)
         self.manager = LogManager(self.files, self.clock, config)
         self.cleaner = self.manager.cleaner
-        self.cleaner.stable_offset = self.stable
+        self.manager.connect(replace(NO_REPLICAS, stable_offset=self.stable_offset))
 
-    def stable(self, topic_partition: TopicPartition) -> int | None:
+    def stable_offset(self, topic_partition: TopicPartition) -> int | None:
+        if topic_partition in self.stable_offsets:
+            return self.stable_offsets[topic_partition]
         log = self.manager.get(topic_partition)
         return None if log is None else log.log_end_offset
 
@@ -111,9 +115,9 @@ async def test_how_far_it_came_survives_a_restart(lab: Lab) -> None:
 
 async def test_a_partition_that_is_not_hosted_is_left_alone(lab: Lab) -> None:
     await lab.log(A)
-    lab.cleaner.stable_offset = lambda _: None
+    lab.stable_offsets[A] = None
     assert not await lab.cleaner.clean_filthiest()
-    lab.cleaner.stable_offset = lambda _: 0
+    lab.stable_offsets[A] = 0
     assert not await lab.cleaner.clean_filthiest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,12 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import (
+    NO_REPLICAS,
+    LogConfig,
+    LogManager,
+    LogManagerConfig,
+)
 from tests.support.storage.logs import batch
 from tests.support.storage.memory_files import MemoryFiles
 from tests.support.world.virtual_clock import VirtualClock
@@ -22,6 +28,13 @@ BROKEN = OSError(errno.EIO, "broken")
 
 def manager(files: MemoryFiles, *dirs: str) -> LogManager:
     return LogManager(files, VirtualClock(), LogManagerConfig(log_dirs=dirs or ("/d", "/e")))
+
+
+async def test_the_replicas_are_connected_once() -> None:
+    logs = manager(MemoryFiles())
+    logs.connect(replace(NO_REPLICAS))
+    with pytest.raises(AssertionError, match="connected already"):
+        logs.connect(replace(NO_REPLICAS))
 
 
 async def started(files: MemoryFiles, *dirs: str) -> LogManager:
@@ -38,10 +51,19 @@ def breaks(files: MemoryFiles, path: str) -> None:
 
 async def test_its_logs_go_and_the_others_stay() -> None:
     files = MemoryFiles()
-    logs = await started(files)
     told: list[tuple[str, list[TopicPartition]]] = []
-    logs.on_failure = lambda path, partitions: told.append((path, partitions))
-    logs.on_all_failed = lambda error: told.append((str(error), []))
+    logs = LogManager(
+        files,
+        VirtualClock(),
+        LogManagerConfig(log_dirs=("/d", "/e")),
+        all_failed=lambda error: told.append((str(error), [])),
+    )
+    await logs.start()
+    logs.connect(
+        replace(
+            NO_REPLICAS, directory_failed=lambda path, partitions: told.append((path, partitions))
+        )
+    )
     for partition in (A, B, C):
         logs.get_or_create(partition, ID, LogConfig())
     lost = logs.logs()[A]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -17,7 +18,12 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.directories import moves as log_moves
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import (
+    NO_REPLICAS,
+    LogConfig,
+    LogManager,
+    LogManagerConfig,
+)
 from minikafka.storage.directories.moves import MOVED_FROM
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import NOW, batch, batches_of, values_of
@@ -69,7 +75,7 @@ async def test_a_log_lies_elsewhere_afterwards_and_is_the_same() -> None:
         node.log.assign_epoch_start_offset(4, 9)
         before, old = values_of(node.log), node.log
         moved: list[UnifiedLog] = []
-        node.logs.on_moved = moved.append
+        node.logs.connect(replace(NO_REPLICAS, log_replaced=moved.append))
         node.move("/e")
         assert len(node.logs.directories.live[1].futures) == 1
         (name,) = node.directories("/e")
@@ -150,7 +156,7 @@ async def test_committed_transactions_stay_committed() -> None:
     """The copy has seen their markers; that they are committed, only the partition knows."""
     async with broker() as node:
         partition = Partition(A, 1, 1_000, set(), lambda _: None)
-        node.logs.on_moved = partition.replace_log
+        node.logs.connect(replace(NO_REPLICAS, log_replaced=partition.replace_log))
         producer = TxnProducer(7)
         for _ in range(3):
             producer.send(node.log, (None, b"x"))

@@ -12,7 +12,12 @@ import pytest
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import (
+    NO_REPLICAS,
+    LogConfig,
+    LogManager,
+    LogManagerConfig,
+)
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import batch, values_of
 from tests.support.storage.memory_files import MemoryFiles
@@ -29,7 +34,10 @@ class Broker:
     def __init__(self, logs: LogManager, files: MemoryFiles, clock: VirtualClock) -> None:
         self.logs, self.files, self.clock = logs, files, clock
         self.mark = EVERYTHING
-        logs.background_tasks.high_watermark = lambda _: min(self.mark, self.log.log_end_offset)
+        logs.connect(replace(NO_REPLICAS, high_watermark=self.high_watermark))
+
+    def high_watermark(self, _: TopicPartition) -> int:
+        return min(self.mark, self.log.log_end_offset)
 
     @property
     def log(self) -> UnifiedLog:
