@@ -54,10 +54,10 @@ class HostedPartitions:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """Return the high watermark; 0 for a partition that is not online here."""
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """Return the high watermark; None for a partition whose log is not open here."""
         partition = self._online.get(topic_partition)
-        return 0 if partition is None else partition.high_watermark
+        return None if partition is None or not partition.has_log else partition.high_watermark
 
     def stable_offset(self, topic_partition: TopicPartition) -> int | None:
         """Return the last stable offset; None for a partition that is not online here."""

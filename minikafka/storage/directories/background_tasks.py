@@ -63,7 +63,7 @@ class LogBackgroundTasks:
         config: LogManagerConfig,
         directories: LogDirectories,
         flushes: LogFlushes,
-        high_watermark: Callable[[TopicPartition], int],
+        high_watermark: Callable[[TopicPartition], int | None],
         failed: Callable[[LogDirectory, OSError], object],
         events: EventLog,
     ) -> None:
@@ -125,8 +125,10 @@ class LogBackgroundTasks:
 
         async def one(log: UnifiedLog) -> None:
             nonlocal deleted
-            mark = self._high_watermark(log.topic_partition)
-            deleted += delete_old_segments(log, self._clock.wall_ms(), mark, self._events)
+            high_watermark = self._high_watermark(log.topic_partition)
+            if high_watermark is None:  # the broker does not host the partition
+                high_watermark = log.log_start_offset
+            deleted += delete_old_segments(log, self._clock.wall_ms(), high_watermark, self._events)
 
         await self._each_log(one)
         return deleted

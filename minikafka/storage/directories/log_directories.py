@@ -40,11 +40,15 @@ class LogDirectories:
         failed: Callable[[LogDirectory], None],
         removal: DelayedRemoval,
         start_moved: Callable[[LogDirectory, UnifiedLog], None],
+        high_watermark: Callable[[TopicPartition], int | None],
     ) -> None:
-        """``failed`` is called with each directory that has been taken offline. ``removal`` and
-        ``start_moved`` are passed to each ``LogDirectory``."""
+        """``failed`` is called with each directory that has been taken offline. ``removal``,
+        ``start_moved`` and ``high_watermark`` are passed to each ``LogDirectory``."""
         self.paths = tuple(paths)
-        self.live = [LogDirectory(files, path, events, removal, start_moved) for path in paths]
+        self.live = [
+            LogDirectory(files, path, events, removal, start_moved, high_watermark)
+            for path in paths
+        ]
         self.offline: dict[str, OSError] = {}
         self._events = events
         self._failed = failed

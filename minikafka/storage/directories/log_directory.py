@@ -45,7 +45,8 @@ class LogDirectory:
     ``logs`` are those in use, ``futures`` the incomplete copies of logs that are moved here.
     ``checkpointed_points``, ``checkpointed_starts`` and ``checkpointed_cleaned`` have the contents
     of the checkpoint files. ``start_moved`` is called when the start offset of a log in use has
-    moved. Every method may raise OSError.
+    moved. ``high_watermark`` returns the high watermark of a partition, None if the broker does not
+    host it. Every method may raise OSError.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LogDirectory:
         events: EventLog,
         removal: DelayedRemoval,
         start_moved: Callable[[LogDirectory, UnifiedLog], None],
+        high_watermark: Callable[[TopicPartition], int | None],
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, UnifiedLog] = {}
@@ -67,6 +69,7 @@ class LogDirectory:
         self._events = events.bind(directory=path)
         self._removal = removal
         self._start_moved = start_moved
+        self._high_watermark = high_watermark
         self._lock: FileLock | None = None
         self._made: list[str] = []  # directories that ``lock`` has made
 
@@ -75,7 +78,7 @@ class LogDirectory:
     def write_lowered_offsets(self, log: UnifiedLog) -> None:
         if self._is_in_use(log):
             self.write_recovery_points()
-            self.write_starts()
+            self._write_starts()
 
     async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
         if not self._is_in_use(log):
@@ -228,6 +231,24 @@ class LogDirectory:
         Without flushing: they survive a killed process, but not a power loss. While the removal of
         a segment is not flushed, the name does not count, because a power loss may bring the
         segment back."""
+        for topic_partition, log in self.logs.items():
+            self._check_start(topic_partition, log)
+        self._write_starts()
+
+    def _check_start(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
+        """Assert that log start <= high watermark <= log end, if the broker hosts the partition.
+
+        The high watermark may be the log end below the log start, after a truncation that failed
+        half way. ``write_lowered_offsets`` does not check: it is called in the course of a
+        truncation, when ``Partition`` has not lowered the high watermark yet."""
+        high_watermark = self._high_watermark(topic_partition)
+        if high_watermark is not None:
+            start, end = log.log_start_offset, log.log_end_offset
+            assert start <= high_watermark <= end or high_watermark == end, (
+                f"{topic_partition}: high watermark {high_watermark} outside of {start}..{end}"
+            )
+
+    def _write_starts(self) -> None:
         starts = {}
         for topic_partition, log in self.logs.items():
             first, start = log.segments.first, log.log_start_offset

@@ -36,16 +36,17 @@ class ReplicaCallbacks:
     """What the log manager calls in the part of the broker that hosts the replicas.
 
     ``high_watermark`` returns the high watermark of a partition: retention deletes no record at or
-    above it. ``stable_offset`` returns the offset below which all records are committed and in no
-    open transaction: the cleaner stops there. It returns None for a partition that the broker does
-    not host, and the log of such a partition is not cleaned.
+    above it, and no log start offset above it is checkpointed. ``stable_offset`` returns the offset
+    below which all records are committed and in no open transaction: the cleaner stops there. Both
+    return None for a partition that the broker does not host; retention and cleaner leave
+    its log alone.
 
     ``directory_failed`` is called with the path and the partitions of a failed log directory, after
     their logs were closed. ``log_replaced`` is called with the new log of a partition, after a move
     between log directories.
     """
 
-    high_watermark: Callable[[TopicPartition], int]
+    high_watermark: Callable[[TopicPartition], int | None]
     stable_offset: Callable[[TopicPartition], int | None]
     directory_failed: Callable[[str, list[TopicPartition]], None]
     log_replaced: Callable[[UnifiedLog], None]
@@ -53,7 +54,7 @@ class ReplicaCallbacks:
 
 # Holds until ``connect``, and for good in a program without replicas, such as a benchmark.
 NO_REPLICAS: Final = ReplicaCallbacks(
-    high_watermark=lambda _: 0,
+    high_watermark=lambda _: None,
     stable_offset=lambda _: None,
     directory_failed=lambda path, partitions: None,
     log_replaced=lambda log: None,
@@ -90,6 +91,7 @@ class LogManager:
             self._directory_failed,
             self.removal,
             self._starts.moved,
+            self._high_watermark,
         )
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
@@ -127,7 +129,7 @@ class LogManager:
         assert self._replicas is NO_REPLICAS, "the log manager is connected already"
         self._replicas = replicas
 
-    def _high_watermark(self, topic_partition: TopicPartition) -> int:
+    def _high_watermark(self, topic_partition: TopicPartition) -> int | None:
         return self._replicas.high_watermark(topic_partition)
 
     def _stable_offset(self, topic_partition: TopicPartition) -> int | None:

@@ -41,6 +41,30 @@ async def test_a_high_watermark_outside_of_the_log_is_not_written(high_watermark
         partition.high_watermark = 2
 
 
+async def test_a_log_start_above_the_high_watermark_is_not_written() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node, partition = await leader(cluster)
+        partition.log.increment_log_start_offset(2)
+        partition.high_watermark = 1
+        with pytest.raises(AssertionError, match=r"high watermark 1 outside of 2\.\.2"):
+            node.logs.write_log_starts()
+        with pytest.raises(AssertionError, match=r"high watermark 1 outside of 2\.\.2"):
+            await node.logs.checkpoint()
+        partition.high_watermark = 2
+        await node.logs.checkpoint()
+
+
+async def test_the_log_start_of_a_partition_that_is_not_hosted_is_written() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node, partition = await leader(cluster)
+        partition.log.increment_log_start_offset(2)
+        partition.high_watermark = 1
+        node.replicas.hosted.remove(TP)
+        await node.logs.checkpoint()
+        home = node.logs.directories.live[0]
+        assert home.checkpointed_starts == {TP: 2}
+
+
 @pytest.mark.parametrize("replica_id", [-1, 2])
 async def test_a_high_watermark_outside_of_the_log_is_not_sent(replica_id: int) -> None:
     async with ReplicaCluster([1]) as cluster:

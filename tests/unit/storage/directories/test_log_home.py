@@ -26,6 +26,7 @@ class OneDirectory:
             events,
             DelayedRemoval(self.files, VirtualClock(), events),
             lambda _, log: self.moved.append(log.topic_partition),
+            high_watermark=lambda _: None,
         )
 
     def log(self, tp: TopicPartition) -> UnifiedLog:
