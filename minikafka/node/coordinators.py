@@ -19,6 +19,7 @@ from minikafka.broker.replication.transactional_appends import (
     TransactionVerification,
     VerificationItem,
     can_verify,
+    complete_verifications,
     verification_key,
     verification_request,
 )
@@ -241,7 +242,7 @@ class TransactionParts:
             self._address,
             verification_key,
             verification_request,
-            lambda items, response: self.verification.answered(items, response),
+            complete_verifications,
             event_log("transaction-verification", broker=broker_id),
         )
         can_be_verified = can_verify(views.release(dynamic.current))

@@ -101,8 +101,8 @@ class TransactionVerification:
     """Verifies with the transaction coordinator that partitions were added to a transaction.
 
     Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` returns the broker that
-    coordinates a transactional id, or None. ``put`` queues a verification for a broker; its outcome
-    is passed to ``answered``. ``enabled`` returns the current value of
+    coordinates a transactional id, or None. ``put`` queues a verification for a broker, and has
+    its ``then`` called with the outcome. ``enabled`` returns the current value of
     ``transaction.partition.verification.enable``.
 
     Requests that wait for the same guard share one verification. The caller bounds their number.
@@ -186,7 +186,6 @@ class TransactionVerification:
             self._in_flight[transactional_id, producer, topic_partition] = in_flight
         coordinator = self._coordinator_of(transactional_id)
         if coordinator is None:
-            self._failures.mark(len(partitions))
             self._settle(in_flight, dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         item = VerificationItem(
@@ -195,6 +194,7 @@ class TransactionVerification:
         self._put(coordinator, item)
 
     def _settle(self, in_flight: _InFlight, refusals: Refusals) -> None:
+        self._failures.mark(len(refusals))
         transactional_id, producer = in_flight.transactional_id, in_flight.producer
         again: dict[TopicPartition, list[_Waiter]] = {}
         for topic_partition, guard in in_flight.guards.items():
@@ -219,23 +219,6 @@ class TransactionVerification:
             guards = {topic_partition: in_flight.guards[topic_partition]}
             self._send(_InFlight(transactional_id, producer, guards, waiters))
 
-    def answered(
-        self, items: Sequence[VerificationItem], response: AddPartitionsToTxnResponse | None
-    ) -> None:
-        results = None if response is None or response.error_code else _by_transaction(response)
-        for item in items:
-            found = {} if results is None else results.get(item.transactional_id, {})
-            lost = ErrorCode.NETWORK_EXCEPTION
-            if response is not None and response.error_code:
-                lost = ErrorCode(response.error_code)
-            refused = {
-                topic_partition: error
-                for topic_partition in item.partitions
-                if (error := found.get(topic_partition, lost)) is not ErrorCode.NONE
-            }
-            self._failures.mark(len(refused))
-            item.then(refused)
-
 
 def verification_key(item: VerificationItem) -> str:
     """Return the key that is unique within one request: its transactional id."""
@@ -245,6 +228,27 @@ def verification_key(item: VerificationItem) -> str:
 def verification_request(items: Sequence[VerificationItem]) -> tuple[Message, int]:
     transactions = [_transaction(item) for item in items]
     return AddPartitionsToTxnRequest(transactions), ADD_PARTITIONS_TO_TXN_VERSION
+
+
+def complete_verifications(
+    items: Sequence[VerificationItem], response: AddPartitionsToTxnResponse | None
+) -> None:
+    """Pass the outcomes in ``response`` to the items that its request verified.
+
+    Without a response, or an outcome for a partition, the error is NETWORK_EXCEPTION."""
+    results = None if response is None or response.error_code else _by_transaction(response)
+    for item in items:
+        found = {} if results is None else results.get(item.transactional_id, {})
+        lost = ErrorCode.NETWORK_EXCEPTION
+        if response is not None and response.error_code:
+            lost = ErrorCode(response.error_code)
+        item.then(
+            {
+                topic_partition: error
+                for topic_partition in item.partitions
+                if (error := found.get(topic_partition, lost)) is not ErrorCode.NONE
+            }
+        )
 
 
 def _transaction(item: VerificationItem) -> AddPartitionsToTxnTransaction:

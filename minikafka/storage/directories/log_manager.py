@@ -38,8 +38,8 @@ class ReplicaCallbacks:
     ``high_watermark`` returns the high watermark of a partition: retention deletes no record at or
     above it, and no log start offset above it is checkpointed. ``stable_offset`` returns the offset
     below which all records are committed and in no open transaction: the cleaner stops there. Both
-    return None for a partition that the broker does not host; retention and cleaner leave
-    its log alone.
+    return None for a partition that the broker does not host; retention and the cleaner leave its
+    log alone.
 
     ``directory_failed`` is called with the path and the partitions of a failed log directory, after
     their logs were closed. ``log_replaced`` is called with the new log of a partition, after a move

@@ -12,6 +12,7 @@ from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
     TransactionVerification,
     VerificationItem,
+    complete_verifications,
     verification_request,
 )
 from minikafka.core.log.append import AppendOrigin
@@ -72,7 +73,7 @@ class Asked:
     def refuse(self, error: int) -> None:
         """Not a word of any partition."""
         item = self.items.pop(0)
-        self.verification.answered([item], AddPartitionsToTxnResponse(error_code=error))
+        complete_verifications([item], AddPartitionsToTxnResponse(error_code=error))
 
     def answer(self, error: int = E.NONE, lost: bool = False) -> None:
         item = self.items.pop(0)
@@ -84,7 +85,7 @@ class Asked:
         ]
         result = AddPartitionsToTxnResult(item.transactional_id, rows)
         response = AddPartitionsToTxnResponse(results_by_transaction=[result])
-        self.verification.answered([item], None if lost else response)
+        complete_verifications([item], None if lost else response)
 
     def append(
         self,
