@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from minikafka.core.coordinator_shard import CoordinatorAppend, InTransaction, RespondError
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import Group, GroupState
-from minikafka.core.group.rebalance import schedule_heartbeat
+from minikafka.core.group.rebalance import session_timer
 from minikafka.core.group.records import CommittedOffset, GroupRecord, GroupStored, OffsetCommitted
 from minikafka.core.group.responses import UNKNOWN_MEMBER, current_member_error
 from minikafka.core.group.result import (
+    GroupAppend,
     GroupDeletion,
     GroupResult,
     OffsetCommit,
@@ -58,7 +59,7 @@ def commit(
         result.reply(respond, dict.fromkeys(facts.offsets, error))
         return
     if group.state is not GroupState.EMPTY and transaction is None:
-        schedule_heartbeat(group, group.members[facts.member_id], result)
+        result.effects.append(session_timer(group, group.members[facts.member_id]))
     limit = config.offset_metadata_max_bytes
     accepted = {tp: o for tp, o in facts.offsets.items() if len(o.metadata) <= limit}
     errors = {
@@ -124,7 +125,7 @@ def delete_offsets(
     if leaves_nothing and group.generation_id > 0:  # otherwise the group has no record
         records.append(GroupStored(group.group_id, None))
     if records or leaves_nothing or respond is not None:
-        _append_tombstones(records, OffsetDeletion(group, respond), result)
+        result.appends += _tombstones(records, OffsetDeletion(group, respond))
     return count
 
 
@@ -137,24 +138,23 @@ def delete_group(group: Group, respond: RespondError, result: GroupResult[None])
     records: list[GroupRecord] = [OffsetCommitted(group.group_id, tp, None) for tp in offsets]
     if group.generation_id > 0:
         records.append(GroupStored(group.group_id, None))
-    _append_tombstones(records, GroupDeletion(group, respond), result)
+    result.appends += _tombstones(records, GroupDeletion(group, respond))
     return len(offsets)
 
 
-def _append_tombstones(
-    records: list[GroupRecord],
-    purpose: OffsetDeletion | GroupDeletion,
-    result: GroupResult[None],
-) -> None:
-    """Append tombstones in as many batches as necessary; the last batch has the ``purpose``.
+def _tombstones(
+    records: list[GroupRecord], purpose: OffsetDeletion | GroupDeletion
+) -> list[GroupAppend]:
+    """Return appends of tombstones, as many as necessary; the last one has the ``purpose``.
 
     As in Kafka the batches need not be replicated: the next expiry repeats a lost tombstone.
     """
     batches = list(in_batches(records, _text_bytes)) or [()]
-    for batch in batches[:-1]:
-        intermediate = OffsetDeletion(purpose.group, None)
-        result.appends.append(CoordinatorAppend(batch, intermediate, replicated=False))
-    result.appends.append(CoordinatorAppend(batches[-1], purpose, replicated=False))
+    intermediate = OffsetDeletion(purpose.group, None)
+    appends: list[GroupAppend] = [
+        CoordinatorAppend(batch, intermediate, replicated=False) for batch in batches[:-1]
+    ]
+    return [*appends, CoordinatorAppend(batches[-1], purpose, replicated=False)]
 
 
 def _text_bytes(record: GroupRecord) -> int:

@@ -12,10 +12,10 @@ from minikafka.core.group.rebalance import (
     current_assignments,
     fail_parked_requests,
     group_record,
+    heartbeat_timer,
     maybe_prepare_rebalance,
     prepare_rebalance,
-    schedule_heartbeat,
-    schedule_next_heartbeat,
+    session_timer,
 )
 from minikafka.core.group.responses import (
     UNKNOWN_MEMBER,
@@ -148,7 +148,7 @@ class Joining:
         group.await_join(member, self._respond)
         # The client does not know its id yet and cannot send heartbeats, and a disconnect would not
         # be noticed while its JoinGroup is parked. So the wait for the response is bounded.
-        schedule_next_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, self._result)
+        self._result.effects.append(heartbeat_timer(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS))
         self._rebalance(f"adding new member {member_id} (client reason: {facts.reason})")
 
     def _replace(self, member: ClassicGroupMember) -> None:
@@ -186,7 +186,7 @@ class Joining:
         )
         group.update(member, facts.protocols, facts.rebalance_timeout_ms, facts.session_timeout_ms)
         group.await_join(member, self._respond)
-        schedule_heartbeat(group, member, result)
+        result.effects.append(session_timer(group, member))
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             record = group_record(group, current_assignments(group))
             result.appends.append(CoordinatorAppend((record,), replacement))  # A
@@ -273,7 +273,7 @@ def _respond_to_replacement(
     leads = group.leader_id == member.member_id and can_skip
     leader_id = None if can_skip else replacement.old_leader_id
     result.reply(respond, join_response(group, member.member_id, leads, leads, leader_id))
-    schedule_heartbeat(group, member, result)
+    result.effects.append(session_timer(group, member))
 
 
 def _undo_replacement(
@@ -290,6 +290,6 @@ def _undo_replacement(
     )
     group.rename(member, replacement.old_member_id)
     result.effects.append(CheckHeartbeat(group, new_member_id))
-    schedule_heartbeat(group, member, result)
+    result.effects.append(session_timer(group, member))
     if respond is not None:
         result.reply(respond, join_error(error))

@@ -9,7 +9,7 @@ from minikafka.core.group.group import Eviction, Group, GroupState
 from minikafka.core.group.rebalance import (
     remove_and_rebalance,
     remove_pending,
-    schedule_heartbeat,
+    session_timer,
 )
 from minikafka.core.group.responses import UNKNOWN_MEMBER, current_member_error
 from minikafka.core.group.result import GroupResult, HeartbeatTimer
@@ -33,7 +33,7 @@ def heartbeat(
         return error
     if generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    schedule_heartbeat(group, group.members[member_id], result)
+    result.effects.append(session_timer(group, group.members[member_id]))
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

@@ -31,17 +31,16 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
 
 
-def schedule_heartbeat(group: Group, member: ClassicGroupMember, result: GroupResult[None]) -> None:
-    """Count a heartbeat of the member and restart its session timer."""
-    schedule_next_heartbeat(group, member, member.session_timeout_ms, result)
+def session_timer(group: Group, member: ClassicGroupMember) -> HeartbeatTimer:
+    """Count a heartbeat of the member, and return the timer of its next session time-out."""
+    return heartbeat_timer(group, member, member.session_timeout_ms)
 
 
-def schedule_next_heartbeat(
-    group: Group, member: ClassicGroupMember, delay_ms: int, result: GroupResult[None]
-) -> None:
-    """Count a heartbeat and restart the session timer with ``delay_ms`` instead of the time-out."""
+def heartbeat_timer(group: Group, member: ClassicGroupMember, delay_ms: int) -> HeartbeatTimer:
+    """Count a heartbeat of the member, and return a timer that expires unless another heartbeat
+    comes within ``delay_ms``."""
     member.beats += 1
-    result.effects.append(HeartbeatTimer(group, member.member_id, member.beats, delay_ms))
+    return HeartbeatTimer(group, member.member_id, member.beats, delay_ms)
 
 
 # -- the joining phase
@@ -134,7 +133,7 @@ def complete_join(group: Group, now_ms: int, result: GroupResult[None]) -> None:
         if respond is not None:
             leads = group.leader_id == member.member_id
             result.reply(respond, join_response(group, member.member_id, leads))
-        schedule_heartbeat(group, member, result)
+        result.effects.append(session_timer(group, member))
         member.is_new = False
     result.effects.append(SyncTimer(group, group.generation_id, group.rebalance_timeout_ms))
 
@@ -190,7 +189,7 @@ def propagate_assignments(group: Group, result: GroupResult[None]) -> None:
         if member.awaiting_sync is not None:
             result.reply(member.awaiting_sync, sync_response(group, member))
             member.awaiting_sync = None
-            schedule_heartbeat(group, member, result)
+            result.effects.append(session_timer(group, member))
 
 
 def reset_assignments(group: Group, error: ErrorCode, result: GroupResult[None]) -> None:
@@ -200,7 +199,7 @@ def reset_assignments(group: Group, error: ErrorCode, result: GroupResult[None])
         if member.awaiting_sync is not None:
             result.reply(member.awaiting_sync, sync_error(error))
             member.awaiting_sync = None
-            schedule_heartbeat(group, member, result)
+            result.effects.append(session_timer(group, member))
 
 
 # -- removal of members

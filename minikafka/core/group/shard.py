@@ -23,7 +23,7 @@ from minikafka.core.group.rebalance import (
     fail_parked_requests,
     initial_join_over,
     prepare_rebalance,
-    schedule_heartbeat,
+    session_timer,
     sync_expired,
 )
 from minikafka.core.group.records import GroupRecord, GroupStored, OffsetCommitted
@@ -214,7 +214,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                 reason = "the group is larger than group.max.size"
                 prepare_rebalance(group, reason, self._config, now_ms, result)
             for member in group.members.values():
-                schedule_heartbeat(group, member, result)
+                result.effects.append(session_timer(group, member))
         return result
 
     def unloaded(self, now_ms: int) -> GroupResult[None]:

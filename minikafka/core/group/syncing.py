@@ -14,7 +14,7 @@ from minikafka.core.group.rebalance import (
     maybe_prepare_rebalance,
     propagate_assignments,
     reset_assignments,
-    schedule_heartbeat,
+    session_timer,
 )
 from minikafka.core.group.responses import (
     current_member_error,
@@ -56,7 +56,7 @@ def sync(group: Group, facts: SyncFacts, respond: RespondSync, result: GroupResu
     result.effects.append(CheckSync(group))
     if group.state is GroupState.STABLE:
         result.reply(respond, sync_response(group, member))
-        schedule_heartbeat(group, member, result)
+        result.effects.append(session_timer(group, member))
         return
     if member.awaiting_sync is not None:  # a repeated request replaces the parked one
         result.reply(member.awaiting_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
