@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
@@ -22,6 +22,9 @@ from minikafka.zookeeper.store import ZkStore
 
 # Raises ConfigError for an unknown key or a bad value.
 CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
+# Returns the settings of a kind and entity that an alteration starts from, and the version of the
+# znode that it must find when it writes; None for any.
+KeptConfig: TypeAlias = Callable[[str, str], Awaitable[tuple[dict[str, str], int | None]]]
 
 
 class ConfigAdminManager:
@@ -54,7 +57,7 @@ class ConfigAdminManager:
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
     ) -> None:
         """Replace the whole configuration of a resource (AlterConfigs). Raises KafkaError."""
-        await self._alter(resource_type, name, changes, validate_only, keep=False)
+        await self._alter(resource_type, name, changes, validate_only, _nothing_kept)
 
     async def increment(
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
@@ -64,7 +67,10 @@ class ConfigAdminManager:
             check_names(changes)
             self._loggers.alter(name, changes, validate_only)
             return
-        await self._alter(resource_type, name, changes, validate_only, keep=True)
+        await self._alter(resource_type, name, changes, validate_only, self._current)
+
+    async def _current(self, kind: str, entity: str) -> tuple[dict[str, str], int | None]:
+        return await self._store().entity_config_version(kind, entity)
 
     async def _alter(
         self,
@@ -72,7 +78,7 @@ class ConfigAdminManager:
         name: str,
         changes: Sequence[Change],
         validate_only: bool,
-        keep: bool,
+        kept: KeptConfig,
     ) -> None:
         _check_form(changes)
         match resource_type:
@@ -86,7 +92,7 @@ class ConfigAdminManager:
                     ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}"
                 )
         try:
-            while not await self._try(kind, entity, rows, changes, validate_only, keep):
+            while not await self._try(kind, entity, rows, changes, validate_only, kept):
                 pass  # another broker wrote the znode between the read and the write
         except InvalidConfiguration as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -108,13 +114,10 @@ class ConfigAdminManager:
         rows: ConfigDef,
         changes: Sequence[Change],
         validate_only: bool,
-        keep: bool,
+        kept: KeptConfig,
     ) -> bool:
         """Check and write the configuration. False if the znode has changed since it was read."""
-        before: dict[str, str] = {}
-        version = None
-        if keep:
-            before, version = await self._store().entity_config_version(kind, entity)
+        before, version = await kept(kind, entity)
         after = changed(before, changes, rows)
         if kind == paths.TOPIC_CONFIGS:
             self._check_topic_config(after)
@@ -203,3 +206,7 @@ def _list(change: Change, config: Mapping[str, str], rows: ConfigDef) -> list[st
 
 def _items(text: str) -> list[str]:
     return [item for item in text.split(",") if item]
+
+
+async def _nothing_kept(kind: str, entity: str) -> tuple[dict[str, str], int | None]:
+    return {}, None
