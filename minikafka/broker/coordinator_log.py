@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
-from minikafka.broker.replication.record_appends import NO_APPEND, AppendResult, DelayedProduce
+from minikafka.broker.replication.record_appends import (
+    NO_APPEND,
+    AppendReply,
+    AppendResult,
+    DelayedProduce,
+)
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
-from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.core.log.verification import Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Buffer
+
+# Called with the error of an append, or NONE, and the offset of its first record.
+AppendDone: TypeAlias = Callable[[ErrorCode, int], None]
 
 ALL_IN_SYNC = -1
 LEADER_ONLY = 1
@@ -27,34 +36,39 @@ class CoordinatorLog:
         self._topic = topic
         self._commit_timeout_ms = commit_timeout_ms
 
-    def append(
-        self,
-        partition: int,
-        batch: bytes,
-        replicated: bool,
-        done: Callable[[ErrorCode, int], None],
-        guard: Verification | None = NOT_REQUIRED,
+    def append(self, partition: int, batch: bytes, done: AppendDone) -> None:
+        """Append a batch. ``done`` is called once with the error (or NONE) and the offset of the
+        first record, when all in-sync replicas have the batch or ``commit_timeout_ms`` has
+        passed."""
+        self._append(partition, batch, ALL_IN_SYNC, done)
+
+    def append_on_leader(self, partition: int, batch: bytes, done: AppendDone) -> None:
+        """As ``append``, but call ``done`` when the leader has the batch."""
+        self._append(partition, batch, LEADER_ONLY, done)
+
+    def _append(self, partition: int, batch: bytes, acks: int, done: AppendDone) -> None:
+        self._replicas.appends.append(
+            AppendOrigin.COORDINATOR,
+            [(TopicPartition(self._topic, partition), batch)],
+            acks,
+            self._commit_timeout_ms,
+            _reply_to(done),
+        )
+
+    def append_in_transaction(
+        self, partition: int, batch: bytes, guard: Verification | None, done: AppendDone
     ) -> None:
-        """Append a batch, with acks=all if ``replicated`` and with acks=1 otherwise.
-
-        ``done`` is called once with the error (or NONE) and the offset of the first record, when
-        the append is acknowledged. ``guard`` is the verification of a transactional batch
-        (KIP-890). With None a batch that needs verification is refused; ``NOT_REQUIRED`` skips the
-        check."""
+        """As ``append``, for a transactional batch. ``guard`` is its verification (KIP-890). With
+        None a batch that needs verification is refused."""
         topic_partition = TopicPartition(self._topic, partition)
-
-        def appended(results: Sequence[AppendResult]) -> None:
-            done(results[0].error, results[0].info.first_offset)
-
-        appends, origin = self._replicas.appends, AppendOrigin.COORDINATOR
-        entries, acks = [(topic_partition, batch)], ALL_IN_SYNC if replicated else LEADER_ONLY
-        if guard is NOT_REQUIRED:
-            appends.append(origin, entries, acks, self._commit_timeout_ms, appended)
-        else:
-            guards = {} if guard is None else {topic_partition: guard}
-            appends.append_verified(
-                origin, entries, guards, acks, self._commit_timeout_ms, appended
-            )
+        self._replicas.appends.append_verified(
+            AppendOrigin.COORDINATOR,
+            [(topic_partition, batch)],
+            {} if guard is None else {topic_partition: guard},
+            ALL_IN_SYNC,
+            self._commit_timeout_ms,
+            _reply_to(done),
+        )
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
         """Return the log start offset and log end offset; None if this broker does not lead the
@@ -97,6 +111,13 @@ class CoordinatorLog:
         log = self._replicas.hosted.require(TopicPartition(self._topic, partition)).log
         found = await log.read_cold(offset, max_bytes, log.log_end_offset, min_one_message=True)
         return found.records
+
+
+def _reply_to(done: AppendDone) -> AppendReply:
+    def reply(results: Sequence[AppendResult]) -> None:
+        done(results[0].error, results[0].info.first_offset)
+
+    return reply
 
 
 def _settle(settled: asyncio.Future[ErrorCode], results: Sequence[AppendResult]) -> None:

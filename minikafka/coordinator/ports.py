@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeAlias
 
-from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.core.log.verification import Verification
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -29,18 +29,21 @@ class DelayedOperationPurgatory(Protocol):
 class InternalLog(Protocol):
     """The partitions of one internal topic that this broker leads."""
 
-    def append(
-        self,
-        partition: int,
-        batch: bytes,
-        replicated: bool,
-        done: AppendDone,
-        guard: Verification | None = NOT_REQUIRED,
+    def append(self, partition: int, batch: bytes, done: AppendDone) -> None:
+        """Append one batch. ``done`` is called exactly once, when all in-sync replicas have the
+        batch or the time-out has passed."""
+        ...
+
+    def append_on_leader(self, partition: int, batch: bytes, done: AppendDone) -> None:
+        """As ``append``, but call ``done`` when the leader has the batch, usually before this
+        method returns."""
+        ...
+
+    def append_in_transaction(
+        self, partition: int, batch: bytes, guard: Verification | None, done: AppendDone
     ) -> None:
-        """Append one batch. ``done`` is called exactly once: with ``replicated``, when all in-sync
-        replicas have the batch or the time-out has passed; otherwise when the leader has it,
-        usually before this method returns. ``guard`` is the verification that admits a
-        transactional batch."""
+        """As ``append``, for a transactional batch. ``guard`` is the verification that admits it;
+        with None a batch that needs verification is refused."""
         ...
 
     def bounds(self, partition: int) -> tuple[int, int] | None:

@@ -26,7 +26,6 @@ from minikafka.core.coordinator_shard import (
     CoordinatorResult,
     CoordinatorShard,
 )
-from minikafka.core.log.verification import NOT_REQUIRED
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
@@ -169,9 +168,13 @@ class CoordinatorContext(Generic[S, R, P, E]):
         except EncodeError:  # a text that no record can hold
             done(ErrorCode.MESSAGE_TOO_LARGE, -1)
             return
-        transaction = append.transaction
-        guard = NOT_REQUIRED if transaction is None else transaction.guard
-        self._log.append(self.partition, batch, append.replicated, done, guard)
+        if append.transaction is not None:
+            guard = append.transaction.guard
+            self._log.append_in_transaction(self.partition, batch, guard, done)
+        elif append.replicated:
+            self._log.append(self.partition, batch, done)
+        else:
+            self._log.append_on_leader(self.partition, batch, done)
 
     def _batch(self, append: CoordinatorAppend[R, P]) -> bytes:
         now_ms = self.now_ms()

@@ -62,13 +62,17 @@ class CoordinatorAppend(Generic[R, P]):
     """Records to append in one batch.
 
     With ``replicated`` the append succeeds when all in-sync replicas have the batch, otherwise
-    when the leader has it. An append without records succeeds immediately.
+    when the leader has it. A batch in a transaction is always ``replicated``. An append without
+    records succeeds immediately.
     """
 
     records: tuple[R, ...]
     purpose: P
     replicated: bool = True
     transaction: InTransaction | None = None
+
+    def __post_init__(self) -> None:
+        assert self.replicated or self.transaction is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from minikafka.core.group.group import Group
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
 from minikafka.core.group.syncing import SyncFacts
-from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.core.log.verification import Verification
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -97,13 +97,25 @@ class MemoryLog:
         self.refusal: ErrorCode | None = None
         self.waiting: deque[tuple[Callable[[ErrorCode, int], None], int]] = deque()
 
-    def append(
+    def append(self, partition: int, batch: bytes, done: Callable[[ErrorCode, int], None]) -> None:
+        self._append(batch, done, replicated=True)
+
+    def append_on_leader(
+        self, partition: int, batch: bytes, done: Callable[[ErrorCode, int], None]
+    ) -> None:
+        self._append(batch, done, replicated=False)
+
+    def append_in_transaction(
         self,
         partition: int,
         batch: bytes,
-        replicated: bool,
+        guard: Verification | None,
         done: Callable[[ErrorCode, int], None],
-        guard: Verification | None = NOT_REQUIRED,
+    ) -> None:
+        self._append(batch, done, replicated=True)
+
+    def _append(
+        self, batch: bytes, done: Callable[[ErrorCode, int], None], replicated: bool
     ) -> None:
         if self.refusal is not None:
             done(self.refusal, -1)

@@ -65,14 +65,12 @@ def test_only_an_active_coordinator_appends(state: CoordinatorState) -> None:
 class RepeatingLog(MemoryLog):
     """Reports every outcome twice."""
 
-    def append(
-        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
-    ) -> None:
+    def append(self, partition: int, batch: bytes, done: Any) -> None:
         def twice(error: ErrorCode, base_offset: int) -> None:
             done(error, base_offset)
             done(error, base_offset)
 
-        super().append(partition, batch, replicated, twice, guard)
+        super().append(partition, batch, twice)
 
 
 def test_an_append_is_settled_once() -> None:
@@ -84,9 +82,7 @@ def test_an_append_is_settled_once() -> None:
 class LostOffsetLog(MemoryLog):
     """Reports a success without the offset of the batch."""
 
-    def append(
-        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
-    ) -> None:
+    def append(self, partition: int, batch: bytes, done: Any) -> None:
         done(ErrorCode.NONE, -1)
 
 

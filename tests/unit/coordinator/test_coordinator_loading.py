@@ -40,7 +40,9 @@ def value(
 
 
 def write(lab: GroupLab, *records: tuple[bytes, bytes | None]) -> None:
-    lab.log.append(0, build_batch([(0, *record, ()) for record in records]), False, lambda *_: None)
+    lab.log.append_on_leader(
+        0, build_batch([(0, *record, ()) for record in records]), lambda *_: None
+    )
 
 
 def reload(lab: GroupLab) -> None:
@@ -174,7 +176,7 @@ def commits(log: MemoryLog, count: int) -> None:
     for number in range(count):
         where = TopicPartition("t", number)
         record = encode_record(OffsetCommitted("g", where, CommittedOffset(number)))
-        log.append(0, build_batch([(0, *record, ())]), True, lambda *_: None)
+        log.append(0, build_batch([(0, *record, ())]), lambda *_: None)
 
 
 def test_transient_read_errors_are_retried_and_damage_is_not() -> None:
@@ -256,7 +258,7 @@ def _append(log: MemoryLog, number: int, step: tuple[Any, ...]) -> None:
             options = {"producer_id": producer_id, "transactional": True}
     if options:
         options["producer_epoch"] = 0
-    log.append(0, build_batch([(0, *record, ())], **options), True, lambda *_: None)
+    log.append(0, build_batch([(0, *record, ())], **options), lambda *_: None)
 
 
 def _replayed(steps: list[tuple[Any, ...]]) -> GroupShard:

@@ -388,7 +388,7 @@ def test_an_older_epoch_changes_nothing(lab: GroupLab) -> None:
 def test_unreadable_records_are_skipped(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     for key, value in ((b"", b""), (b"\0\1\0", None), (b"\0\2\0\1g", b"\0\3\0"), (b"\0\x09x", b"")):
-        lab.log.append(0, build_batch([(0, key, value, ())]), False, lambda *_: None)
+        lab.log.append_on_leader(0, build_batch([(0, key, value, ())]), lambda *_: None)
     lab.commit({("t", 0): 2})
     lab.resign()
     lab.elect()
@@ -406,7 +406,7 @@ def test_offsets_of_a_transaction_take_effect_when_it_is_committed(
     batch = build_batch(
         [(0, *encode_record(record), ())], producer_id=7, producer_epoch=0, transactional=True
     )
-    lab.log.append(0, batch, False, lambda *_: None)
+    lab.log.append_on_leader(0, batch, lambda *_: None)
     lab.resign()
     lab.elect()
     assert lab.group.offsets.is_unstable(T0)
@@ -418,7 +418,7 @@ def test_offsets_of_a_transaction_take_effect_when_it_is_committed(
         transactional=True,
         control=True,
     )
-    lab.log.append(0, marker, False, lambda *_: None)
+    lab.log.append_on_leader(0, marker, lambda *_: None)
     lab.resign()
     lab.elect()
     assert not lab.group.offsets.is_unstable(T0)

@@ -95,7 +95,7 @@ def test_damaged_records_do_not_block_other_transactional_ids() -> None:
     batch = lab.log.batches[-1]
     lab.log.batches[-1] = batch[:61] + b"\xff\xff\xff\xff" + batch[65:]
     impossible = encode_record(TransactionStored("fenced", TransactionFacts(5, 0, 1, S.DEAD)))
-    lab.log.append(0, build_batch([(0, *impossible, ())]), True, lambda *_: None)
+    lab.log.append(0, build_batch([(0, *impossible, ())]), lambda *_: None)
     after = lab.successor()
     said = [event for _, event, _ in after.events.events]
     assert said.count("batch_unreadable") == said.count("record_unreadable") == 1
