@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, ReadResult
 from minikafka.core.log.config import LogConfig
-from minikafka.core.log.down_conversion import message_set_of_batches
+from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import (

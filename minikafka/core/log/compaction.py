@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from minikafka.core.log.config import LogConfig
-from minikafka.core.log.index_math import fits
+from minikafka.core.log.segment_limits import fits
 
 _THROTTLE_INTERVAL_MS: Final = 300
 

@@ -7,19 +7,14 @@ tasks. Kafka: ``Cleaner.buildOffsetMapForSegment``, ``Cleaner.cleanInto``,
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.core.log.compaction_map import OffsetMap
-from minikafka.core.log.compaction_records import (
-    FoundRecord,
-    find_records,
-    with_timestamp_delta,
-)
 from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.core.log.config import NO_LIMIT
-from minikafka.protocol.buffer import Buffer
+from minikafka.protocol.buffer import Buffer, read_varlong, write_varint, write_varlong
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON_FLAG,
@@ -30,6 +25,48 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import compress
+from minikafka.protocol.records.record_layout import Want, compile_walk
+
+# -- the records of a batch
+
+# (start, end, timestamp delta, offset delta, key, has value). Start and end are positions in the
+# records of the batch, the record's length field included. A plain tuple, because one is made for
+# each record.
+FoundRecord: TypeAlias = tuple[int, int, int, int, bytes | None, bool]
+
+
+# This runs for every record of a dirty segment twice.
+find_records: Callable[[bytes, int], Iterator[FoundRecord]] = compile_walk(
+    "find_records",
+    "data, count",
+    {
+        "timestamp_delta": Want.SIGNED,
+        "offset_delta": Want.SIGNED,
+        "key": Want.CONTENT,
+        "value": Want.RAW,
+    },
+    each="""
+        if offset_delta < 0:
+            malformed()
+        yield start, end, timestamp_delta, offset_delta, key, not value & 1
+    """,
+    skip_rest=True,
+)
+"""Yield the ``count`` records in ``data``, which is uncompressed. Their headers are not parsed.
+Raises CorruptRecordError."""
+
+
+def with_timestamp_delta(data: bytes, record: FoundRecord, timestamp_delta: int) -> bytes:
+    """Return the bytes of ``record`` with another timestamp delta (ms)."""
+    start, end = record[:2]
+    _, position = read_varlong(data, start)
+    attributes = data[position : position + 1]
+    _, position = read_varlong(data, position + 1)
+    body = attributes + write_varlong(timestamp_delta) + data[position:end]
+    return write_varint(len(body)) + body
+
+
+# -- the passes
 
 # One unit is what a record costs: some microseconds.
 _UNITS_PER_SLICE: Final = 128

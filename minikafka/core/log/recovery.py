@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from minikafka.core.log.index_math import fits
+from minikafka.core.log.segment_limits import fits
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
 
 

@@ -15,13 +15,8 @@ from minikafka.core.log.config import (
     UNCOMPRESSED,
     LogConfig,
 )
-from minikafka.core.log.record_validation import (
-    OpeningBudget,
-    has_plain_records,
-    opened_batch,
-    too_large,
-)
-from minikafka.core.log.up_conversion import batch_of_message_set
+from minikafka.core.log.format_conversion import batch_of_message_set
+from minikafka.core.log.record_validation import has_plain_records, opened_batch, too_large
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, VERSION, AbortedTxn
-from minikafka.core.log.index_math import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, max_entries
+from minikafka.core.log.segment_limits import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, max_entries
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import NO_TIMESTAMP
 from minikafka.storage.log.sparse_index import SparseIndex

@@ -10,8 +10,8 @@ from operator import is_
 
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
-from minikafka.core.log.index_math import MAX_RELATIVE_OFFSET
 from minikafka.core.log.recovery import batch_survives
+from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Buffer, File, Files
 from minikafka.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, RecordBatch

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from minikafka.core.log.index_math import first_full
+from minikafka.core.log.segment_limits import first_full
 from minikafka.kernel.ports import Buffer, Files
 
 _UNWRITTEN_LIMIT_BYTES: Final = 8 * 1024

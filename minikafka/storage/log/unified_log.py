@@ -10,10 +10,9 @@ from uuid import UUID
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
-from minikafka.core.log.index_math import fits
 from minikafka.core.log.leader_epochs import EpochEntry
 from minikafka.core.log.producer_state import end_marker
-from minikafka.core.log.segment_runs import segment_runs
+from minikafka.core.log.segment_limits import fits, segment_runs
 from minikafka.core.log.validation import follower_batches, leader_batch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition

@@ -7,7 +7,7 @@ import random
 from itertools import pairwise
 from typing import Any
 
-from minikafka.core.log.down_conversion import message_set_of_batches
+from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.core.log.producer_state import ProducerStates
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.records.batch import (

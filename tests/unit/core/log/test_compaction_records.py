@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.log.compaction_records import find_records, with_timestamp_delta
+from minikafka.core.log.compaction_filter import find_records, with_timestamp_delta
 from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.config import LogConfig
-from minikafka.core.log.down_conversion import message_set_of_batches
+from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import CorruptRecordError, stamp, stamp_log_append_time

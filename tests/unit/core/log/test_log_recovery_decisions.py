@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.log import index_math
+from minikafka.core.log import segment_limits
 from minikafka.core.log.recovery import (
     batch_survives,
     choose_snapshots,
@@ -77,11 +77,11 @@ def test_snapshots_of_no_segment_are_strays_but_for_a_shutdowns() -> None:
 
 
 def test_index_arithmetic() -> None:
-    assert index_math.fits(10, 10)
-    assert index_math.fits(10, 10 + 2**31 - 1)
-    assert not index_math.fits(10, 10 + 2**31)
-    assert not index_math.fits(10, 9)
-    assert index_math.max_entries(67, 8) == 8
-    assert index_math.max_entries(4, 8) == 1
-    assert index_math.first_full(3, 8) == 3
-    assert index_math.first_full(3, 12) == 2
+    assert segment_limits.fits(10, 10)
+    assert segment_limits.fits(10, 10 + 2**31 - 1)
+    assert not segment_limits.fits(10, 10 + 2**31)
+    assert not segment_limits.fits(10, 9)
+    assert segment_limits.max_entries(67, 8) == 8
+    assert segment_limits.max_entries(4, 8) == 1
+    assert segment_limits.first_full(3, 8) == 3
+    assert segment_limits.first_full(3, 12) == 2

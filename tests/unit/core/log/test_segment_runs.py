@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.core.log.segment_runs import segment_runs
+from minikafka.core.log.segment_limits import segment_runs
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch
 

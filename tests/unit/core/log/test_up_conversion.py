@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin, RecordValidationError
 from minikafka.core.log.config import LogConfig
-from minikafka.core.log.up_conversion import batch_of_message_set
+from minikafka.core.log.format_conversion import batch_of_message_set
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid

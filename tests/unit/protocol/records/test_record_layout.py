@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.client.consumer.record_list import consumer_records
-from minikafka.core.log.compaction_records import find_records
+from minikafka.core.log.compaction_filter import find_records
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, parse_batch
 from minikafka.protocol.records.builder import assemble_batch

@@ -23,13 +23,12 @@ from minikafka.core.client.assignors.model import (
     Subscription,
     Subscriptions,
 )
-from minikafka.core.client.assignors.movements import PartitionMovements
 from minikafka.core.client.assignors.sticky import (
     assign_cooperative_sticky,
     assign_equals,
     assign_sticky,
 )
-from minikafka.core.client.assignors.sticky_general import GeneralAssignment
+from minikafka.core.client.assignors.sticky_general import GeneralAssignment, PartitionMovements
 from minikafka.kernel.cluster import TopicPartition
 
 MEMBERS = ["a", "b", "c", "d", "e"]
