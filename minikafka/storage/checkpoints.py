@@ -36,7 +36,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Raises CheckpointError."""
+    """Decode a checkpoint of offsets. Raises CheckpointError."""
     offsets = {}
     for topic, partition, offset in _decode(data, fields=3):
         offsets[TopicPartition(topic, _number(partition))] = _number(offset)
@@ -73,11 +73,12 @@ def _decode(data: bytes, fields: int) -> list[list[str]]:
     if not lines:
         return []
     if not data.endswith(b"\n"):
-        raise CheckpointError("the last line is cut off")
+        raise CheckpointError("the last line is incomplete")
     if _number(lines[0]) != _VERSION:
         raise CheckpointError(f"unknown version {lines[0]}")
     if len(lines) < 2 or _number(lines[1]) != len(lines) - 2:
-        raise CheckpointError(f"{len(lines) - 2} lines where {lines[1:2]} are promised")
+        expected = lines[1] if len(lines) > 1 else "a number"
+        raise CheckpointError(f"{len(lines) - 2} entries, but the second line says {expected}")
     rows = [line.split() for line in lines[2:]]
     for row in rows:
         if len(row) != fields:
@@ -89,4 +90,4 @@ def _number(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise CheckpointError(f"{text!r} is no number") from error
+        raise CheckpointError(f"{text!r} is not a number") from error

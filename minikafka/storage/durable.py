@@ -1,8 +1,8 @@
-"""Small files that are written at once and made safe against a power loss afterwards.
+"""Writes of small files: the write is synchronous, and only the flush is awaited.
 
-``Files.replace`` waits in the middle, and meanwhile a newer version could be written which it would
-then overwrite with the older one. Here the write is synchronous and only the fsync waits. A power
-loss in between may leave a file that cannot be read; every reader of these files copes with that.
+``Files.replace`` flushes before it renames the file. If two calls overlap, the older content could
+be renamed last. Here the content is replaced synchronously, so the newest one stays. A power loss
+before the flush may leave a damaged file; all readers of these files handle that.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from minikafka.kernel.ports import Files
 
 
 async def write_durably(files: Files, path: str, data: bytes) -> None:
-    """Return when this or a newer content of the file would survive. Raises OSError."""
+    """Write a file, and return when this or a newer content survives a power loss. Raises
+    OSError."""
     files.replace_unsynced(path, data)
     await flush_path(files, path)
 
 
 async def flush_path(files: Files, path: str) -> None:
-    """Flush a file, and its name. Raises OSError."""
+    """Flush a file and the directory that contains it. Raises OSError."""
     file = files.open(path)
     try:
         await file.flush()

@@ -13,20 +13,21 @@ from minikafka.kernel.config import ConfigError
 META_PROPERTIES: Final = "meta.properties"
 _META_PROPERTIES_VERSION: Final = "version"
 _BROKER_ID: Final = "broker.id"
-_NODE_ID: Final = "node.id"  # what version 1 (KRaft) calls it
+_NODE_ID: Final = "node.id"  # the name in version 1 (KRaft)
 _CLUSTER_ID: Final = "cluster.id"
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """``others`` are lines that we do not know and keep."""
+    """The contents of ``meta.properties``. ``others`` are unknown properties, which are kept."""
 
     broker_id: int | None = None
     cluster_id: str | None = None
     others: Mapping[str, str] = field(default_factory=dict)
 
     def claimed_by(self, broker_id: int, cluster_id: str) -> MetaProperties:
-        """The same, belonging to this broker. Raises ConfigError if another's."""
+        """Return the properties with this broker id and cluster id. Raises ConfigError if they have
+        others."""
         if self.broker_id not in (None, broker_id):
             raise ConfigError(
                 f"broker.id {broker_id} does not match the broker.id {self.broker_id} in "
@@ -51,7 +52,7 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Raises ConfigError."""
+    """Decode ``meta.properties``. Raises ConfigError."""
     rows: dict[str, str] = {}
     for line in data.decode(errors="replace").splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "!")):
@@ -61,7 +62,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     broker_id = rows.pop(_BROKER_ID, None) or rows.pop(_NODE_ID, None)
     cluster_id = rows.pop(_CLUSTER_ID, None)
     if broker_id is not None and not broker_id.isdigit():
-        raise ConfigError(f"{_BROKER_ID} {broker_id!r} in {META_PROPERTIES} is no number")
+        raise ConfigError(f"{_BROKER_ID} {broker_id!r} in {META_PROPERTIES} is not a number")
     return MetaProperties(None if broker_id is None else int(broker_id), cluster_id, rows)
 
 
@@ -70,7 +71,7 @@ _VERSION: Final = 0
 
 
 class PartitionMetadataError(ValueError):
-    """Not the text of a partition.metadata file."""
+    """The bytes are not those of a ``partition.metadata`` file."""
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
@@ -78,7 +79,7 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> UUID:
-    """Raises PartitionMetadataError."""
+    """Return the topic id in a ``partition.metadata`` file. Raises PartitionMetadataError."""
     try:
         lines = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
         if int(lines["version"]) != _VERSION:

@@ -14,7 +14,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
-APART_SUFFIX: Final = ".apart"  # kept after a hole in the log; only an operator removes it
+APART_SUFFIX: Final = ".apart"  # a segment after a hole in the log; the broker never removes it
 CLEANED_SUFFIX: Final = ".cleaned"
 INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
@@ -28,12 +28,12 @@ _LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """E.g. ``00000000000000000042.log``: 20 digits, so that names sort as offsets do."""
+    """Return for example ``00000000000000000042.log``. With 20 digits, names sort like offsets."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in the name of a file with that suffix, or None for any other name."""
+    """Return the offset in the name of a file with ``suffix``, None for any other name."""
     stem = name.removesuffix(suffix)
     if stem == name or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
         return None
@@ -41,7 +41,7 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 
 def offsets_of(names: list[str], suffix: str) -> list[int]:
-    """The offsets of all files with that suffix, rising."""
+    """Return the offsets of all files with ``suffix`` in increasing order."""
     offsets = (offset_of(name, suffix) for name in names)
     return sorted(offset for offset in offsets if offset is not None)
 
@@ -51,8 +51,8 @@ def directory_name(topic_partition: TopicPartition) -> str:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose log lies in a directory of that name; None for any other directory, such
-    as those that end in ``-delete``, ``-future`` or ``-stray``."""
+    """Return the partition whose log is in a directory of this name, None for any other directory,
+    for example one that ends in ``-delete``, ``-future`` or ``-stray``."""
     match = _LOG_DIRECTORY.fullmatch(name)
     if match is None:
         return None
@@ -60,7 +60,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def parse_future_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose log was being moved into a directory of that name, else None."""
+    """Return the partition whose log was being copied into a directory of this name, else None."""
     stem, dot, rest = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
     if not name.endswith(FUTURE_DIR_SUFFIX) or not dot or len(rest) != _HEX_DIGITS:
         return None
@@ -68,9 +68,9 @@ def parse_future_directory_name(name: str) -> TopicPartition | None:
 
 
 def delete_directory_name(topic_partition: TopicPartition, seed: str) -> str:
-    """``<topic>-<partition>.<32 hex digits>-delete``; the digits follow from ``seed``.
+    """Return ``<topic>-<partition>.<32 hex digits>-delete``. The digits are a hash of ``seed``.
 
-    A topic name that would make it too long for a file system is cut (as Kafka does).
+    As in Kafka, a long topic name is truncated, so that the name has at most 255 characters.
     """
     return _cut(topic_partition, _aside_suffix(topic_partition, seed, DELETE_DIR_SUFFIX))
 
@@ -81,8 +81,10 @@ def stray_directory_name(topic_partition: TopicPartition, seed: str) -> str:
 
 
 def future_directory_name(topic_partition: TopicPartition, seed: str) -> str | None:
-    """``<topic>-<partition>.<32 hex digits>-future``; None where the topic's name is so long that
-    it would have to be cut, and could not be found again (KAFKA-4893)."""
+    """Return ``<topic>-<partition>.<32 hex digits>-future``.
+
+    Return None if the topic name would have to be truncated: after a restart the broker could not
+    read the partition from the directory's name (KAFKA-4893)."""
     name = topic_partition.topic + _aside_suffix(topic_partition, seed, FUTURE_DIR_SUFFIX)
     return name if len(name) <= _MAX_NAME_CHARACTERS else None
 

@@ -1,4 +1,4 @@
-"""Which log is to be compacted next, how much of it, and which segments become one.
+"""Plans compaction: which part of a log is cleaned, and which segments are merged.
 
 Kafka: ``LogCleanerManager``, ``LogToClean``, ``Cleaner.groupSegmentsBySize``, ``Throttler``.
 """
@@ -117,6 +117,8 @@ def overdue_ms(first_timestamps: Iterable[int], config: LogConfig, now_ms: int) 
 
 
 def wants_cleaning(dirt: Dirt, config: LogConfig, is_overdue: bool) -> bool:
+    """Return whether a log is to be cleaned: it is overdue, or its dirty ratio is above the
+    limit."""
     if is_overdue and dirt.cleanable_bytes > 0:
         return True
     return dirt.ratio > config.min_cleanable_dirty_ratio

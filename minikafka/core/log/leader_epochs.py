@@ -11,7 +11,7 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class EpochEntry(NamedTuple):
-    """``start_offset`` is the first offset written (or to be written) in ``epoch``."""
+    """A leader epoch, and the first offset that was or will be written in it."""
 
     epoch: int
     start_offset: int
@@ -24,9 +24,11 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._offsets: list[int] = []
         for entry in sorted(entries):
-            assert not self._epochs or entry.epoch > self._epochs[-1], "two starts of one epoch"
+            assert not self._epochs or entry.epoch > self._epochs[-1], (
+                "an epoch has two start offsets"
+            )
             assert not self._offsets or entry.start_offset >= self._offsets[-1], (
-                "an epoch goes back"
+                "the start offset of an epoch is below that of an earlier epoch"
             )
             self._epochs.append(entry.epoch)
             self._offsets.append(entry.start_offset)

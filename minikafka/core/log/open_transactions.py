@@ -35,7 +35,7 @@ class OpenTransactions:
     def __init__(self) -> None:
         self.first_unstable_offset: int | None = None
         self.unreplicated: deque[EndedTransaction] = deque()
-        self._ongoing: list[int] = []  # first offsets, rising
+        self._ongoing: list[int] = []  # first offsets in increasing order
 
     @property
     def ongoing(self) -> tuple[int, ...]:
@@ -54,7 +54,9 @@ class OpenTransactions:
     def end(self, first_offset: int, marker_offset: int) -> None:
         """Note that a marker was appended for the transaction that began at ``first_offset``."""
         index = bisect_left(self._ongoing, first_offset)
-        assert self._ongoing[index : index + 1] == [first_offset], "a transaction that never began"
+        assert self._ongoing[index : index + 1] == [first_offset], (
+            "no transaction is open at this first offset"
+        )
         del self._ongoing[index]
         unreplicated = self.unreplicated
         while unreplicated and unreplicated[-1].first_offset > first_offset:

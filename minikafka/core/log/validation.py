@@ -1,7 +1,7 @@
 """Validation of the batches that a producer sends or that a follower fetches.
 
-Every record of every batch that a client sends is read, as in Kafka: the CRC shows only that the
-bytes are what the client meant to send. Batches that a coordinator of this broker has built are
+Every record of every batch that a client sends is parsed, as in Kafka: a right CRC shows only that
+the batch was not damaged on its way. Batches that a coordinator of this broker has built are
 read only if a setting of the topic needs it.
 Kafka: ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``, ``ProduceRequest``.
 """
@@ -130,8 +130,7 @@ def leader_batch(
     ):
         return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     if origin is AppendOrigin.CLIENT and not has_plain_records(batch):
-        # This names the fault, or mends it.
-        return opened_batch(batch, config, now_ms, budget or OpeningBudget())
+        return opened_batch(batch, config, now_ms)  # raises, or returns a corrected batch
     return batch
 
 

@@ -1,4 +1,4 @@
-"""The cleaning of one log: the latest offset of each key is collected, then segments are rewritten.
+"""The cleaning of one log: collects the latest offset of each key, then rewrites the segments.
 
 Cleaning runs on the event loop in slices of a fraction of a millisecond; only flushes and reads
 outside of the page cache run in threads. After every wait it checks whether the log has changed
@@ -75,7 +75,8 @@ def log_facts(log: UnifiedLog, stable_offset: int) -> LogFacts:
 
 
 class LogCleaning:
-    """One cleaning of the part ``dirt`` of ``log``. It ends when ``is_wanted`` returns False."""
+    """One cleaning of the part ``dirt`` of ``log``. It is aborted when ``is_wanted`` returns
+    False."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class LogCleaning:
                 if await self._in_slices(indexer.take(batches), segment):
                     return offsets
             following = dirty[index + 1].base_offset if index + 1 < len(dirty) else end
-            offsets.latest_offset = following - 1  # there may be a gap
+            offsets.latest_offset = following - 1  # also if compaction has removed its last records
         return offsets
 
     # ---- the copies
@@ -169,7 +170,7 @@ class LogCleaning:
             if not in_place and not log.closed:
                 cleaned.remove()
             elif not in_place:
-                cleaned.close()  # its directory may have another name by now
+                cleaned.close()  # the log was closed, and its directory may have been renamed
         for segment in group[1:]:
             log.producers.remove_snapshot(segment.base_offset)
         await self._files.flush_directory(log.directory)
@@ -213,7 +214,7 @@ class LogCleaning:
                     cleaned.txn_index.append(txn)
                 transactions.retained.clear()
 
-    # ---- reading, and letting others have their turn
+    # ---- reading, and yielding to other tasks
 
     async def _batches(
         self, segment: LogSegment, position: int

@@ -1,4 +1,4 @@
-"""The log cleaner: the tasks that compact logs, the choice of the next log, and their metrics."""
+"""The log cleaner: the tasks that compact logs. Kafka: ``LogCleaner``, ``LogCleanerManager``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.unified_log import UnifiedLog
 
 _LOGS_PER_SLICE: Final = 100
-_REST_MS: Final = 60_000  # of a log whose disk was full
+_REST_MS: Final = 60_000  # a log whose disk was full is not cleaned for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class LogCleaner:
     ``stable_offset`` returns the offset up to which a partition may be cleaned (all records below
     it are committed and in no open transaction), None if the broker does not host the partition.
     ``failed`` is called with a directory and the OSError that it raised. A log with a corrupt batch
-    is not cleaned again until the broker restarts. Kafka: ``LogCleaner``, ``LogCleanerManager``.
+    is not cleaned again until the broker restarts.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class LogCleaner:
         self._failed = failed
         self._events = events or event_log("log_cleaner")
         self._throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic_ms())
-        self._cleaning: dict[UnifiedLog, asyncio.Event] = {}  # set when it is over
+        self._cleaning: dict[UnifiedLog, asyncio.Event] = {}  # set at the end of the cleaning
         self._paused: Counter[TopicPartition] = Counter()
-        self._resting: dict[UnifiedLog, int] = {}  # until when
+        self._resting: dict[UnifiedLog, int] = {}  # not cleaned until this monotonic time (ms)
         self._last_run_ms = clock.monotonic_ms()
         self._max_dirty_ratio = 0.0
         self._max_overdue_ms = 0
@@ -166,7 +166,7 @@ class LogCleaner:
                 if is_due and (best is None or ratio > best.dirt.ratio):
                     best = filthy
         self._max_dirty_ratio, self._max_overdue_ms = dirtiest, int(longest)
-        # Another cleaner task may have taken it during one of the sleeps.
+        # Another cleaner task may have begun to clean this log during one of the sleeps.
         if best is None or not self._may_clean(best.log):
             return None
         return self._look_at(best.directory, best.log)
@@ -285,8 +285,9 @@ class LogCleaner:
 
 
 def _overdue_ms(log: UnifiedLog, dirt: Dirt, now_ms: int) -> int:
-    """Raises OSError, CorruptRecordError: reads the first batches of dirty segments if there is a
-    limit at all."""
+    """Return by how many ms a log exceeds ``max.compaction.lag.ms``; 0 without such a limit.
+
+    Reads the first batch of each dirty segment. Raises OSError, CorruptRecordError."""
     if log.config.max_compaction_lag_ms == NO_LIMIT:
         return 0
     dirty = log.segments.since(dirt.first_dirty)[:-1]

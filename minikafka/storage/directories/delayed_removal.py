@@ -33,7 +33,7 @@ class DelayedRemoval:
         self._files = files
         self._clock = clock
         self._events = events
-        self._asides: list[_Aside] = []  # a heap; bounded by what lies on the disk
+        self._asides: list[_Aside] = []  # a heap, at most one entry for each file on disk
         self._sequence = 0
         self._wake = asyncio.Event()
 

@@ -176,7 +176,8 @@ class DirectoryLoading:
         if any(log.recovery_point_lowered for log in directory.logs.values()):
             await directory.checkpoint_recovery_points()
         if not starts.keys() <= directory.logs.keys():
-            await directory.checkpoint_starts()  # a new log of the name is not to start there
+            # Else a new log of this partition would start at the old offset.
+            await directory.checkpoint_starts()
         if not cleaned.keys() <= directory.logs.keys():
             await directory.checkpoint_cleaned()
         self._events.info(

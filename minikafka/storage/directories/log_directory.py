@@ -212,7 +212,7 @@ class LogDirectory:
         points = {}
         for topic_partition, log in self.logs.items():
             assert log.recovery_point <= log.log_end_offset, (
-                f"{topic_partition}: flushed past its end"
+                f"{topic_partition}: the recovery point is above the log end offset"
             )
             points[topic_partition] = log.recovery_point
         self._files.replace_unsynced(f"{self.path}/{RECOVERY_POINT}", encode_offsets(points))
@@ -252,7 +252,9 @@ class LogDirectory:
         starts = {}
         for topic_partition, log in self.logs.items():
             first, start = log.segments.first, log.log_start_offset
-            assert start <= log.log_end_offset, f"{topic_partition}: starts behind its end"
+            assert start <= log.log_end_offset, (
+                f"{topic_partition}: the log start offset is above the log end offset"
+            )
             named = 0 if first is None or log.unflushed_names else first.base_offset
             if start > named:
                 starts[topic_partition] = start

@@ -26,14 +26,14 @@ MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
 _SLICE_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _RETRY_MS: Final = 1_000
-_LOOK_AGAIN_MS: Final = 1_000  # a limit may be raised or lifted meanwhile
-_PREFERRED_LIMIT: Final = 100_000  # anybody may ask for any name
+_LOOK_AGAIN_MS: Final = 1_000  # while the quota is exceeded; it may be changed meanwhile
+_PREFERRED_LIMIT: Final = 100_000  # clients may name partitions that do not exist
 
 
 @dataclass(eq=False, slots=True)
 class _Move:
     source: UnifiedLog
-    directory: LogDirectory  # where it goes
+    directory: LogDirectory  # the target
     future: UnifiedLog
     cleaning_paused: bool = False
 
@@ -75,7 +75,7 @@ class LogMoves:
         events: EventLog,
     ) -> None:
         self.quota = ReplicationQuota(quota)
-        self.preferred: dict[TopicPartition, str] = {}  # where logs that are not there yet go
+        self.preferred: dict[TopicPartition, str] = {}  # the paths for logs that do not exist yet
         self._files = files
         self._clock = clock
         self._directories = directories
@@ -298,7 +298,7 @@ class LogMoves:
         except OSError as error:
             raise self._source_failed(source, error) from error
         if not self._is_on(move) or source.cut_to != NO_CUT:
-            return 0  # to be read again
+            return 0  # the next slice is read again
         self._append(move.future, found, source.log_end_offset)
         return len(found.records)
 
@@ -333,7 +333,7 @@ class LogMoves:
 
     def _append(self, future: UnifiedLog, found: LogRead, end: int) -> None:
         if found.first_offset < future.log_end_offset:
-            # The source starts within a batch; or batches are not the ones that were copied.
+            # The source starts within a batch, or has other batches than those that were copied.
             future.truncate_fully_and_start_at(found.first_offset)
             if future.cut_unflushed:
                 return
@@ -341,7 +341,7 @@ class LogMoves:
             future.append_as_follower(found.records)
             self.quota.record(len(found.records), self._clock.monotonic_ms())
         else:
-            future.skip_to(end)  # compaction has left nothing there
+            future.skip_to(end)  # compaction has removed all records up to there
 
     # ---- the swap
 

@@ -1,4 +1,4 @@
-"""Read the files of a log row by row, and compare each row with the file it must agree with."""
+"""Reads the files of a log entry by entry, and looks up each index entry in the ``.log`` file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from minikafka.storage.names import (
 
 
 class UnknownFile(Exception):
-    """The name is not that of a file of a log."""
+    """The name of a file is not the name of any file of a log."""
 
 
 class BatchRow(NamedTuple):
-    """A batch at ``position`` of the file; ``batch`` is there with its records."""
+    """A batch that starts at ``position`` (bytes). The buffer of ``batch`` includes its records."""
 
     position: int
     batch: RecordBatch
@@ -37,14 +37,16 @@ class BatchRow(NamedTuple):
 
 
 class TrailingBytes(NamedTuple):
-    """Bytes after the last batch that are no batch."""
+    """The number of bytes after the last valid batch, and why they cannot be read as a batch."""
 
     byte_count: int
     reason: str
 
 
 class IndexRow(NamedTuple):
-    """``found`` is the last offset of the batch at ``position``; None when there is no batch."""
+    """An entry of an offset index.
+
+    ``found`` is the last offset of the batch at ``position``, None if no batch starts there."""
 
     offset: int
     position: int
@@ -52,7 +54,8 @@ class IndexRow(NamedTuple):
 
 
 class TimeIndexRow(NamedTuple):
-    """``found`` is the batch that holds ``offset``; None when there is none."""
+    """An entry of a time index. ``found`` is the batch that contains ``offset``, None if none
+    does."""
 
     timestamp: int
     offset: int
@@ -62,8 +65,9 @@ class TimeIndexRow(NamedTuple):
 def batches(
     files: Files, path: str, max_bytes: int | None = None
 ) -> Iterator[BatchRow | TrailingBytes]:
-    """The batches of a ``.log`` file (those that begin in its first ``max_bytes``), and what is
-    left over. Raises OSError."""
+    """Yield the batches of a ``.log`` file, then a ``TrailingBytes`` if the rest is not a batch.
+
+    With ``max_bytes``, yield only batches that start in that many bytes. Raises OSError."""
     file = files.open(path)
     try:
         size = file.size()
@@ -82,7 +86,7 @@ def batches(
 
 
 def offset_index_entries(files: Files, path: str) -> Iterator[IndexRow]:
-    """The entries of an ``.index`` file, each looked up in the log beside it. Raises OSError."""
+    """Yield the entries of an ``.index`` file, looked up in its ``.log`` file. Raises OSError."""
     base_offset = base_offset_of(path, INDEX_SUFFIX)
     log = files.open(path.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX)
     try:
@@ -94,7 +98,8 @@ def offset_index_entries(files: Files, path: str) -> Iterator[IndexRow]:
 
 
 def time_index_entries(files: Files, path: str) -> Iterator[TimeIndexRow]:
-    """The entries of a ``.timeindex`` file, each looked up in the log beside it. Raises OSError."""
+    """Yield the entries of a ``.timeindex`` file, looked up in its ``.log`` file. Raises
+    OSError."""
     base_offset = base_offset_of(path, TIME_INDEX_SUFFIX)
     log = files.open(path.removesuffix(TIME_INDEX_SUFFIX) + LOG_SUFFIX)
     try:
@@ -110,7 +115,7 @@ def time_index_entries(files: Files, path: str) -> Iterator[TimeIndexRow]:
 
 
 def aborted_transactions(files: Files, path: str) -> Iterator[tuple[int, AbortedTxn]]:
-    """The entries of a ``.txnindex`` file, each with its version. Raises OSError."""
+    """Yield the entries of a ``.txnindex`` file: version and transaction. Raises OSError."""
     base_offset_of(path, TXN_INDEX_SUFFIX)
     data = files.read_all(path)
     whole = memoryview(data)[: len(data) // aborted_txn.ENTRY_BYTES * aborted_txn.ENTRY_BYTES]
@@ -119,13 +124,13 @@ def aborted_transactions(files: Files, path: str) -> Iterator[tuple[int, Aborted
 
 
 def producers(files: Files, path: str) -> list[ProducerEntry]:
-    """The entries of a ``.snapshot`` file. Raises OSError, CorruptSnapshotError."""
+    """Return the producers in a ``.snapshot`` file. Raises OSError, CorruptSnapshotError."""
     return decode_snapshot(files.read_all(path))
 
 
 def index_problem(files: Files, path: str) -> str | None:
-    """Why a broker would rebuild this index at its start; None if it is in order.
-    Raises OSError."""
+    """Return why a broker would rebuild this index when it starts, None if it would not. Raises
+    OSError."""
     size = files.size(path)
     if path.endswith(TXN_INDEX_SUFFIX):
         base_offset = base_offset_of(path, TXN_INDEX_SUFFIX)
@@ -158,7 +163,7 @@ def _txn_index_problem(
 
 
 def base_offset_of(path: str, suffix: str) -> int:
-    """From the file's name. Raises UnknownFile."""
+    """Return the base offset that the name of a file contains. Raises UnknownFile."""
     offset = offset_of(path.rpartition("/")[2], suffix)
     if offset is None:
         raise UnknownFile(f"{path} is not named after an offset")
@@ -166,7 +171,10 @@ def base_offset_of(path: str, suffix: str) -> int:
 
 
 def _entries(files: Files, path: str, entry: Struct, offset_field: int) -> Iterator[Any]:
-    """Kafka preallocates index files: after the first entry, zeros are room and no entry."""
+    """Yield the fields of each entry of an index file.
+
+    Kafka preallocates index files: after the first entry, an offset of zero means that the rest of
+    the file is unused."""
     data = files.read_all(path)
     whole = memoryview(data)[: len(data) // entry.size * entry.size]
     for number, fields in enumerate(entry.iter_unpack(whole)):

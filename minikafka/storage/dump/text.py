@@ -1,4 +1,4 @@
-"""The files of a log as the lines of Kafka's DumpLogSegments, with decoded records and findings."""
+"""Formats the files of a log as Kafka's ``DumpLogSegments`` does, and lists the faults found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from minikafka.storage.names import (
     TXN_INDEX_SUFFIX,
 )
 
-Shown: TypeAlias = tuple[str | None, str | None]  # key and payload, None where there is none
+Shown: TypeAlias = tuple[str | None, str | None]  # key and payload as text; None is not printed
 RecordDecoder: TypeAlias = Callable[[Record], Shown]
 
 _DELETED: Final = "<DELETE>"
@@ -72,7 +72,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def decode_offsets_record(record: Record) -> Shown:
-    """A record of ``__consumer_offsets``. Kafka: ``OffsetsMessageParser``."""
+    """Decode a record of ``__consumer_offsets``. Kafka: ``OffsetsMessageParser``."""
     at = f"at offset {record.offset}, skipping."
     if record.key is None:
         return f"Error {at} The message has no key.", None
@@ -104,7 +104,9 @@ def _value(message: Message, version: int) -> dict[str, Any]:
 
 
 def _open(shown: dict[str, Any], field: str, cls: type[Message], content: bytes) -> None:
-    """Show what consumers say to each other; what cannot be read stays as it is."""
+    """Replace the bytes in ``shown[field]`` by the decoded message of the consumer protocol.
+
+    Bytes that cannot be decoded are kept."""
     try:
         shown[field] = to_json(*decode_versioned(cls, content, cls.SPEC.versions.last))
     except DecodeError:
@@ -116,7 +118,9 @@ def _json(value: dict[str, Any]) -> str:
 
 
 def decode_transaction_record(record: Record) -> Shown:
-    """A record of ``__transaction_state``. Kafka: ``TransactionLog.formatRecordKeyAndValue``."""
+    """Decode a record of ``__transaction_state``.
+
+    Kafka: ``TransactionLog.formatRecordKeyAndValue``."""
     at = f"at offset {record.offset}, skipping."
     if record.key is None:
         return f"Error {at} The message has no key.", None
@@ -153,9 +157,12 @@ _RECORD_INDENT: Final = "|"
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """``deep``: a line for each record, ``contents``: with what ``decode`` makes of it. Of indexes:
-    only what the log contradicts (``verify_only``), or only whether they are in order
-    (``sanity_only``). ``record_metadata`` False: of a record nothing but its contents."""
+    """The options of ``dump-log``.
+
+    ``deep`` prints a line for each record. ``contents`` adds its key and payload, as returned by
+    ``decode``; without ``record_metadata`` the line has nothing else. For indexes, ``verify_only``
+    prints only mismatches with the log, and ``sanity_only`` only whether a broker would accept
+    them. ``max_bytes`` limits how much of a ``.log`` file is printed."""
 
     deep: bool = False
     contents: bool = False
@@ -167,8 +174,10 @@ class DumpOptions:
 
 
 class LogDump:
-    """Several files, one after the other. ``findings`` are their faults, printed at the end
-    as Kafka does: a headline for a file, and lines that say where."""
+    """Dumps files one after the other, and collects their faults in ``findings``.
+
+    The caller prints ``findings`` at the end, as Kafka does: a headline for each file and kind of
+    fault, then one line for each place."""
 
     def __init__(self, files: Files, options: DumpOptions) -> None:
         self.findings: dict[str, list[str]] = {}
@@ -176,9 +185,9 @@ class LogDump:
         self._options = options
 
     def lines(self, path: str) -> Iterator[str]:
-        """Dump a file according to its name. Raises OSError, and UnknownFile for another name.
+        """Yield the lines for a file, whose name tells its kind. Raises OSError, UnknownFile.
 
-        Kafka's tool does not know the checkpoints."""
+        Kafka's tool does not support checkpoint files."""
         name = path.rpartition("/")[2]
         dumps: list[tuple[str, Callable[[str], Iterator[str]]]] = [
             (LOG_SUFFIX, self._log),
@@ -193,7 +202,7 @@ class LogDump:
         for suffix, dumped in dumps:
             if name.endswith(suffix):
                 return dumped(path)
-        raise dump.UnknownFile(f"{path} is no file of a log that can be dumped")
+        raise dump.UnknownFile(f"{path} is not a file of a log that can be dumped")
 
     def _find(self, headline: str, line: str) -> None:
         self.findings.setdefault(headline, []).append(f"  {line}")

@@ -1,4 +1,4 @@
-"""Walking over the batches of a segment file, reading no more of it than needed."""
+"""Iteration over the batches of a segment file, by headers only or with their records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class FoundBatch(NamedTuple):
-    """A batch and where it starts in the file."""
+    """A batch, and the position in the file (bytes) at which it starts."""
 
     position: int
     batch: RecordBatch
@@ -31,10 +31,11 @@ class FoundBatch(NamedTuple):
 
 
 def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[FoundBatch]:
-    """The batches in ``[start, end)`` of ``file``; ``start`` is where one begins.
+    """Yield the batches in ``[start, end)`` of ``file``. A batch must start at ``start``.
 
-    ``batch.buffer`` holds the header, and with ``whole`` (or for a control batch) the records too.
-    Raises CorruptRecordError where there is no whole batch of magic 2, and OSError.
+    ``batch.buffer`` has the header of the batch. With ``whole``, and for a control batch, it also
+    has the records. Raises CorruptRecordError at a position without a complete batch of magic 2,
+    and OSError.
     """
     chunk = b""
     chunk_start = position = start
@@ -45,7 +46,7 @@ def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[F
             chunk = file.read(min(chunk_bytes, end - position), position)
             chunk_start, at = position, 0
             if len(chunk) < BATCH_OVERHEAD:
-                raise CorruptRecordError(f"{len(chunk)} bytes at {position} are no batch")
+                raise CorruptRecordError(f"the {len(chunk)} bytes at {position} are not a batch")
         batch = parse_batch(chunk, at)
         size = batch.length + LOG_OVERHEAD
         if batch.magic != MAGIC_V2 or size < BATCH_OVERHEAD or position + size > end:
@@ -63,8 +64,8 @@ def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[F
 
 
 async def read_whole(file: File, start: int, end: int) -> memoryview:
-    """A chunk of the file from ``start`` on, with at least one whole batch if there is one before
-    ``end``. What is not in the page cache is read off the loop. Raises OSError."""
+    """Read up to 1 MB of the file from ``start`` on, more if the first batch is larger. Nothing
+    after ``end`` is read. A thread reads what is not in the page cache. Raises OSError."""
     chunk = await file.read_cold(min(WHOLE_CHUNK_BYTES, end - start), start)
     if len(chunk) >= BATCH_OVERHEAD:
         size = parse_batch(chunk, 0).length + LOG_OVERHEAD
@@ -74,7 +75,8 @@ async def read_whole(file: File, start: int, end: int) -> memoryview:
 
 
 def whole_batches(chunk: memoryview) -> Iterator[RecordBatch]:
-    """The batches from the start of ``chunk`` on, up to one that is cut off or none."""
+    """Yield the batches from the start of ``chunk`` on, up to the first incomplete or invalid
+    one."""
     position, end = 0, len(chunk)
     while position + BATCH_OVERHEAD <= end:
         batch = parse_batch(chunk, position)
@@ -86,9 +88,9 @@ def whole_batches(chunk: memoryview) -> Iterator[RecordBatch]:
 
 
 def whole_batches_end(data: Buffer, start: int) -> int:
-    """Return where the last whole batch in ``data`` ends; ``start`` is where one begins.
+    """Return the position after the last complete batch in ``data``. A batch starts at ``start``.
 
-    The caller knows that ``data`` is a part of a log and that it was cut anywhere.
+    ``data`` must be a part of a log, and may end within a batch. Batches are not validated.
     """
     end = len(data)
     position = start

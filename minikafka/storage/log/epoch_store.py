@@ -1,4 +1,4 @@
-"""The leader epochs of one log, kept in step with its ``leader-epoch-checkpoint`` file."""
+"""The leader epochs of one log, and their ``leader-epoch-checkpoint`` file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from minikafka.storage.durable import flush_path
 
 
 class LeaderEpochStore:
-    """Raises OSError wherever it writes; what could not be written is written the next time.
+    """Writes the file with each change of the leader epochs.
 
-    A changed file is replaced at once, safe against a killed process, and made safe against a
-    power loss by ``flush``. What a power loss takes is found again in the batches themselves.
-    Until ``start_writing`` (the log has no files yet) everything stays in memory.
+    A written file survives a killed process; after ``flush`` it survives a power loss. Epochs that
+    a power loss removes are found again in the batches. Until ``start_writing`` nothing is written,
+    since a log without records has no files. All methods that write may raise OSError; then the
+    next change writes the whole file.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -44,7 +45,7 @@ class LeaderEpochStore:
         return self.cache.latest_epoch
 
     def load(self) -> bool:
-        """Read the file; False when it is missing or damaged, and the epochs are not known."""
+        """Read the file. Return False if it is missing, damaged or empty."""
         self._writing = True
         try:
             entries = decode_epochs(self._files.read_all(self._path))
@@ -54,21 +55,22 @@ class LeaderEpochStore:
         return bool(entries)
 
     def start_writing(self) -> None:
-        """Write to the file from now on: the log has segments."""
+        """Write the file now and with each later change, since the log has segments."""
         if not self._writing:
             self._writing = True
             self._changed(bool(len(self.cache)))
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """``assign``, but written only with what comes next: an epoch that nothing was appended in
-        is forgotten when the log is loaded, so there is nothing to lose."""
+        """As ``assign``, but leave the write to the next change: when a log is loaded, an epoch
+        without records is removed anyway."""
         self._unwritten |= self.cache.assign(epoch, start_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
+        """As ``LeaderEpochCache.assign``."""
         self._changed(self.cache.assign(epoch, start_offset))
 
     def agree(self, epoch: int, offset: int) -> None:
-        """As ``LeaderEpochCache.agree``, while a log is recovered."""
+        """As ``LeaderEpochCache.agree``. Called when a log is recovered."""
         self._changed(self.cache.agree(epoch, offset))
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -92,7 +94,7 @@ class LeaderEpochStore:
             self._unflushed = True
 
     async def flush(self) -> None:
-        """Return when the file as it is now would survive a power loss."""
+        """Flush the file if it has changed since the last flush. Raises OSError."""
         if not self._unflushed:
             return
         self._unflushed = False

@@ -11,8 +11,10 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class LogFlushes:
-    """Runs one flush of a log at a time. ``failed`` is called with an OSError: the kernel may have
-    dropped dirty pages, so a second flush would seem to succeed and prove nothing."""
+    """Runs one flush of a log at a time. ``failed`` is called with a log and its OSError.
+
+    A failed flush must not be tried again: the kernel may have dropped the dirty pages, and then a
+    second flush succeeds although the records are lost."""
 
     def __init__(
         self,
@@ -20,24 +22,25 @@ class LogFlushes:
         current: Callable[[TopicPartition], UnifiedLog | None],
         failed: Callable[[UnifiedLog, OSError], None],
     ) -> None:
-        """``current`` returns the log of a partition; after a move it is another one."""
+        """``current`` returns the log of a partition, which is another one after a move between log
+        directories."""
         self._clock = clock
         self._current = current
         self._failed = failed
         self._running: dict[UnifiedLog, asyncio.Event] = {}
 
     async def up_to_now(self, log: UnifiedLog) -> None:
-        """Return when all that is in the log now is on disk, or the log has failed."""
+        """Return when all current records of the log are on disk, or the log has failed."""
         end = log.log_end_offset
         await self._turn(log)
         if not log.closed and (log.recovery_point < end or log.cut_unflushed):
             await self.flush(log)
         replaced_by = self._current(log.topic_partition) if log.closed else None
         if replaced_by is not None and replaced_by is not log:
-            await self.up_to_now(replaced_by)  # the last of it was copied without a flush
+            await self.up_to_now(replaced_by)  # the last records were copied to it without a flush
 
     async def flush(self, log: UnifiedLog, before_offset: int | None = None) -> None:
-        """As ``UnifiedLog.flush``; raises nothing."""
+        """As ``UnifiedLog.flush``, but call ``failed`` instead of raising OSError."""
         await self._turn(log)
         done = self._running[log] = asyncio.Event()
         if before_offset is None:
@@ -52,14 +55,15 @@ class LogFlushes:
             done.set()
 
     async def _turn(self, log: UnifiedLog) -> None:
-        """Wait for the running flush: it does not cover what was appended since it began."""
+        """Wait for the end of the running flush, which does not cover records appended since it
+        started."""
         while (running := self._running.get(log)) is not None:
             await running.wait()
 
 
 async def bring_to_disk(logs: Sequence[UnifiedLog], at_once: int) -> None:
-    """Flush everything, including what is in memory alone, as a clean shutdown does. Raises the
-    first OSError after all logs have been tried."""
+    """Write everything that is only in memory and flush all files of ``logs``, ``at_once`` logs at
+    a time, for a clean shutdown. Raises the first OSError after all logs have been tried."""
     turns = asyncio.Semaphore(at_once)
     errors: list[OSError] = []
 

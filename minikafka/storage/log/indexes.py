@@ -1,14 +1,16 @@
 """The index files of a segment: offsets, times, and aborted transactions.
 
-Entry: relative offset i32, position i32. The offset is the last one of the batch that starts at the
-position, so that batch is where a search for any offset from there on begins. Kafka:
-``OffsetIndex``.
+``OffsetIndex``: an entry is a relative offset i32 and a position i32. The offset is the last offset
+of the batch that starts at the position. A search for this or a higher offset starts there.
 
-Entry: timestamp i64 (ms), relative offset i32. Every record above that offset may be later, none
-up to it is. The last entry of a segment that is rolled or closed has its largest timestamp.
-Kafka: ``TimeIndex``.
+``TimeIndex``: an entry is a timestamp i64 (ms) and a relative offset i32. No record up to the
+offset has a larger timestamp. The last entry of a segment that was rolled or closed has the
+segment's largest timestamp.
 
-There is a file only where there is an entry. Kafka: ``TransactionIndex``.
+``TxnIndex``: an entry is an aborted transaction. The file exists only if there is an entry. Kafka:
+``TransactionIndex``.
+
+All methods that read or write may raise OSError.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ assert OFFSET_ENTRY.size == OFFSET_ENTRY_BYTES
 
 
 class OffsetPosition(NamedTuple):
-    """``position`` is in bytes from the start of the segment's ``.log`` file."""
+    """An entry of an offset index. ``position`` is in bytes from the start of the ``.log`` file."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(SparseIndex):
-    """Raises OSError wherever it reads or writes."""
+    """Maps offsets to positions in the ``.log`` file."""
 
     def __init__(self, files: Files, path: str, base_offset: int, size_max_bytes: int) -> None:
         limit = max_entries(size_max_bytes, OFFSET_ENTRY_BYTES)
@@ -45,27 +47,28 @@ class OffsetIndex(SparseIndex):
         self._base_offset = base_offset
 
     def append(self, offset: int, position: int) -> None:
-        """``offset`` must be above the last one, and fit."""
+        """Add an entry. ``offset`` must be above that of the last entry, and must fit an entry."""
         self.add(offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry not above ``offset``; (base offset, 0) when there is none."""
+        """Return the last entry up to ``offset``; (base offset, 0) if there is none."""
         return self._entry_or_start(self.floor(offset - self._base_offset, 0).fields)
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The last entry whose position is not above ``position``; (base offset, 0) if none."""
+        """Return the last entry up to ``position``; (base offset, 0) if there is none."""
         return self._entry_or_start(self.floor(position, 1).fields)
 
     def last_entry(self) -> OffsetPosition:
-        """(base offset, 0) when empty."""
+        """Return the last entry; (base offset, 0) if the index is empty."""
         return self._entry_or_start(self.last)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep only entries below ``offset``."""
+        """Remove the entries at or above ``offset``."""
         self.keep(self.floor(offset - self._base_offset - 1, 0).number + 1)
 
     def is_sane(self, segment_bytes: int) -> bool:
-        """Whether the last entry can be one of this segment. Nothing else is looked at."""
+        """Return whether the last entry can belong to this segment. Other entries are not
+        checked."""
         if self.count == 0:
             return True
         offset, position = self.last
@@ -82,38 +85,40 @@ assert TIME_ENTRY.size == TIME_ENTRY_BYTES
 
 
 class TimestampOffset(NamedTuple):
-    """``offset`` is the last offset of the batch that has ``timestamp`` (ms) as its largest."""
+    """An entry of a time index: the largest timestamp (ms) of a batch, and its last offset."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(SparseIndex):
-    """Raises OSError wherever it reads or writes."""
+    """Maps timestamps to offsets."""
 
     def __init__(self, files: Files, path: str, base_offset: int, size_max_bytes: int) -> None:
         super().__init__(files, path, TIME_ENTRY, max_entries(size_max_bytes, TIME_ENTRY_BYTES))
         self._base_offset = base_offset
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if ``timestamp`` is above that of the last one (and is one at all)."""
+        """Add an entry unless the last one has the same or a larger timestamp, or ``timestamp`` is
+        -1."""
         if timestamp > (NO_TIMESTAMP if self.last is None else self.last[0]):
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry not above ``timestamp``; (-1, base offset) when there is none."""
+        """Return the last entry up to ``timestamp``; (-1, base offset) if there is none."""
         return self._entry_or_start(self.floor(timestamp, 0).fields)
 
     def last_entry(self) -> TimestampOffset:
-        """(-1, base offset) when empty."""
+        """Return the last entry; (-1, base offset) if the index is empty."""
         return self._entry_or_start(self.last)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep only entries below ``offset``."""
+        """Remove the entries at or above ``offset``."""
         self.keep(self.floor(offset - self._base_offset - 1, 1).number + 1)
 
     def is_sane(self) -> bool:
-        """Whether the last entry can be one of this segment. Nothing else is looked at."""
+        """Return whether the last entry can belong to this segment. Other entries are not
+        checked."""
         if self.count == 0:
             return True
         timestamp, offset = self.last
@@ -127,22 +132,22 @@ class TimeIndex(SparseIndex):
 
 _NO_LIMIT = 2**62
 _CHUNK_ENTRIES = 256
-_LAST_OFFSET = 3  # the field by which entries rise
+_LAST_OFFSET = 3  # the field that increases from entry to entry
 _FIELDS = Struct(">2xqqqq")  # an entry without its version
 _last_stable_offset = attrgetter("last_stable_offset")
 
 
 class TxnIndex(SparseIndex):
-    """Entries in the order of their markers. Raises OSError wherever it reads or writes."""
+    """The aborted transactions whose ABORT markers are in the segment, in the order of markers."""
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         super().__init__(files, path, ENTRY, _NO_LIMIT)
         self._base_offset = base_offset
 
     def create(self) -> None:
-        """Start empty, without a file."""
+        """Begin an empty index, without a file."""
         super().create()
-        self._in_place = True  # as far as there is anything to write
+        self._in_place = True  # so that ``persist`` creates no empty file
 
     def load(self) -> None:
         if self.count == 0:
@@ -150,14 +155,15 @@ class TxnIndex(SparseIndex):
         super().load()
 
     def attach(self) -> None:
-        """Take the file as it is; none means that nothing was aborted."""
+        """Use the existing file. If there is none, no transaction was aborted."""
         try:
             super().attach()
         except FileNotFoundError:
             self.create()
 
     def is_sane(self) -> bool:
-        """Whether the file is one of this segment, whole and of a version known here."""
+        """Return whether the entries can belong to this segment, are complete and have a known
+        version."""
         if self.count == 0:
             return self._entries is not None or self._files.size(self.path) == 0
         if self._files.size(self.path) != self.count * ENTRY_BYTES:
@@ -171,19 +177,20 @@ class TxnIndex(SparseIndex):
         return True
 
     def append(self, txn: AbortedTxn) -> None:
-        """Markers come in the order of their offsets. The index must be loaded. With OSError the
-        entry is kept in memory, to be written by a ``persist``."""
+        """Add an entry. The index must be loaded, and markers must come in increasing offsets.
+
+        After OSError the entry is kept in memory until ``persist`` succeeds."""
         self.add(VERSION, *txn)
 
     def collect(self, from_offset: int, bound: int) -> tuple[list[AbortedTxn], bool]:
-        """Return the transactions that touch ``[from_offset, bound)``, and whether they are all:
-        whether no later segment can hold the marker of another one."""
+        """Return the transactions with records in ``[from_offset, bound)``, and whether the search
+        is complete: True if no later segment can have the marker of another one."""
         found: list[AbortedTxn] = []
         if self.count == 0:
             return found, False
         start = self.floor(from_offset - 1, _LAST_OFFSET).number + 1
         for lump in self._lumps(start):
-            # One statement for all: there may be hundreds in a read of small transactions.
+            # One statement for all entries: a read may cover hundreds of small transactions.
             transactions = list(map(AbortedTxn._make, _FIELDS.iter_unpack(lump)))
             last = bisect_left(transactions, bound, key=_last_stable_offset)
             found += [txn for txn in transactions[: last + 1] if txn.first_offset < bound]
@@ -192,7 +199,7 @@ class TxnIndex(SparseIndex):
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Forget transactions whose markers lie at or above ``offset``."""
+        """Remove transactions whose markers are at or above ``offset``."""
         self.keep(self.floor(offset - 1, _LAST_OFFSET).number + 1)
 
     async def flush(self) -> None:
@@ -201,6 +208,6 @@ class TxnIndex(SparseIndex):
             await super().flush()
 
     def _lumps(self, start: int) -> Iterator[bytes]:
-        """From the entry at ``start`` on, some entries at a time."""
+        """Yield the bytes of the entries from ``start`` on, ``_CHUNK_ENTRIES`` at a time."""
         for index in range(start, self.count, _CHUNK_ENTRIES):
             yield self.raw(index, min(_CHUNK_ENTRIES, self.count - index))

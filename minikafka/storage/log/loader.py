@@ -1,4 +1,4 @@
-"""Making a new log, and bringing one back from the files that a broker left behind."""
+"""Creates logs, and loads and recovers logs from their files. Kafka: ``LogLoader``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_log(
     config: LogConfig,
     home: LogHome | None = None,
 ) -> UnifiedLog:
-    """An empty log in a new directory. Raises OSError."""
+    """Create an empty log in a new directory. Raises OSError."""
     files.make_directories(directory)
     log = UnifiedLog(files, directory, topic_partition, config, home)
     if topic_id is not None:
@@ -73,17 +73,17 @@ def assign_topic_id(files: Files, log: UnifiedLog, topic_id: UUID) -> None:
 class Checkpointed:
     """The entries for one log in the checkpoint files of its log directory."""
 
-    clean: bool  # the broker that wrote the log shut down in order
+    clean: bool  # whether the last broker process shut down cleanly
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int | None = None
 
 
 class LogLoader:
-    """Loads one log that has just been constructed. Raises OSError.
+    """Loads the files of one log into a ``UnifiedLog`` that has just been constructed.
 
-    ``discarded`` is True if something was dropped, now or just before the broker died, that a power
-    loss could bring back. Such a log has to be flushed before it accepts appends.
+    ``discarded`` is True if records or files were removed, now or shortly before the broker died,
+    that a power loss could bring back. Such a log must be flushed before it accepts appends.
     """
 
     def __init__(
@@ -94,19 +94,21 @@ class LogLoader:
         self._found = found
         self._unbound_events = events
         self._first_recovered: int | None = None
-        self._states: ProducerStates | None = None  # at the end of the segment recovered last
-        self._snapshots: list[int] = []  # those found
+        self._states: ProducerStates | None = None  # after the last recovered segment
+        self._snapshots: list[int] = []  # the offsets of the snapshot files found
         self.discarded = False
-        self.bytes_read = 0  # of segments recovered
+        self.bytes_read = 0  # the size of the recovered segments
 
     @property
     def _events(self) -> EventLog:
-        """Bound lazily: most logs log nothing while they are loaded."""
+        """Bound lazily, because most logs write no event while they are loaded."""
         return self._unbound_events.bind(log=self.log.directory)
 
     async def load(self) -> None:
-        """Open the segments, recover those that need it, load epochs and producers. Long
-        work yields to other tasks."""
+        """Open the segments, recover those that may be incomplete, and load leader epochs and
+        producers. Yields to other tasks regularly.
+
+        Raises OSError, and KafkaError(CORRUPT_MESSAGE)."""
         log, found = self.log, self._found
         log.cleaned_offset = found.cleaned_offset
         self._read_topic_id()
@@ -144,13 +146,14 @@ class LogLoader:
             data = self._files.read_all(f"{self.log.directory}/{PARTITION_METADATA}")
             self.log.topic_id = decode_partition_metadata(data)
         except FileNotFoundError:
-            return  # a log from before there were topic ids
+            return  # the log is older than topic ids
         except PartitionMetadataError as error:
-            # Cut off by a power loss. The controller will send the id again.
+            # A power loss truncated the file. The controller sends the id again.
             self._events.warning("partition_metadata_unreadable", error=str(error))
 
     def _tidy(self) -> list[int]:
-        """Remove temporary files and orphaned indexes; returns the base offsets of segments."""
+        """Remove temporary files and indexes without a segment, and finish interrupted swaps.
+        Return the base offsets of the segments."""
         directory = self.log.directory
         names = self._files.list(directory)
         if any(name.endswith(_OF_SWAPS) for name in names):
@@ -170,8 +173,8 @@ class LogLoader:
         return bases
 
     def _recover_from(self, bases: list[int], epochs_known: bool) -> int:
-        """Index of the first segment to recover. Without the epochs of the past, all have to be
-        read."""
+        """Return the index of the first segment to recover. If the leader epochs could not be
+        loaded, this is the first segment, because the epochs are found in the batches."""
         if self._found.clean:
             return len(bases)
         return first_to_recover(bases, self._found.recovery_point) if epochs_known else 0
@@ -179,7 +182,7 @@ class LogLoader:
     async def _add_segments(self, bases: list[int], recover_from: int) -> None:
         log = self.log
         compacted = log.config.compacts
-        cleaned_offset = self._found.cleaned_offset or 0  # holes below are from compaction
+        cleaned_offset = self._found.cleaned_offset or 0  # gaps below come from compaction
         for index, base_offset in enumerate(bases):
             before = log.segments.active
             if before is not None:
@@ -201,14 +204,14 @@ class LogLoader:
                 return
 
     async def _recover(self, segment: LogSegment) -> int:
-        """Returns the offset after the last batch kept."""
+        """Recover a segment, and return the offset after the last batch kept."""
         if self._first_recovered is None:
             self._first_recovered = segment.base_offset
         size = segment.size_bytes
         epochs = self.log.epochs
         states = await self._states_before(segment)
         end_offset = segment.base_offset
-        settled = NO_EPOCH  # the latest epoch, once there is a batch of it: the others agree
+        settled = NO_EPOCH  # the latest epoch after its first batch; later batches change nothing
 
         def take(batch: RecordBatch) -> None:
             nonlocal end_offset, settled
@@ -223,7 +226,7 @@ class LogLoader:
                 settled = epoch if epoch == epochs.latest_epoch else NO_EPOCH
 
         await segment.recover(take)
-        self.log.unflushed_names = True  # its indexes are new files
+        self.log.unflushed_names = True  # recovery has created new index files
         self.bytes_read += size
         self.discarded |= segment.size_bytes < size
         self._events.info(
@@ -236,8 +239,10 @@ class LogLoader:
         return end_offset
 
     async def _states_before(self, segment: LogSegment) -> ProducerStates:
-        """The producers at the start of a segment whose transaction index is to be rebuilt. As
-        recovery goes on from segment to segment, they go with it, and leave a snapshot."""
+        """Return the producers as they were before ``segment``.
+
+        Recovery rebuilds the transaction index with them, and updates them batch by batch. Before
+        the second and each later recovered segment it also writes them to a snapshot."""
         log, base_offset = self.log, segment.base_offset
         if self._states is None:
             start = self._found.log_start_offset
@@ -251,8 +256,8 @@ class LogLoader:
     async def _states_at(
         self, offset: int, log_start_offset: int, below: int | None = None
     ) -> ProducerStates:
-        """What was known when the log ended at ``offset``, by the newest good snapshot and the
-        segments after it (those that start below ``below``)."""
+        """Return the producers as they were when the log ended at ``offset``: load the newest valid
+        snapshot and replay the batches after it, in segments that start below ``below``."""
         log = self.log
         states, reached = log.producers.known_at(offset, log_start_offset, self._snapshots)
         if reached >= offset:
@@ -269,8 +274,10 @@ class LogLoader:
     async def _sound_batches(
         self, segment: LogSegment, start: int = 0
     ) -> AsyncIterator[RecordBatch]:
-        """Headers from position ``start`` on. What is damaged below the recovery point is for its
-        readers to find: here, the rest of the segment is passed over. (Kafka does not start.)"""
+        """Yield the batches (headers only) of a segment from position ``start`` on.
+
+        At a corrupt batch below the recovery point, skip the rest of the segment. The batch fails
+        when it is read. A Kafka broker does not start with such a segment."""
         try:
             for count, found in enumerate(segment.batches(start)):
                 yield found.batch
@@ -280,8 +287,10 @@ class LogLoader:
             self._events.error("segment_corrupt", path=segment.path, error=str(error))
 
     async def _complete_epochs(self) -> None:
-        """The log start may have come back to where it was before epochs were forgotten; or their
-        file was damaged. (Kafka stops when it cannot read that.)"""
+        """Find the leader epochs between the log start and the first known epoch in the batches.
+
+        They are missing if the file was damaged, or if an older log start offset was loaded than
+        the one for which epochs were removed. A Kafka broker does not start with a damaged file."""
         log = self.log
         known = log.epochs.cache.entries
         bound = known[0].start_offset if known else log.log_end_offset
@@ -299,7 +308,8 @@ class LogLoader:
         log.epochs.take_over([*found.entries, *(e for e in known if e.epoch > latest)])
 
     async def _take_up_producers(self) -> None:
-        """Recovery has met them on its way, if it went up to the end."""
+        """Set the producers at the log end. If recovery has read up to there, it has them already;
+        otherwise load a snapshot and replay the batches after it."""
         log, states = self.log, self._states
         start, end = log.log_start_offset, log.log_end_offset
         if states is None:
@@ -318,9 +328,10 @@ class LogLoader:
             return segment.activate()
 
     def _put_apart(self, bases: list[int]) -> None:
-        """Rename segments that follow a hole, instead of loading or deleting them: a Kafka broker
-        that followed a compacted topic leaves such holes too, and they look like those of a power
-        loss."""
+        """Rename the segments after a hole in the log; they are neither loaded nor deleted.
+
+        A Kafka follower of a compacted topic leaves such holes, too. They look like those of a
+        power loss, so an operator has to decide."""
         for base_offset in bases:
             path = f"{self.log.directory}/{file_name(base_offset, LOG_SUFFIX)}"
             self._files.rename(path, path + APART_SUFFIX)
@@ -328,7 +339,8 @@ class LogLoader:
         self._remove_segments(bases)
 
     def _remove_segments(self, bases: list[int]) -> None:
-        """Delete segments that follow a cut: records before them are missing."""
+        """Delete the segments after a segment that recovery has truncated: a log must not have a
+        hole."""
         for base_offset in bases:
             self._discard("segment_dropped", base_offset=base_offset)
             for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):

@@ -18,17 +18,17 @@ from minikafka.storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 
 
 class KnownProducers(NamedTuple):
-    """``states`` of what happened below ``offset``."""
+    """The producers as the batches below ``offset`` left them."""
 
     states: ProducerStates
     offset: int
 
 
 class ProducerStore:
-    """``states`` hold what happened below ``end_offset``. Raises OSError where it reads or writes.
+    """``states`` are the producers at the log end. All methods that use files may raise OSError.
 
-    Snapshots are written without waiting for the disk: each carries a CRC, and one that does not
-    pass is dropped for an older one and a longer replay.
+    Snapshots are written without a flush. Each has a CRC; if a power loss has damaged one, it is
+    deleted, and an older snapshot is loaded and more batches are replayed.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -44,11 +44,11 @@ class ProducerStore:
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def snapshots(self) -> list[int]:
-        """Offsets of the snapshot files, rising."""
+        """Return the offsets of the snapshot files in increasing order."""
         return offsets_of(self._files.list(self._directory), SNAPSHOT_SUFFIX)
 
     def take_snapshot(self, offset: int) -> None:
-        """Write what is known up to ``offset``, unless the newest snapshot does so already."""
+        """Write a snapshot of the producers at the log end ``offset``, unless there is one."""
         if offset > self._snapshot_offset:
             data = encode_snapshot(self.states.entries)
             self._files.replace_unsynced(self._path(offset), data)
@@ -61,7 +61,8 @@ class ProducerStore:
             self._files.remove(path)
 
     def remove_strays(self, base_offsets: Iterable[int], snapshots: Sequence[int]) -> bool:
-        """Delete those of ``snapshots`` that belong to no segment; True if there were any."""
+        """Delete those of ``snapshots`` that are at no segment's base offset. Return True if there
+        were any."""
         strays = stray_snapshots(snapshots, list(base_offsets))
         for offset in strays:
             self._files.remove(self._path(offset))
@@ -73,10 +74,10 @@ class ProducerStore:
         log_end_offset: int,
         batches_from: Callable[[int], Iterator[RecordBatch]],
     ) -> None:
-        """Start again from the newest snapshot within the log, and replay the batches after it.
+        """Load the newest snapshot within the log, and replay the batches after it.
 
-        ``batches_from(offset)`` gives the batches that end at or after ``offset``, up to the log
-        end. Snapshots outside the log, or corrupt, are deleted.
+        ``batches_from(offset)`` yields the batches that end at or after ``offset``, up to the log
+        end. Snapshots outside of the log and corrupt ones are deleted.
         """
         snapshots = self.snapshots()
         known = self.known_at(log_end_offset, log_start_offset, snapshots)
@@ -89,8 +90,8 @@ class ProducerStore:
     def known_at(
         self, end_offset: int, log_start_offset: int, snapshots: Sequence[int]
     ) -> KnownProducers:
-        """The producers in the newest snapshot not beyond ``end_offset``. Corrupt snapshots are
-        deleted."""
+        """Return the producers in the newest snapshot up to ``end_offset``, and its offset; no
+        producers and the log start offset if there is none. Corrupt snapshots are deleted."""
         states = ProducerStates()
         for offset in choose_snapshots(snapshots, log_start_offset, end_offset).use:
             try:
@@ -110,8 +111,8 @@ class ProducerStore:
         log_end_offset: int,
         snapshots: Sequence[int],
     ) -> bool:
-        """Use ``states`` as the producers at the log end. Delete those of ``snapshots`` that lie
-        outside the log; True if there were any."""
+        """Use ``states`` as the producers at the log end. Delete those of ``snapshots`` that are
+        outside of the log, and return True if there were any."""
         self.states.take_over(states)
         choice = choose_snapshots(snapshots, log_start_offset, log_end_offset)
         for offset in choice.drop:
@@ -120,11 +121,11 @@ class ProducerStore:
         return bool(choice.drop)
 
     def replace_snapshot(self, states: ProducerStates, offset: int) -> None:
-        """Write what was known when the log ended at ``offset``, whatever is there already."""
+        """Write ``states`` as the snapshot at ``offset``, and replace an existing one."""
         self._files.replace_unsynced(self._path(offset), encode_snapshot(states.entries))
 
     def clear(self, offset: int) -> None:
-        """Forget all producers: the log starts again at ``offset``."""
+        """Remove all producers and snapshots, because the log continues empty at ``offset``."""
         for snapshot in self.snapshots():
             self._files.remove(self._path(snapshot))
         self.states.clear()

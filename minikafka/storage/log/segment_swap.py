@@ -1,12 +1,14 @@
-"""Putting a cleaned segment in the place of others, and finishing that after a crash.
+"""Replaces segments by a cleaned segment, and finishes this after a crash.
 
-    *.cleaned    being written: removed at the next start
-    *.swap       complete and on disk: takes the place of all segments that start within it
-    *.deleted    replaced: removed at the next start
+    *.cleaned    is being written; the next start removes it
+    *.swap       is complete and flushed; it replaces all segments that start within its offsets
+    *.deleted    was replaced; the next start removes it
 
-Each step renames one file, so a crash leaves one of the states between. A ``.swap`` at or above a
-``.cleaned`` has not got all its files yet and goes too: the segments it stands for are all there.
-Kafka: ``LocalLog.replaceSegments``, ``LogLoader.removeTempFilesAndCollectSwapFiles``.
+Each step renames one file, so after a crash the files are in a state between two steps. If there is
+a ``.cleaned`` file, the renaming to ``.swap`` was not complete for the segment of that base offset.
+Then ``.swap`` files with this or a higher base offset are removed, too; the segments that they
+would have replaced still exist. Kafka: ``LocalLog.replaceSegments``,
+``LogLoader.removeTempFilesAndCollectSwapFiles``.
 """
 
 from __future__ import annotations
@@ -33,11 +35,12 @@ _FILES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
 
 def swap_in(segments: LogSegments, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-    """Let ``cleaned``, whose files are flushed and end in ``.cleaned``, take the place of
-    neighbours. Theirs end in ``.deleted`` then, and are still open.
+    """Replace the adjacent segments ``replaced`` by ``cleaned``, whose files are flushed.
 
-    Raises OSError; with the first step undone if it was that one, else with the new segment in
-    place and files left under names from which the next start will find the same.
+    The files of ``cleaned`` lose the suffix ``.cleaned``. Those of ``replaced`` get the suffix
+    ``.deleted`` and stay open. Raises OSError: if the first step fails, ``cleaned`` is removed and
+    nothing is replaced; if a later one fails, ``cleaned`` is in use, and the next start of the
+    broker finishes the renaming.
     """
     try:
         cleaned.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
@@ -51,8 +54,10 @@ def swap_in(segments: LogSegments, cleaned: LogSegment, replaced: Sequence[LogSe
 
 
 def finish_swaps(files: Files, directory: str) -> bool:
-    """Remove what was not finished, finish what was, remove what was replaced; True if a swap was
-    finished. To be called before any file of the log is opened. Raises OSError."""
+    """Finish the swaps of complete cleaned segments, and remove incomplete and replaced segments.
+
+    Call this before a file of the log is opened. Return True if a swap was finished. Raises
+    OSError."""
     names = files.list(directory)
     lowest_cleaned = min(_offsets(names, CLEANED_SUFFIX), default=None)
     swaps: list[str] = []
@@ -62,7 +67,7 @@ def finish_swaps(files: Files, directory: str) -> bool:
             swaps.append(name)
         elif name.endswith((DELETED_SUFFIX, SWAP_SUFFIX)):
             files.remove(f"{directory}/{name}")
-    for name in names:  # only now: as long as one is there, swaps above it are not believed
+    for name in names:  # last: after a crash here, .swap files above are still removed
         if name.endswith(CLEANED_SUFFIX):
             files.remove(f"{directory}/{name}")
     for offset in sorted(_offsets(swaps, LOG_SUFFIX + SWAP_SUFFIX)):
@@ -73,7 +78,7 @@ def finish_swaps(files: Files, directory: str) -> bool:
 
 
 def _remove_replaced(files: Files, directory: str, names: Sequence[str], base_offset: int) -> None:
-    """Remove the segments, and producer snapshots, that lie within the swapped one."""
+    """Remove the segments and producer snapshots that start within the cleaned segment."""
     end = _end_of(files, f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{SWAP_SUFFIX}")
     for name in names:
         for suffix in (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX, LOG_SUFFIX):
@@ -84,14 +89,14 @@ def _remove_replaced(files: Files, directory: str, names: Sequence[str], base_of
 
 
 def _end_of(files: Files, path: str) -> int:
-    """The offset after the last batch that can be read."""
+    """Return the offset after the last batch that can be read."""
     end = 0
     file = files.open(path)
     try:
         for found in scan(file, 0, file.size()):
             end = found.batch.next_offset
     except KafkaError:
-        pass  # it was flushed before it got its name; recovery looks at what is left of it
+        pass  # it was flushed before it was renamed, so the disk is damaged; recovery checks it
     finally:
         file.close()
     return end

@@ -1,4 +1,4 @@
-"""An index file of fixed-size entries: kept in memory while it grows, read in place afterwards."""
+"""An index file of fixed-size entries: in memory while it grows, read from the file afterwards."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from minikafka.core.log.segment_limits import first_full
 from minikafka.kernel.ports import Buffer, Files
 
 _UNWRITTEN_LIMIT_BYTES: Final = 8 * 1024
-_BLOCK_BYTES: Final = 4 * 1024  # what a search reads at once, when it has come that near
+_BLOCK_BYTES: Final = 4 * 1024  # the last step of a search reads one block
 
 
 class Slot(NamedTuple):
-    """The entry found, and its fields; -1 and None when there is none."""
+    """The number of an entry and its fields; -1 and None for no entry."""
 
     number: int
     fields: Any
@@ -24,13 +24,15 @@ NO_SLOT: Final = Slot(-1, None)
 
 
 class SparseIndex:
-    """Entries of one ``Struct``, appended in rising order; ``last`` holds the fields of the last
-    (None when empty). With ``full_count`` entries it is full, which makes the log roll.
+    """Entries of one ``Struct``, in increasing order.
 
-    The index of the active segment holds all its entries in one bytearray and writes new ones out
-    in lumps: after a crash they are rebuilt from the segment anyway. An index that grows no more
-    gives its memory back, and a search opens the file, reads a few entries and closes it: a log
-    may have more segments than a process may have open files.
+    ``last`` has the fields of the last entry, None if the index is empty. With ``full_count``
+    entries the index is full, and the log rolls.
+
+    The index of the active segment has all its entries in one bytearray and writes new ones in
+    chunks of 8 KB: after a crash they are rebuilt from the segment anyway. ``release`` frees the
+    memory. After that a search opens the file, reads a few entries and closes it, because a log may
+    have more segments than a process may have open files.
     """
 
     def __init__(self, files: Files, path: str, entry: Struct, max_entries: int) -> None:
@@ -43,8 +45,8 @@ class SparseIndex:
         self.full_count: Final = first_full(max_entries, entry.size)
         self._unwritten_limit = -(-_UNWRITTEN_LIMIT_BYTES // entry.size)
         self._entries: bytearray | None = None
-        self._in_place = False  # there is a file
-        self._written = 0  # entries in it
+        self._in_place = False  # whether the file exists
+        self._written = 0  # the number of entries in the file
 
     @property
     def is_full(self) -> bool:
@@ -57,8 +59,10 @@ class SparseIndex:
     # ---- life
 
     def create(self) -> None:
-        """Start empty. The file is made when there is something to persist: making files is what
-        takes the time when many partitions get their first record. Raises OSError."""
+        """Begin an empty index, and delete the file of an earlier one. Raises OSError.
+
+        ``persist`` creates the file. Creating files takes most of the time when many partitions get
+        their first records."""
         self._files.remove(self.path)
         self._in_place = False
         self._entries = bytearray()
@@ -66,7 +70,7 @@ class SparseIndex:
         self.last = None
 
     def attach(self) -> None:
-        """Take the file as it is, reading only its last entry. Raises OSError."""
+        """Use the existing file, and read only its last entry. Raises OSError."""
         size = self._entry_bytes
         file = self._files.open(self.path)
         try:
@@ -79,13 +83,13 @@ class SparseIndex:
         self._entries = None
 
     def load(self) -> None:
-        """Have the entries in memory, to add to them. Raises OSError."""
+        """Read the entries into memory, so that others can be added. Raises OSError."""
         if self._entries is None:
             size = self.count * self._entry_bytes
             self._entries = bytearray(self._files.read_all(self.path)[:size])
 
     def persist(self) -> None:
-        """Write what the file lacks. Raises OSError, and may then be called again."""
+        """Write the entries that the file lacks. Raises OSError, and may then be called again."""
         if self._entries is None or (self._in_place and self._written == self.count):
             return
         start = self._written * self._entry_bytes
@@ -98,12 +102,13 @@ class SparseIndex:
         self._written = self.count
 
     def release(self) -> None:
-        """The index grows no more: write it out and keep nothing in memory. Raises OSError."""
+        """Write all entries to the file and free the memory, since none will be added. Raises
+        OSError."""
         self.persist()
         self._entries = None
 
     async def flush(self) -> None:
-        """Return when every entry is on disk. Raises OSError."""
+        """Write all entries and flush the file. Raises OSError."""
         self.persist()
         file = self._files.open(self.path, create=True)
         try:
@@ -124,13 +129,14 @@ class SparseIndex:
     # ---- entries
 
     def entry(self, index: int) -> Any:
-        """The fields of the entry at ``index``. Raises OSError."""
+        """Return the fields of the entry at ``index``. Raises OSError."""
         if self._entries is not None:
             return self._entry.unpack_from(self._entries, index * self._entry_bytes)
         return self._entry.unpack(self.raw(index, 1))
 
     def raw(self, index: int, count: int) -> bytes:
-        """The bytes of ``count`` entries from the one at ``index`` on. Raises OSError."""
+        """Return the bytes of ``count`` entries, the first of which is at ``index``. Raises
+        OSError."""
         start, length = index * self._entry_bytes, count * self._entry_bytes
         if self._entries is not None:
             return bytes(self._entries[start : start + length])
@@ -141,7 +147,7 @@ class SparseIndex:
             file.close()
 
     def add(self, *fields: int) -> None:
-        """Append an entry; the index must be loaded. Raises OSError, with the entry added."""
+        """Add an entry. The index must be loaded. After OSError the entry is kept in memory."""
         assert self._entries is not None
         self._entries += self._entry.pack(*fields)
         self.last = fields
@@ -150,7 +156,8 @@ class SparseIndex:
             self.persist()
 
     def floor(self, target: int, field: int) -> Slot:
-        """The last entry whose ``field`` (which rises) is not above ``target``. Raises OSError."""
+        """Return the last entry whose ``field`` is at most ``target``. The field must increase from
+        entry to entry. Raises OSError."""
         if self.count == 0:
             return NO_SLOT
         if self.last[field] <= target:
@@ -160,7 +167,8 @@ class SparseIndex:
         return self._floor_in_file(target, field)
 
     def _floor_in(self, data: Buffer, first: int, count: int, target: int, field: int) -> Slot:
-        """Among ``count`` entries, the ``first`` of which is at the start of ``data``."""
+        """As ``floor``, among the ``count`` entries in ``data``, the first of which has the number
+        ``first``."""
         size, unpack = self._entry_bytes, self._entry.unpack_from
         index = bisect_right(range(count), target, key=lambda i: unpack(data, i * size)[field]) - 1
         return Slot(first + index, unpack(data, index * size)) if index >= 0 else NO_SLOT
@@ -190,7 +198,7 @@ class SparseIndex:
             file.close()
 
     def keep(self, count: int) -> None:
-        """Drop all entries from the ``count``-th on. Raises OSError."""
+        """Keep the first ``count`` entries and remove the others. Raises OSError."""
         if count >= self.count:
             return
         self.last = self.entry(count - 1) if count else None

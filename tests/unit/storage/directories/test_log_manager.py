@@ -55,7 +55,7 @@ async def test_a_file_as_kafka_writes_it_is_understood_and_kept() -> None:
     with pytest.raises(ConfigError, match="several brokers"):
         await one.broker_id()
     files.replace_unsynced("/e/meta.properties", b"broker.id=eight\n")
-    with pytest.raises(ConfigError, match="no number"):
+    with pytest.raises(ConfigError, match="not a number"):
         await one.broker_id()
 
 

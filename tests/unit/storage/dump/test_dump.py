@@ -254,7 +254,7 @@ def test_checkpoints(files: MemoryFiles, log: UnifiedLog) -> None:
         files.replace_unsynced(name, b"0\n1\n")
         assert findings(files, name) == (
             [],
-            {f"Malformed checkpoint {name}": ["  0 lines where ['1'] are promised"]},
+            {f"Malformed checkpoint {name}": ["  0 entries, but the second line says 1"]},
         )
     topic_id = f"{DIRECTORY}/partition.metadata"
     files.replace_unsynced(topic_id, b"version: 0\ntopic_id: X\n")
