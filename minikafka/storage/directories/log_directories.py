@@ -121,7 +121,7 @@ class LogDirectories:
                 f"{path}: {error.strerror or error}"
             )
 
-    # ---- what lies where
+    # ---- lookups
 
     def by_path(self, path: str) -> LogDirectory | None:
         """Return the live directory with this path, None if there is none."""
