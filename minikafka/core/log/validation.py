@@ -16,7 +16,12 @@ from minikafka.core.log.config import (
     LogConfig,
 )
 from minikafka.core.log.format_conversion import batch_of_message_set
-from minikafka.core.log.record_validation import has_plain_records, opened_batch, too_large
+from minikafka.core.log.record_validation import (
+    OpeningBudget,
+    has_plain_records,
+    opened_batch,
+    too_large,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
@@ -130,7 +135,8 @@ def leader_batch(
     ):
         return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     if origin is AppendOrigin.CLIENT and not has_plain_records(batch):
-        return opened_batch(batch, config, now_ms)  # raises, or returns a corrected batch
+        # It raises, or returns a corrected batch.
+        return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     return batch
 
 
