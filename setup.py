@@ -9,7 +9,7 @@ import os
 
 from setuptools import Extension, setup
 
-COMPILED = ["minikafka/protocol/records/record_summary.py"]
+COMPILED = ["minikafka/protocol/records/record_check.py"]
 
 
 def extensions() -> list[Extension]:

@@ -19,19 +19,20 @@ from minikafka.protocol.records.batch import (
     RecordBatch,
     parse_batch,
 )
-from minikafka.protocol.records.builder import assemble_batch, build_batch
+from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import (
     LARGEST_DECOMPRESSED_BYTES,
     Compression,
     compress,
 )
 from minikafka.protocol.records.record import decode_batch
-from minikafka.protocol.records.record_summary import summarize_records
+from minikafka.protocol.records.record_check import renumber_records, summarize_records
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 # A batch may be so many times as large as ``max.message.bytes`` when it is decompressed: a few
 # kilobytes can claim to be gigabytes.
 LARGEST_RATIO: Final = 32
+RENUMBERED_AT_ONCE: Final = 10_000  # between two slices other threads may run
 LEAST_LIMIT_BYTES: Final = 1024 * 1024
 
 # (index in the batch, error, reason)
@@ -133,7 +134,8 @@ def opened_batch(
         target = config.target_compression(source)
         level = config.compression_level(target)
         if not consecutive and (source or target):
-            changed = _renumbered(batch, target, level)
+            payload = compress(target, _renumbered(data, batch.record_count), level)
+            changed = _with_payload(batch, payload, target, max_timestamp)
         elif target is not source:
             changed = _with_payload(batch, compress(target, data, level), target, max_timestamp)
         elif max_timestamp != batch.max_timestamp:
@@ -166,18 +168,17 @@ def _in_time(first: int, last: int, config: LogConfig, now_ms: int) -> bool:
     )
 
 
-def _renumbered(batch: RecordBatch, target: Compression, level: int | None) -> bytes:
-    """Return the batch with consecutive offsets. Kafka assigns them, too, and does not refuse the
+def _renumbered(data: bytes, count: int) -> bytes:
+    """Return the records with consecutive offsets. Kafka assigns them, too, and does not refuse the
     batch."""
-    return build_batch(
-        [(r.timestamp, r.key, r.value, r.headers) for r in decode_batch(batch)],
-        compression=target,
-        compression_level=level,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        transactional=batch.is_transactional,
-    )
+    parts: list[bytes] = []
+    position = 0
+    for first in range(0, count, RENUMBERED_AT_ONCE):
+        pieces, position = renumber_records(
+            data, position, first, min(RENUMBERED_AT_ONCE, count - first)
+        )
+        parts.append(b"".join(pieces))
+    return b"".join(parts)
 
 
 def _with_payload(

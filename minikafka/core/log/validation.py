@@ -97,7 +97,7 @@ def leader_batch(
     ``records`` must have exactly one batch, or a message set of an older format, which is converted
     to one batch. An incomplete batch after the first one is ignored. The batch is at the start of
     its buffer. ``PreparedRecords`` have been validated before, and only their outcome is returned
-    or raised. Without a ``budget`` the batch has one of its own.
+    or raised. Without a ``budget`` the batch gets a separate one.
 
     Raises DecompressedTooLarge, and KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
     INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. If only some records are invalid, it is a

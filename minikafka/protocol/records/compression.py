@@ -30,6 +30,7 @@ _LZ4_CONTENT_SIZE_FLAG: Final = 0x08
 # What comes out of one batch at most: as much as a request may bring uncompressed, by the default
 # of ``socket.request.max.bytes``. A few kilobytes of zstd can claim to be gigabytes.
 LARGEST_DECOMPRESSED_BYTES: Final = 100 * 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _NO_ROOM: Final = "failed to write whole buffer"  # the codec library, of an output that is full
 # Blow-up that the format itself allows; where that stays below the limit, no limit is needed.
@@ -61,11 +62,12 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
         return _compress_snappy(data)
     if level is None or (level < 0 and codec is Compression.GZIP):
         level = DEFAULT_LEVELS[codec]
-    if codec is Compression.GZIP:
-        return bytes(cramjam.gzip.compress(_contiguous(data), level=level))
     if codec is Compression.LZ4:
         return _compress_lz4(data, level)
-    return bytes(cramjam.zstd.compress(_contiguous(data), level=level))
+    library = cramjam.gzip if codec is Compression.GZIP else cramjam.zstd
+    if len(data) > _CHUNK_BYTES:
+        return _compress_in_chunks(library.Compressor(level=level), data)
+    return bytes(library.compress(_contiguous(data), level=level))
 
 
 class DecompressedTooLarge(KafkaError):
@@ -140,6 +142,14 @@ def _decompress(
             room = min(4 * room, limit)
         else:
             return bytes(memoryview(plain)[:length])
+
+
+def _compress_in_chunks(compressor: Any, data: Buffer) -> bytes:
+    """Compress in pieces, since no other thread runs during a call of the codec library."""
+    view = memoryview(data)
+    for start in range(0, len(view), _CHUNK_BYTES):
+        compressor.compress(bytes(view[start : start + _CHUNK_BYTES]))
+    return bytes(compressor.finish())
 
 
 def _compress_snappy(data: Buffer) -> bytes:

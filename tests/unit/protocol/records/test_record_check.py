@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.protocol.buffer import write_varlong
-from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
+from minikafka.protocol.records import record_check
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, CorruptRecordError, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import Record, decode_batch, encode_record
-from minikafka.protocol.records.record_summary import summarize_records
+from minikafka.protocol.records.record_check import summarize_records
 
 contents = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
@@ -98,8 +99,8 @@ def outcome(summarize: Any, data: bytes, count: int) -> Any:
 
 def interpreted() -> ModuleType:
     """The module as Python runs it where it was not compiled."""
-    source = Path(__file__).parents[4] / "minikafka/protocol/records/record_summary.py"
-    loader = SourceFileLoader("interpreted_record_summary", str(source))
+    source = Path(__file__).parents[4] / "minikafka/protocol/records/record_check.py"
+    loader = SourceFileLoader("interpreted_record_check", str(source))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -137,6 +138,25 @@ def test_numbers_of_64_bits_are_read_alike(numbers: list[int]) -> None:
         assert outcome(summarize_records, data, 1) == outcome(
             INTERPRETED.summarize_records, data, 1
         )
+
+
+@given(rows=rows)
+@settings(max_examples=80)
+def test_records_are_renumbered(rows: list[Any]) -> None:
+    """By the compiled loop and by the interpreted one: only the offsets change."""
+    records, offset = [], -1
+    for step, *message in rows:
+        offset += step
+        records.append(Record(offset, *message))
+    (batch,) = parse_batches(build_batch(records))
+    data = bytes(batch.payload())
+    expected = build_batch([record._replace(offset=n) for n, record in enumerate(records)])
+    for module in (record_check, INTERPRETED):
+        half = len(records) // 2
+        head, position = module.renumber_records(data, 0, 0, half)
+        tail, end = module.renumber_records(data, position, half, len(records) - half)
+        assert b"".join(head + tail) == expected[BATCH_OVERHEAD:]
+        assert end == len(data)
 
 
 def test_a_claim_of_too_many_records_is_refused_at_once() -> None:
