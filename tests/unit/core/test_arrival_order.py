@@ -22,7 +22,7 @@ class Twin:
         return False
 
 
-def test_nobody_waits_at_first() -> None:
+def test_order_is_empty_before_the_first_and_after_the_last_item() -> None:
     order: ArrivalOrder[str] = ArrivalOrder()
     assert order.empty
     order.enter("item", ["k"])

@@ -45,7 +45,7 @@ def test_partitions_are_added_and_replaced() -> None:
     assert image.topic_names[topic_id("b")] == "b"
 
 
-def test_all_that_was_told_of_a_partition_is_known() -> None:
+def test_image_keeps_every_field_of_a_partition_state() -> None:
     told = partition_state(0, 1, isr=(1, 2), leader_epoch=4, offline=(3,))
     told.zk_version = 7
     assert image_of(update({"a": [told]})).topics["a"][0] == PartitionMetadata(
@@ -64,7 +64,7 @@ def test_a_partition_may_be_without_a_leader() -> None:
     assert [state.has_leader for state in image.topics["a"].values()] == [True, False]
 
 
-def test_what_stays_the_same_is_shared() -> None:
+def test_unchanged_topics_are_shared_between_images() -> None:
     first = image_of(update({"a": [partition_state(0, 1)]}))
     second, _ = apply(first, update({}, brokers=(1,)))
     assert second.topics is first.topics
@@ -161,7 +161,7 @@ def test_old_versions_say_it_differently() -> None:
     assert protocols == ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT"]
 
 
-def test_what_a_broker_says_of_itself_in_any_version() -> None:
+def test_broker_endpoints_are_read_in_every_version() -> None:
     endpoint = UpdateMetadataEndpoint(9093, "new", "IN", 0)
     request = UpdateMetadataRequest(
         controller_id=1,

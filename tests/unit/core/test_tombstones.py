@@ -17,7 +17,7 @@ def test_batches_are_filled_in_order() -> None:
     assert sizes() == []
 
 
-def test_what_a_record_needs_besides_its_texts_counts() -> None:
+def test_batch_size_counts_the_overhead_of_each_record() -> None:
     fit = BATCH_BYTES // RECORD_BYTES
     assert [len(batch) for batch in in_batches(range(fit + 1), lambda _: 0)] == [fit, 1]
 

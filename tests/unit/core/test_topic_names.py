@@ -19,7 +19,7 @@ def test_illegal(name: str) -> None:
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_what_is_wrong_with_a_name_is_told() -> None:
+def test_name_problem_describes_an_illegal_name() -> None:
     assert name_problem("") == "the empty string is not allowed"
     assert name_problem("..") == "'..' is not allowed"
     assert "max allowed length 249" in str(name_problem("x" * 250))

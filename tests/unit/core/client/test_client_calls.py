@@ -97,7 +97,7 @@ def test_a_final_error_of_one_partition_counts_more_than_a_retriable_one_of_anot
     assert error_in(call, added(busy, fenced)).code is fenced
 
 
-def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id() -> None:
+def test_init_producer_id_is_sent_with_and_without_a_transactional_id() -> None:
     fresh: Any = new_producer_id().request
     assert (fresh.transactional_id, fresh.producer_id, fresh.producer_epoch) == (None, -1, -1)
     first: Any = init_producer_id("id", 9, NO_PRODUCER).request

@@ -57,7 +57,7 @@ def answer(
     )
 
 
-def test_before_the_first_answer_nothing_is_known() -> None:
+def test_cluster_view_is_empty_before_the_first_response() -> None:
     view = ClusterView()
     assert (view.version, view.cluster_id, view.controller_id) == (0, None, -1)
     assert not view.nodes
@@ -70,7 +70,7 @@ def test_views_without_news_are_of_plain_topics_without_errors() -> None:
     assert (partition.error, partition.leader) == (ErrorCode.NONE, -1)
 
 
-def test_a_first_answer() -> None:
+def test_first_metadata_response_fills_the_view() -> None:
     rows = [TopicRow("t", [PartitionRow(1, 2, 7), PartitionRow(0, 1), PartitionRow(2, -1)])]
     view = merge(ClusterView(), answer(rows), ["t"])
     assert (view.version, view.cluster_id, view.controller_id) == (1, "abc", 1)
@@ -109,14 +109,14 @@ def test_a_lagging_broker_does_not_send_us_back() -> None:
     assert unknown.leaders == {TopicPartition("t", 0): 2}
 
 
-def test_a_topic_made_anew_starts_afresh() -> None:
+def test_recreated_topic_accepts_a_lower_leader_epoch() -> None:
     old = TopicRow("t", [PartitionRow(0, 2, 5)], topic_id=UUID(int=1))
     new = TopicRow("t", [PartitionRow(0, 1, 0)], topic_id=UUID(int=2))
     view = merge(merge(ClusterView(), answer([old]), ["t"]), answer([new]), ["t"])
     assert view.leaders == {TopicPartition("t", 0): 1}
 
 
-def test_an_answer_of_the_same_epoch_replaces_what_is_known() -> None:
+def test_response_with_the_same_leader_epoch_replaces_the_partition() -> None:
     view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
     row = PartitionRow(0, 2, 5, isr_nodes=[1, 2])
     found = merge(view, answer([TopicRow("t", [row])]), ["t"]).partition(TopicPartition("t", 0))
@@ -124,14 +124,14 @@ def test_an_answer_of_the_same_epoch_replaces_what_is_known() -> None:
     assert found.isr == (1, 2)
 
 
-def test_partitions_that_an_answer_does_not_name_are_gone() -> None:
+def test_partitions_missing_from_a_response_are_removed() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, 1)]
     view = merge(ClusterView(), answer([TopicRow("t", rows)]), ["t"])
     view = merge(view, answer([TopicRow("t", rows[:1])]), ["t"])
     assert list(view.topics["t"].partitions) == [0]
 
 
-def test_a_topic_that_was_asked_for_by_an_unknown_id_has_no_name() -> None:
+def test_unknown_topic_id_is_kept_under_an_empty_name() -> None:
     view = merge(ClusterView(), answer([TopicRow(None, error_code=100)]), [])
     assert view.topics[""].error is ErrorCode.UNKNOWN_TOPIC_ID
 

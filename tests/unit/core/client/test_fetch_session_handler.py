@@ -57,7 +57,7 @@ def test_a_session_that_the_leader_gave_up_is_not_named_again(code: ErrorCode) -
 
 
 @pytest.mark.parametrize("break_it", ["failed", "epoch", "stranger"])
-def test_what_is_in_doubt_is_closed_by_a_full_request(break_it: str) -> None:
+def test_full_request_closes_a_session_after_an_error(break_it: str) -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     handler.build({A: 1}, False)
     handler.handle_response(ErrorCode.NONE, 9, [A])
@@ -71,7 +71,7 @@ def test_what_is_in_doubt_is_closed_by_a_full_request(break_it: str) -> None:
     assert handler.build({A: 2}, False) == NextFetch(9, 0, {A: 2})
 
 
-def test_a_full_answer_has_all_partitions() -> None:
+def test_full_response_must_name_exactly_the_requested_partitions() -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
     handler.build({A: 1, B: 1}, False)
     assert not handler.handle_response(ErrorCode.NONE, 9, [A])

@@ -61,7 +61,7 @@ def test_a_topic_has_one_id_and_an_id_one_topic(cluster: Cluster) -> None:
         cluster.context.add_topic_id("b", UUID(int=1))
 
 
-def test_who_leads_what(cluster: Cluster) -> None:
+def test_context_finds_partitions_by_leader(cluster: Cluster) -> None:
     a, b, c = cluster.topic("t", (1, 2), (2, 1), (1,))
     (doomed,) = cluster.topic("doomed", (1, 2))
     for tp in (a, c, doomed):

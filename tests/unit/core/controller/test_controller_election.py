@@ -128,7 +128,7 @@ def test_an_unclean_leader_is_alone_in_sync_and_recovering(
 
 
 @pytest.mark.mission("LEL-4")
-def test_without_unclean_nobody_leads(cluster: Cluster) -> None:
+def test_no_leader_is_elected_without_unclean_election(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     assert elect(cluster.context, tp, LeaderAndIsr(1, 4, (1,)), S.OFFLINE).leader_and_isr is None

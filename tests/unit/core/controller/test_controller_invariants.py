@@ -90,7 +90,7 @@ def test_a_state_of_a_newer_controller_is_not_replaced() -> None:
         check_next_state(replace(BEFORE, controller_epoch=EPOCH + 1), following(), EPOCH)
 
 
-def test_a_leader_outside_of_the_isr_that_another_program_wrote_stops_nobody() -> None:
+def test_foreign_state_with_a_leader_outside_the_isr_is_tolerated() -> None:
     before = LeaderIsrAndControllerEpoch(LeaderAndIsr(5, 4, (1, 2), 9), EPOCH)
     check_next_state(before, following(leader=5, isr=(1,)), EPOCH)
 

@@ -167,7 +167,7 @@ class Old:
         self.closed = True
 
 
-async def test_a_broker_is_asked_what_it_speaks() -> None:
+async def test_channel_sends_the_versions_that_the_broker_supports() -> None:
     broker = Old()
     channel = await VersionedChannel.negotiate(cast(Any, broker), 1000)
     await channel.request(leader_and_isr(), 7, 1000)
@@ -186,7 +186,7 @@ async def test_a_broker_is_asked_what_it_speaks() -> None:
     ]
 
 
-async def test_one_that_does_not_answer_is_given_up() -> None:
+async def test_connection_is_closed_when_api_versions_times_out() -> None:
     class Silent(Old):
         async def request(self, message: Any, version: int, timeout_ms: int) -> Never:
             raise TimeoutError("it did not answer")

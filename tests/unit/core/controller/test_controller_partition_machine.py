@@ -16,7 +16,7 @@ OFFLINE = ElectionStrategy.OFFLINE
 
 
 @pytest.mark.mission("PSM-2")
-def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster: Cluster) -> None:
+def test_new_partition_changes_state_without_znodes_or_requests(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (2, 1))
     (outcome,) = cluster.move([tp], P.NEW)
     assert [(c.before, c.after) for c in outcome.changes] == [(P.NON_EXISTENT, P.NEW)]
@@ -103,7 +103,7 @@ def test_a_version_that_moved_on_is_read_again(cluster: Cluster) -> None:
 
 
 @pytest.mark.mission("PSM-9", "CEL-15", "R-6")
-def test_what_a_newer_controller_wrote_is_left_alone(cluster: Cluster) -> None:
+def test_state_written_by_a_newer_controller_is_not_overwritten(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2), controller_epoch=6)
     cluster.context.partition_states[tp] = P.OFFLINE
@@ -196,7 +196,7 @@ def test_many_partitions_one_request_per_broker_and_kind(
 
 
 @pytest.mark.mission("PSM-14", "DEL-5")
-def test_what_the_trigger_takes_online(cluster: Cluster) -> None:
+def test_online_trigger_selects_new_and_offline_partitions(cluster: Cluster) -> None:
     new, off, on = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     (doomed,) = cluster.topic("doomed", (1, 2))
     cluster.context.partition_states = {

@@ -107,7 +107,7 @@ def test_a_partition_at_rest_is_complete(cluster: Cluster) -> None:
         (-1, (2,), (1,), (), False),
     ],
 )
-def test_what_may_be_dropped(
+def test_reassignment_must_keep_an_in_sync_replica(
     new_cluster: type[Cluster],
     leader: int,
     isr: tuple[int, ...],
@@ -231,7 +231,7 @@ def test_more_than_so_many_per_cent_elsewhere(
 
 
 @pytest.mark.mission("CDU-10")
-def test_who_cannot_lead_gets_nothing_back(cluster: Cluster) -> None:
+def test_leader_balance_skips_preferred_leaders_that_cannot_lead(cluster: Cluster) -> None:
     a, b, c, d = cluster.topic("t", (1, 2), (1, 2), (3, 2), (4, 2))
     cluster.led(a, 2, (2,))  # not in sync
     cluster.led(b, 2, (2, 1))

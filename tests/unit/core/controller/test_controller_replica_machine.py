@@ -20,7 +20,7 @@ def at(cluster: Cluster, replica: Any, state: Any) -> Any:
 
 
 @pytest.mark.mission("RSM-9")
-def test_a_new_replica_hears_who_leads(cluster: Cluster, summary: Summary) -> None:
+def test_new_replica_gets_leader_and_isr(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2))
     cluster.move_replicas([cluster.replica(tp, 3)], R.NEW)
@@ -34,7 +34,7 @@ def test_a_new_replica_hears_who_leads(cluster: Cluster, summary: Summary) -> No
 
 
 @pytest.mark.mission("RSM-9")
-def test_a_new_replica_before_any_leader_hears_nothing(cluster: Cluster) -> None:
+def test_new_replica_of_a_leaderless_partition_gets_no_request(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.move_replicas([cluster.replica(tp, 1), cluster.replica(tp, 2)], R.NEW)
     assert cluster.sent() == []
@@ -64,7 +64,7 @@ def test_new_to_online_joins_the_assignment(cluster: Cluster) -> None:
 
 @pytest.mark.mission("RSM-11")
 @pytest.mark.parametrize("before", [R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
-def test_online_again_hears_who_leads(
+def test_replica_back_online_gets_leader_and_isr(
     cluster: Cluster, summary: Summary, before: ReplicaState
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2))
@@ -74,7 +74,7 @@ def test_online_again_hears_who_leads(
 
 
 @pytest.mark.mission("RSM-11")
-def test_online_again_without_any_leader_ever_hears_nothing(cluster: Cluster) -> None:
+def test_replica_back_online_without_a_leader_gets_no_request(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.OFFLINE)], R.ONLINE)
     assert cluster.context.replica_state(cluster.replica(tp, 2)) is R.ONLINE
@@ -113,7 +113,7 @@ def test_a_dead_broker_is_not_written_to(cluster: Cluster, summary: Summary) -> 
 
 
 @pytest.mark.mission("RSM-12", "R-6")
-def test_the_last_in_sync_stays_and_nobody_leads(cluster: Cluster) -> None:
+def test_last_isr_member_going_offline_stays_in_the_isr_without_leader(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 2, (2,), leader_epoch=3, zk_version=7)
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
@@ -159,7 +159,7 @@ def test_after_an_election_others_hear_of_an_isr_that_changes_again_only(
 
 
 @pytest.mark.mission("RSM-12", "R-6")
-def test_an_isr_that_changed_meanwhile_is_read_again(cluster: Cluster) -> None:
+def test_isr_is_read_again_after_a_stale_version(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     current = cluster.led(tp, 1, (1, 2), zk_version=8)
     stale = replace(current, leader_and_isr=LeaderAndIsr(1, 3, (1, 2, 3), 7))
@@ -265,7 +265,7 @@ def test_startup_places_replicas(cluster: Cluster) -> None:
 
 
 @pytest.mark.mission("CCB-3")
-def test_at_startup_each_replica_hears_once_of_its_partition(
+def test_each_replica_gets_leader_and_isr_once_at_startup(
     cluster: Cluster, summary: Summary
 ) -> None:
     """By its own change, or by that of the replica that is dead; of none of these if the topic is

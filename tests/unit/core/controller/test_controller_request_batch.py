@@ -86,9 +86,7 @@ def test_new_and_delete_stick_within_a_batch(cluster: Cluster, summary: Summary)
 
 
 @pytest.mark.mission("CTX-6")
-def test_what_is_said_twice_is_neither_new_nor_to_be_deleted_for_that(
-    cluster: Cluster, summary: Summary
-) -> None:
+def test_repeated_additions_do_not_set_is_new_or_delete(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1,))
     state = cluster.led(tp, 1, (1,))
     for _ in range(2):

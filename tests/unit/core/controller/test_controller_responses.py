@@ -63,7 +63,7 @@ def test_leader_and_isr_and_update_metadata() -> None:
 
 
 @pytest.mark.mission("RSM-13")
-def test_only_deletions_are_answered() -> None:
+def test_only_stop_replica_with_deletion_yields_an_event() -> None:
     assert response_event(1, stop_replica(False, False), stopped(0, 0)) is None
     event = response_event(1, stop_replica(True, False), stopped(56, 0))
     assert isinstance(event, events.TopicDeletionStopReplicaResponseReceived)

@@ -65,7 +65,7 @@ def test_dead_replicas_wait_and_live_ones_go(cluster: Cluster) -> None:
 
 
 @pytest.mark.mission("DEL-4")
-def test_what_cannot_be_deleted_right_after_a_failover(cluster: Cluster) -> None:
+def test_offline_and_reassigned_topics_are_ineligible_at_failover(cluster: Cluster) -> None:
     cluster.topic("fine", (1, 2))
     cluster.topic("offline", (1, 9))
     (moving,) = cluster.topic("moving", (1, 2))
@@ -74,7 +74,7 @@ def test_what_cannot_be_deleted_right_after_a_failover(cluster: Cluster) -> None
 
 
 @pytest.mark.mission("RSM-14", "RSM-15")
-def test_what_an_answer_means(cluster: Cluster) -> None:
+def test_stop_replica_response_sorts_failed_and_deleted_replicas(cluster: Cluster) -> None:
     a = doomed(cluster, "a", (1,), R.DELETION_STARTED)
     b = doomed(cluster, "b", (1,), R.DELETION_STARTED)
     late = doomed(cluster, "late", (1,), R.ONLINE)  # of an earlier life: nothing was asked of it

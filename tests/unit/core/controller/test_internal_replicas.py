@@ -42,7 +42,7 @@ def test_as_many_as_live() -> None:
     assert found == {TopicPartition(TOPIC, 0): (1, 2)}
 
 
-def test_who_is_dead_keeps_its_replica_and_is_not_preferred() -> None:
+def test_dead_broker_keeps_its_replica_but_is_not_preferred() -> None:
     assert missing_replicas(context([2], [(1,)]), FACTORS) == {TopicPartition(TOPIC, 0): (2, 1)}
 
 
@@ -53,7 +53,7 @@ def test_nothing_to_do() -> None:
     assert missing_replicas(context([1, 2, 3], [(1,)]), {}) == {}
 
 
-def test_what_is_on_the_move_or_doomed_is_left_alone() -> None:
+def test_reassigned_partitions_and_deleted_topics_get_no_replicas() -> None:
     moving = context([1, 2, 3], [(1,), (1,)])
     moving.partitions_being_reassigned.add(TopicPartition(TOPIC, 0))
     assert list(missing_replicas(moving, FACTORS)) == [TopicPartition(TOPIC, 1)]

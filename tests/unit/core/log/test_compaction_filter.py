@@ -94,7 +94,7 @@ def test_a_batch_that_keeps_all_stays_byte_for_byte() -> None:
     assert [bytes(b.view()) for b in cleaned(data, latest={b"a": 10})] == [data]
 
 
-def test_what_the_map_has_not_seen_stays() -> None:
+def test_records_above_the_offset_map_are_retained() -> None:
     data = build_batch([(NOW, b"a", b"1", []), (NOW, b"a", b"2", [])], base_offset=10)
     (batch,) = cleaned(data, latest={b"a": 10}, upto=10)
     assert [record.offset for record in records(batch)] == [10, 11]
@@ -283,7 +283,7 @@ def test_a_full_map_ends_where_it_has_come_to() -> None:
     assert (offsets.get(b"1"), offsets.get(b"2"), offsets.get(b"3")) == (11, 12, -1)
 
 
-def test_what_lies_before_the_start_is_passed_over() -> None:
+def test_offset_map_skips_records_before_the_start_offset() -> None:
     offsets = OffsetMap(100, 0.9)
     data = build_batch([(NOW, b"1", b"v", []), (NOW, b"2", b"v", [])], base_offset=10)
     finish(KeyIndexer(offsets, 20).take(parsed(data)))
@@ -329,7 +329,7 @@ def test_both_passes_pause_now_and_then() -> None:
             assert pauses(work) == expected
 
 
-def test_what_was_read_and_written_is_counted() -> None:
+def test_cleaner_stats_count_records_read_and_written() -> None:
     keys = (b"a", b"a", None, b"b")
     data = parsed(
         build_batch([(NOW, key, b"v", []) for key in keys]),

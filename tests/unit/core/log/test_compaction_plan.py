@@ -41,13 +41,13 @@ def test_the_active_segment_is_never_cleaned() -> None:
 
 
 @pytest.mark.parametrize(("stable", "end"), [(50, 40), (40, 40), (39, 30), (30, 30), (5, 0)])
-def test_nor_is_what_is_not_committed_and_decided(stable: int, end: int) -> None:
+def test_records_above_the_last_stable_offset_are_not_cleanable(stable: int, end: int) -> None:
     dirt = dirt_of(log(stable), CONFIG, NOW)
     assert dirt.first_uncleanable == end
     assert dirt.cleanable_bytes == end * 10
 
 
-def test_what_is_clean_is_not_dirty() -> None:
+def test_dirty_ratio_excludes_the_clean_section() -> None:
     dirt = dirt_of(log(cleaned=30), CONFIG, NOW)
     assert (dirt.first_dirty, dirt.clean_bytes, dirt.cleanable_bytes) == (30, 300, 100)
     assert dirt.ratio == 0.25
@@ -69,7 +69,9 @@ def test_a_log_of_no_bytes_is_not_dirty() -> None:
 
 
 @pytest.mark.parametrize(("cleaned", "end"), [(30, 30), (45, 40), (50, 40)])
-def test_what_was_cleaned_stays_so_however_little_is_stable(cleaned: int, end: int) -> None:
+def test_first_dirty_offset_does_not_go_back_to_the_last_stable_offset(
+    cleaned: int, end: int
+) -> None:
     dirt = dirt_of(log(stable=5, cleaned=cleaned), CONFIG, NOW)
     assert (dirt.first_dirty, dirt.first_uncleanable, dirt.cleanable_bytes) == (cleaned, end, 0)
 

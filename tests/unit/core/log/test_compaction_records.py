@@ -80,7 +80,7 @@ def payload_of(*keys: bytes) -> bytes:
     return batch.plain_records()
 
 
-def test_what_is_cut_off_or_left_over_is_refused() -> None:
+def test_truncated_payload_or_trailing_bytes_are_rejected() -> None:
     data = payload_of(b"one", b"two")
     for cut in range(1, len(data)):
         with pytest.raises(CorruptRecordError):
@@ -113,7 +113,7 @@ def test_a_long_value_that_leads_out_of_its_record_is_refused(size: int, varint:
 
 
 @pytest.mark.parametrize("delta", [-(2**40), -64, 0, 63, 64, 2**40])
-def test_a_record_told_from_another_time_differs_by_that_alone(delta: int) -> None:
+def test_changing_the_timestamp_delta_keeps_all_other_fields(delta: int) -> None:
     (batch,) = parse_batches(
         build_batch([Record(9, 5, b"a", b"1", []), Record(99, 5 + 70, b"key", b"v", [("h", b"x")])])
     )

@@ -30,7 +30,7 @@ def taken_away(transactions: CleanedTransactions, *batches: RecordBatch) -> list
     return [batch.base_offset for batch in batches if transactions.takes_away(batch)]
 
 
-def test_an_abort_marker_is_kept_and_told_of_while_its_records_go() -> None:
+def test_abort_marker_stays_in_the_transaction_index_when_its_records_are_removed() -> None:
     transactions = CleanedTransactions()
     aborted = AbortedTxn(1, 0, 3, 1)
     transactions.expect([aborted])

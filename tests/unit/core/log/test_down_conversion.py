@@ -53,7 +53,7 @@ def test_a_batch_of_two_becomes_these_bytes() -> None:
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_is_kept(magic: int, codec: Compression) -> None:
+def test_down_conversion_keeps_records_and_codec(magic: int, codec: Compression) -> None:
     data = build_batch(ROWS, base_offset=5, compression=codec)
     data += build_batch(ROWS, base_offset=8, compression=codec, producer_id=4, producer_epoch=0,
                         base_sequence=0, transactional=True)  # fmt: skip
@@ -66,7 +66,7 @@ def test_what_is_kept(magic: int, codec: Compression) -> None:
     assert all(m.crc_is_valid for m in messages)
 
 
-def test_records_before_the_offset_asked_for_are_left_out_of_plain_batches_alone() -> None:
+def test_records_before_the_fetch_offset_are_dropped_only_if_uncompressed() -> None:
     plain = build_batch(ROWS, base_offset=5)
     assert [r.offset for r in converted(plain, first=6)] == [6, 7]
     wrapped = build_batch(ROWS, base_offset=5, compression=Compression.GZIP)

@@ -84,7 +84,7 @@ def test_size_is_limited() -> None:
     assert refusal(data, too_small) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_what_is_wrong_first_is_what_kafka_looks_at_first() -> None:
+def test_first_of_several_faults_is_reported_as_in_kafka() -> None:
     damaged = bytearray(batch(base_offset=1))
     damaged[-1] ^= 1
     assert refusal(bytes(damaged)) is ErrorCode.INVALID_RECORD

@@ -185,7 +185,7 @@ def test_a_transaction_may_begin_at_the_first_offset_of_a_log() -> None:
     assert again.transactions.ongoing == (0,)
 
 
-def test_a_marker_tells_of_what_it_aborts_and_up_to_where_all_is_decided_then() -> None:
+def test_abort_marker_yields_aborted_txn_with_its_last_stable_offset() -> None:
     states = ProducerStates()
     states.update(batch(0, transactional=True), 10, 0)
     other = batch(0, transactional=True)._replace(producer_id=PID + 1)
@@ -343,7 +343,7 @@ def test_an_empty_snapshot() -> None:
     batches=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=12),
     start=st.integers(0, MAX_SEQUENCE),
 )
-def test_a_snapshot_keeps_what_decides_the_next_batch(
+def test_snapshot_keeps_last_batch_open_transaction_and_timestamp(
     batches: list[tuple[int, bool]], start: int
 ) -> None:
     log = Log()
@@ -370,7 +370,7 @@ def test_no_sequence_has_no_first() -> None:
     assert first_sequence(-1, 4) == -1
 
 
-def test_damaged_snapshots_are_told() -> None:
+def test_damaged_snapshots_raise_an_error() -> None:
     for length in range(len(GOLDEN)):
         with pytest.raises(CorruptSnapshotError):
             decode_snapshot(GOLDEN[:length])

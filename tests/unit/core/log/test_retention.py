@@ -75,7 +75,7 @@ def test_nothing_beyond_the_high_watermark_goes() -> None:
     assert bases(plan(facts, FOREVER, start=30, mark=10, end=30)) == [0]
 
 
-def test_a_compacted_log_keeps_all_but_what_lies_below_its_start() -> None:
+def test_compacted_log_deletes_only_segments_below_the_log_start_offset() -> None:
     config = LogConfig(cleanup_policy="compact", retention_ms=100, retention_bytes=0)
     facts = segments(5, 5, 5, age_ms=101)
     assert bases(plan(facts, config)) == []
@@ -143,7 +143,7 @@ def naive(
     st.integers(0, 40),
     st.integers(0, 40),
 )
-def test_the_plan_is_what_the_naive_model_deletes(
+def test_plan_agrees_with_the_naive_model(
     shapes: list[tuple[int, int, int]],
     retention_ms: int,
     retention_bytes: int,

@@ -21,7 +21,7 @@ def runs(found: list[RecordBatch], segment_bytes: int) -> list[list[int]]:
     return [[b.base_offset for b in run] for run in segment_runs(found, segment_bytes)]
 
 
-def test_what_fits_one_segment_stays_together() -> None:
+def test_batches_that_fit_one_segment_form_one_run() -> None:
     assert batches(1)[0].size_bytes == BATCH_BYTES
     assert runs(batches(1, 2, 3), 300) == [[1, 2, 3]]
 

@@ -69,7 +69,7 @@ def test_two_messages_of_magic_1_become_these_bytes() -> None:
 @pytest.mark.mission("PRD-2")
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_is_kept(magic: int, codec: Compression) -> None:
+def test_up_conversion_keeps_records_and_codec(magic: int, codec: Compression) -> None:
     batch = accepted(encode_message_set(RECORDS, magic, codec))
     assert batch.compression is codec
     expected = RECORDS if magic else [r._replace(timestamp=-1) for r in RECORDS]
@@ -153,7 +153,7 @@ def test_sizes_are_limited_before_and_after() -> None:
         encode_message(0, 1, NOW, None, b"", 4),
     ],
 )
-def test_what_producers_may_not_send(data: bytes) -> None:
+def test_malformed_message_sets_are_invalid_records(data: bytes) -> None:
     assert refusal(data).code is ErrorCode.INVALID_RECORD
 
 

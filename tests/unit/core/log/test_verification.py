@@ -57,7 +57,7 @@ def test_only_the_first_batch_of_a_transaction_is_verified() -> None:
     assert begin(log) is not None
 
 
-def test_a_marker_makes_an_answer_void() -> None:
+def test_transaction_marker_invalidates_a_pending_verification() -> None:
     """Else the answer of a transaction that was aborted meanwhile would begin one that hangs."""
     log = new_log()
     late = begin(log)
@@ -69,7 +69,7 @@ def test_a_marker_makes_an_answer_void() -> None:
     append(log, again)
 
 
-def test_a_retry_of_what_is_there_needs_no_verification() -> None:
+def test_duplicate_batch_needs_no_verification() -> None:
     log = new_log()
     append(log, begin(log), 0)
     end(log)

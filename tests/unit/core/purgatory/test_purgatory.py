@@ -86,7 +86,7 @@ def test_an_operation_leaves_no_more_watch_lists_than_it_entered() -> None:
         purgatory.check_and_complete("l")
 
 
-def test_what_is_ready_at_once_is_neither_watched_nor_timed() -> None:
+def test_immediately_complete_operation_is_neither_watched_nor_timed() -> None:
     purgatory = Purgatory[Operation]("Test")
     operation = Operation("a")
     operation.ready = True
@@ -214,7 +214,7 @@ def test_an_event_on_many_keys_drops_the_lists_that_it_empties() -> None:
     assert (purgatory.watched, purgatory.watched_keys) == (0, 0)
 
 
-def test_an_event_on_many_keys_does_not_try_what_a_completion_before_has_completed() -> None:
+def test_check_does_not_try_an_operation_completed_during_the_same_check() -> None:
     purgatory = Purgatory[Operation]("Test")
     first, second = Operation("a"), Operation("b")
     for operation in (first, second):
@@ -326,7 +326,7 @@ class TestCallingBackIn:
         assert first.completions == second.completions == 1
         assert (purgatory.watched, purgatory.watched_keys, purgatory.delayed) == (0, 0, 0)
 
-    def test_a_chain_that_empties_the_list_and_fills_it_anew(self) -> None:
+    def test_chained_completion_can_empty_and_refill_the_watch_list(self) -> None:
         purgatory = Purgatory[Operation]("Test")
         first, second, third = Operation("a"), Operation("b"), Operation("c")
 

@@ -23,7 +23,7 @@ def purgatory_with(*delays: int, now_ms: int = 1_000) -> Purgatory[Parked]:
     return purgatory
 
 
-def test_waiting_names_what_expires_first() -> None:
+def test_waiting_lists_operations_by_expiration() -> None:
     delays = (30_000, 7, 450, 0, 19, 350, 8_000_000)
     waiting = purgatory_with(*delays).waiting(100)
     assert [expiration_ms - 1_000 for expiration_ms, _ in waiting] == sorted(delays)

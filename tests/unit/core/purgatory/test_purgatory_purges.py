@@ -78,7 +78,7 @@ def test_operations_that_expired_are_purged_as_well() -> None:
     assert (purgatory.watched, purgatory.watched_keys) == (0, 0)
 
 
-def test_what_a_purge_cannot_take_away_calls_for_no_other_one() -> None:
+def test_purge_is_not_due_again_for_operations_it_could_not_remove() -> None:
     purgatory = Purgatory[Parked]("Test", purge_interval=3)
     for i in range(10):
         park(purgatory, "gone", f"still-{i}")
@@ -100,7 +100,7 @@ def test_cancelling_a_key_leaves_the_operation_to_events_of_its_other_keys() -> 
     assert operation.ended == ["completed"]
 
 
-def test_cancelling_a_key_does_not_tell_of_what_is_completed_already() -> None:
+def test_cancel_for_key_omits_completed_operations() -> None:
     purgatory = Purgatory[Parked]("Test")
     done, waiting = park(purgatory, "a"), park(purgatory, "a")
     done.force_complete()
@@ -109,7 +109,7 @@ def test_cancelling_a_key_does_not_tell_of_what_is_completed_already() -> None:
 
 
 @pytest.mark.mission("TW-24")
-def test_what_is_cancelled_in_the_pass_that_would_expire_it_does_not_expire() -> None:
+def test_operation_cancelled_while_others_expire_does_not_expire() -> None:
     purgatory = Purgatory[Parked]("Test")
 
     class Cancelling(Parked):
@@ -177,7 +177,7 @@ def test_events_that_complete_everything_leave_nothing_to_wake_for() -> None:
 
 
 @pytest.mark.mission("PUR-5")
-def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again() -> None:
+def test_watch_entries_of_pending_operations_do_not_make_a_purge_due_again() -> None:
     """An operation that waits on very many keys, as a follower's fetch does, is looked through by
     one purge, and by the next only once the places have doubled."""
     purgatory = Purgatory[Parked]("Test")

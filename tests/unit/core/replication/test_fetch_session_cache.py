@@ -206,7 +206,7 @@ class TestWhoMakesRoom:
         assert held(cache) == {1, 3}
 
 
-def test_nobody_is_put_out_before_two_minutes_except_consumers_by_followers() -> None:
+def test_sessions_live_two_minutes_unless_a_follower_evicts_a_consumer() -> None:
     cache: FetchSessionCache[str] = FetchSessionCache(2)
     assert opened(cache, 1, size=1)
     assert opened(cache, 2, size=5, privileged=True)
@@ -224,7 +224,7 @@ def test_no_slots_no_sessions() -> None:
 
 
 @pytest.mark.mission("FET-7")
-def test_only_news_are_told_and_errors_are_told_again() -> None:
+def test_only_changed_partitions_and_errors_are_in_the_response() -> None:
     session: FetchSession[str] = FetchSession(1, False, False, 0)
     keys = list(wanted(3))
 
@@ -246,7 +246,7 @@ def test_only_news_are_told_and_errors_are_told_again() -> None:
 
 
 @pytest.mark.mission("FET-7")
-def test_a_partition_is_told_after_an_error_and_as_often_as_it_has_records() -> None:
+def test_partition_with_records_or_after_an_error_is_in_every_response() -> None:
     session: FetchSession[str] = FetchSession(1, False, False, 0)
     quiet = Told(0, 5, 0)
     session.fill(list(wanted(1).items()), [quiet])
@@ -341,7 +341,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300)
 @given(slots=st.integers(0, 4), steps=STEPS)
-def test_it_keeps_what_a_scan_would_keep(
+def test_cache_keeps_the_same_sessions_as_a_full_scan(
     slots: int, steps: list[tuple[str, bool, int, int, int]]
 ) -> None:
     cache: FetchSessionCache[str] = FetchSessionCache(slots)

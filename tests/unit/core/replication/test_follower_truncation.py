@@ -49,7 +49,7 @@ def test_cases(case: str, leader: EpochEnd, local: EpochEnd, expected: Truncatio
     assert truncation_by_epoch(leader, local, high_watermark=12, log_end_offset=30) == expected
 
 
-def test_nobody_cuts_where_nothing_is() -> None:
+def test_truncation_offset_never_exceeds_the_log_end_offset() -> None:
     assert truncation_by_epoch(UNDEFINED, UNDEFINED, 12, log_end_offset=10) == Truncation(10)
     leader, local = EpochEnd(3, 25), EpochEnd(2, 20)
     assert truncation_by_epoch(leader, local, 5, log_end_offset=10) == Truncation(10, False)
@@ -76,7 +76,7 @@ def test_out_of_range() -> None:
     assert restart_at_leader_start(10, 10) == Restart(10)  # nothing here is stale
 
 
-def test_it_is_in_sync_with_what_was_committed_at_the_last_answer() -> None:
+def test_follower_is_in_sync_at_the_high_watermark_of_the_last_response() -> None:
     state = PartitionFetchState(None, 3, 10)
     assert not state.in_sync  # not known yet
     assert not fetched(state, 12, 3, 13).in_sync
@@ -85,7 +85,7 @@ def test_it_is_in_sync_with_what_was_committed_at_the_last_answer() -> None:
     assert (ahead.lag, ahead.in_sync) == (0, True)
 
 
-def test_only_those_are_asked_for_that_wait_for_nothing() -> None:
+def test_delayed_and_unflushed_partitions_are_not_fetched() -> None:
     ready = PartitionFetchState(None, 3, 10)
     states = {
         TopicPartition("t", 0): ready,
@@ -131,7 +131,7 @@ def test_a_follower_that_has_failed_all_day_waits_no_longer_than_is_permitted() 
     assert failed(state, 0, 1).delayed_until_ms == 1
 
 
-def test_those_that_fail_one_after_the_other_are_asked_for_together() -> None:
+def test_partitions_that_fail_in_succession_are_retried_together() -> None:
     state = PartitionFetchState(UUID(int=1), 3, 10, failures=10)
     ends = {failed(state, now_ms, 1_000).delayed_until_ms for now_ms in range(10_000, 10_500)}
     assert ends == {11_000}
@@ -190,7 +190,7 @@ def lineages(draw: st.DrawFn) -> tuple[Log, Log, int]:
 
 @settings(max_examples=200, deadline=None)
 @given(lineages())
-def test_a_follower_ends_with_a_prefix_of_the_leader_and_keeps_what_is_committed(
+def test_truncated_follower_keeps_committed_records_and_a_prefix_of_the_leader(
     setting: tuple[Log, Log, int],
 ) -> None:
     leader, follower, high_watermark = setting

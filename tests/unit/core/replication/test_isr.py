@@ -69,7 +69,7 @@ def test_never_is_never_even_on_a_clock_that_has_just_started() -> None:
     assert FollowerState().last_fetch_ms == NEVER_MS
 
 
-def test_a_re_elected_leader_keeps_what_it_knows_of_offsets() -> None:
+def test_re_elected_leader_keeps_follower_offsets() -> None:
     known = FollowerState(5, 1, 5, 3, 3)
     state = after_election(known, 9, in_isr=True, new_leader=False, now_ms=20)
     assert state == FollowerState(5, 1, 9, 20, 20)
@@ -78,7 +78,7 @@ def test_a_re_elected_leader_keeps_what_it_knows_of_offsets() -> None:
 
 
 @pytest.mark.mission("DOP-1")
-def test_who_lags_longer_than_permitted_is_out() -> None:
+def test_follower_that_lags_too_long_leaves_the_isr() -> None:
     isr = IsrState((1, 2, 3, 4))
     followers = {
         2: FollowerState(9, last_caught_up_ms=0),
@@ -98,7 +98,7 @@ def test_a_member_without_a_replica_is_out() -> None:
     ("end", "high_watermark", "epoch_start", "joins"),
     [(10, 10, 8, True), (10, 10, 11, False), (9, 10, 8, False), (12, 10, 12, True)],
 )
-def test_who_joins_holds_what_is_committed_and_has_reached_the_epoch(
+def test_isr_joiner_has_reached_the_high_watermark_and_the_epoch_start(
     end: int, high_watermark: int, epoch_start: int, joins: bool
 ) -> None:
     isr = IsrState((1,))
@@ -106,7 +106,7 @@ def test_who_joins_holds_what_is_committed_and_has_reached_the_epoch(
     assert joined_by(isr, 2) == (1, 2)
 
 
-def test_nobody_joins_twice_or_while_a_change_is_in_flight() -> None:
+def test_no_follower_joins_the_isr_twice_or_during_a_pending_change() -> None:
     assert not may_join(IsrState((1, 2)), 2, FollowerState(10), 10, 0, 0)
     assert not may_join(IsrState((1,), (1, 3)), 2, FollowerState(10), 10, 0, 0)
 

@@ -50,13 +50,17 @@ def test_a_length_that_no_batch_has_ends_the_walk() -> None:
 
 
 @pytest.mark.parametrize("high_watermark", [13, 100])
-def test_far_behind_it_is_asked_on_from_the_end_of_what_came(high_watermark: int) -> None:
+def test_lagging_follower_fetches_ahead_from_the_end_of_the_last_response(
+    high_watermark: int,
+) -> None:
     ahead = read_ahead([FetchedRecords(TP, AT_10, records(10, 2), high_watermark)])
     assert ahead == {TP: PartitionFetchState(None, 3, 12, 3, high_watermark - 12)}
 
 
 @pytest.mark.parametrize("high_watermark", [0, 10, 11, 12])
-def test_what_the_leader_would_count_is_not_said_before_it_is_true(high_watermark: int) -> None:
+def test_no_read_ahead_when_the_fetch_offset_reaches_the_high_watermark(
+    high_watermark: int,
+) -> None:
     assert read_ahead([FetchedRecords(TP, AT_10, records(10, 2), high_watermark)]) is None
 
 
@@ -69,7 +73,7 @@ def test_one_that_is_counted_holds_back_all() -> None:
     assert read_ahead([near, far]) is None
 
 
-def test_what_brought_nothing_is_asked_for_as_before() -> None:
+def test_partition_without_records_keeps_its_fetch_offset() -> None:
     far, quiet = (
         FetchedRecords(TP, AT_10, records(10, 2), 99),
         FetchedRecords(OTHER, AT_10, b"", 10),

@@ -72,7 +72,7 @@ def test_the_rate_is_that_of_the_samples(
     st.integers(1, 2_000_000),
     st.lists(st.tuples(st.integers(1, 1_000_000), st.integers(0, 900)), min_size=1, max_size=120),
 )
-def test_who_asks_before_each_move_stays_within_the_limit(
+def test_waiting_before_each_transfer_keeps_the_rate_within_the_quota(
     limit: int, moves: list[tuple[int, int]]
 ) -> None:
     """Over any time, but for the one move that is one too many, and a last window's worth."""
@@ -123,7 +123,7 @@ def test_a_new_sample_begins_when_a_window_is_over() -> None:
     assert rate.per_second(11_000) == 100 * 1000 / 10_000
 
 
-def test_nothing_is_asked_or_counted_without_a_limit() -> None:
+def test_replication_without_a_quota_is_neither_throttled_nor_measured() -> None:
     quota = ReplicationQuota(QuotaConfig())
     quota.record(1 << 40, 0)
     assert not quota.limited

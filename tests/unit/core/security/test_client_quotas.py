@@ -300,7 +300,7 @@ def test_an_empty_name_is_an_error_where_it_names_the_one_znode(
         assert not QuotaFilter.of(components, strict).matches({"user": "b"})
 
 
-def test_a_filter_leaves_unread_what_cannot_match() -> None:
+def test_filter_excludes_entities_that_cannot_match() -> None:
     user = QuotaFilter.of([("user", EXACT, "b b")], strict=True)
     assert user.only("user") == "b%20b"
     assert user.only("client-id") is None

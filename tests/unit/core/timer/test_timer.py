@@ -314,7 +314,7 @@ def test_the_longest_delay_takes_eight_wake_ups_and_fires_to_the_millisecond() -
 
 
 @pytest.mark.mission("TW-20")
-def test_buckets_that_cancellation_emptied_wake_nobody() -> None:
+def test_buckets_emptied_by_cancellation_cause_no_expiration() -> None:
     timer = Timer[str](start_ms=0)
     entries = [timer.add("a", expiration) for expiration in (5, 30, 450, 9_000)]
     assert timer.next_expiration_ms() == 5
@@ -345,7 +345,7 @@ def test_catching_up_is_for_a_timer_in_which_nothing_waits() -> None:
         timer.catch_up(10)
 
 
-def test_what_is_late_when_added_survives_catching_up() -> None:
+def test_task_already_overdue_when_added_survives_catch_up() -> None:
     timer = Timer[str](start_ms=100)
     timer.add("late", 50)
     timer.catch_up(200)

@@ -40,7 +40,7 @@ def test_the_finest_wheel_has_twenty_slots_of_one_millisecond() -> None:
 
 
 @pytest.mark.mission("TW-2", "TW-26")
-def test_a_wheel_is_a_ring_of_task_lists_and_the_list_is_what_is_queued() -> None:
+def test_timer_queues_one_task_list_for_all_tasks_of_a_bucket() -> None:
     timer = Timer[str](start_ms=0)
     assert all(isinstance(bucket, TimerTaskList) for bucket in timer.wheel.buckets)
     entries = [timer.add(name, 5) for name in ("a", "b", "c")]

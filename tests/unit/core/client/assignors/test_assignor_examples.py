@@ -70,7 +70,7 @@ def test_the_formula_of_the_document(partitions: int, consumers: int) -> None:
 
 
 @pytest.mark.mission("ASG-4")
-def test_what_range_does_badly() -> None:
+def test_range_is_unbalanced_with_few_partitions_a_topic() -> None:
     more_consumers = assign_range({"t": 2}, all_want("t", "c0 c1 c2"))
     assert named(more_consumers) == {"c0": "t-0", "c1": "t-1", "c2": ""}
     topics = [f"t{number}" for number in range(5)]
@@ -79,12 +79,12 @@ def test_what_range_does_badly() -> None:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
-def test_nobody_gets_nothing(assignor: Assignor) -> None:
+def test_no_members_or_no_topics_give_an_empty_assignment(assignor: Assignor) -> None:
     assert assignor.assign({"t": 2}, {}) == {}
     assert assignor.assign({}, all_want("t", "a b")) == {"a": [], "b": []}
 
 
-def test_range_passes_over_what_is_not_there_or_not_wanted() -> None:
+def test_range_ignores_missing_and_unsubscribed_topics() -> None:
     wanted = {"c0": Subscription(("a", "gone")), "c1": Subscription(("b",))}
     assert named(assign_range({"a": 2, "b": 1}, wanted)) == {"c0": "a-0 a-1", "c1": "b-0"}
     assert assign_range({"a": 2}, {}) == {}
@@ -183,7 +183,7 @@ def test_one_of_three_leaves_with_different_subscriptions() -> None:
 @pytest.mark.mission("ASG-8")
 @pytest.mark.mission("ASG-9")
 @pytest.mark.mission("ASG-11")
-def test_what_the_general_computation_starts_from() -> None:
+def test_general_assignment_starts_from_valid_owned_partitions() -> None:
     wanted = {"a": Subscription(("t", "u")), "b": Subscription(("t",))}
     held = {
         "a": Memory(tuple(tps("t-0 u-0 gone-0 t-9")), 3),
@@ -366,7 +366,7 @@ def test_the_strategies_by_name() -> None:
             resolve_strategy(wrong)
 
 
-def test_what_is_claimed_twice_belongs_to_the_later_generation_or_to_nobody() -> None:
+def test_partition_claimed_twice_goes_to_the_higher_generation_or_is_disputed() -> None:
     tp = TopicPartition("t", 0)
     claims = settle_claims({"a": Memory((tp,), 4), "b": Memory((tp,), 5)}, {"t": 1})
     assert claims.owner == {tp: "b"}
@@ -398,7 +398,7 @@ def test_a_cooperative_partition_moves_in_two_rounds() -> None:
     assert named(second) == {"a": "t-0 t-1", "b": "t-2 t-3"}
 
 
-def test_a_disputed_partition_is_given_to_nobody_in_the_cooperative_round() -> None:
+def test_disputed_partition_stays_unassigned_in_the_cooperative_round() -> None:
     both = Subscription(("t",), owned=tuple(tps("t-0")), generation=3)
     shares = assign_cooperative_sticky({"t": 2}, {"a": both, "b": both})
     assert TopicPartition("t", 0) not in [*shares["a"], *shares["b"]]
@@ -444,7 +444,7 @@ def test_pairs_that_share_nothing_are_balanced_each_for_itself() -> None:
     }  # fmt: skip
 
 
-def test_what_is_not_wanted_any_more_is_not_kept() -> None:
+def test_sticky_drops_partitions_of_unsubscribed_topics() -> None:
     counts = {"t": 2, "u": 2}
     shares = {"a": tps("t-0 u-0"), "b": tps("t-1 u-1")}
     assert same(assign_sticky(counts, after(shares, "u"))) == {"a": tps("u-0"), "b": tps("u-1")}

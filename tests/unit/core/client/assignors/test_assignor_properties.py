@@ -71,7 +71,7 @@ def check_balanced(wanted: Subscriptions, shares: Shares) -> None:
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
 @given(counts=counts_of_topics, topics=memberships)
 @settings(max_examples=60, deadline=None)
-def test_every_partition_goes_to_one_who_wants_it(
+def test_every_partition_is_assigned_to_one_subscribed_member(
     assignor: Assignor, counts: dict[str, int], topics: dict[str, tuple[str, ...]]
 ) -> None:
     wanted = wanting(topics)
@@ -185,7 +185,7 @@ def test_among_equals_the_search_finds_no_better_than_the_arithmetic(
 @pytest.mark.mission("ASG-12")
 @given(counts=counts_of_topics, topics=memberships, data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_what_is_assigned_moves_only_for_a_better_balance(
+def test_assigned_partitions_move_only_for_a_better_balance(
     counts: dict[str, int], topics: dict[str, tuple[str, ...]], data: st.DataObject
 ) -> None:
     """From any assignment of everything: each partition that moves brings the loads closer, by two
@@ -269,7 +269,7 @@ def test_movements_cancel_each_other() -> None:
     assert not movements.is_sticky
 
 
-def test_the_first_owner_of_a_moved_partition_decides_what_goes_home() -> None:
+def test_reverse_move_is_chosen_by_the_original_owner() -> None:
     """Moved on from c by way of b to a, p would change places with q."""
     p, q, r = (TopicPartition("t", number) for number in range(3))
     movements = PartitionMovements()

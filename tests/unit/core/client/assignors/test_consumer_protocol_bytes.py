@@ -88,7 +88,7 @@ def test_sticky_user_data_is_that_of_other_clients() -> None:
     }
 
 
-def test_aiokafka_reads_what_we_subscribe_to() -> None:
+def test_aiokafka_decodes_our_subscription() -> None:
     theirs = ConsumerProtocolMemberMetadata.decode(encode_subscription(WHOLE))
     assert list(theirs.subscription) == ["t", "u"]
     assert theirs.user_data == b"\1\2"

@@ -71,7 +71,7 @@ def test_a_record_has_all_its_fields() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_lies_before_the_position_is_dropped(codec: Compression) -> None:
+def test_records_before_the_position_are_dropped(codec: Compression) -> None:
     data = batch(10, b"a", b"b", b"c", compression=codec) + batch(13, b"d", compression=codec)
     assert values(data, 11) == ([(11, b"b"), (12, b"c"), (13, b"d")], 14)
     assert values(data, 13) == ([(13, b"d")], 14)
@@ -140,7 +140,7 @@ def test_records_before_a_broken_batch_come_first() -> None:
     assert chunk.end.offset == 2
 
 
-def test_the_place_follows_what_is_taken() -> None:
+def test_position_advances_with_the_records_taken() -> None:
     data = batch(4, b"a", b"b", leader_epoch=2) + batch(6, b"c", leader_epoch=3)
     chunk = FetchedChunk(TP, data, ReadPosition(5, 1))
     assert chunk.end == (7, 3)

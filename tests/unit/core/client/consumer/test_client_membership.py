@@ -77,7 +77,7 @@ def test_the_defaults_are_those_of_kafka() -> None:
     assert (config.max_poll_interval_ms, config.group_instance_id) == (300_000, None)
 
 
-def test_what_a_join_says() -> None:
+def test_join_request_holds_protocols_and_owned_partitions() -> None:
     membership = member("sticky", "cooperative-sticky", instance="static")
     request = membership.join_request(["u", "t"], [], "rack")
     assert (request.group_id, request.group_instance_id) == ("g", "static")
@@ -96,7 +96,7 @@ def test_what_a_join_says() -> None:
     assert (owning.owned, owning.generation) == ((T0,), 8)
 
 
-def test_the_leader_hears_of_all_members_unless_told_to_skip() -> None:
+def test_group_leader_gets_all_subscriptions_unless_it_skips_assignment() -> None:
     membership = member()
     membership.join_request(["t"], [])
     wanted = encode_subscription(decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"))
@@ -115,7 +115,7 @@ def test_the_leader_hears_of_all_members_unless_told_to_skip() -> None:
     assert not membership.is_leader
 
 
-def test_a_protocol_that_nobody_proposed_is_an_error() -> None:
+def test_joining_with_an_unproposed_protocol_is_an_error() -> None:
     for name, kind in (("other", "consumer"), ("range", "connect")):
         membership = member()
         membership.join_request(["t"], [])
@@ -152,7 +152,7 @@ def test_joins_that_are_tried_again(code: ErrorCode, step: Next) -> None:
     [E.FENCED_INSTANCE_ID, E.INCONSISTENT_GROUP_PROTOCOL, E.GROUP_MAX_SIZE_REACHED,
      E.INVALID_SESSION_TIMEOUT, E.GROUP_AUTHORIZATION_FAILED, E.INVALID_GROUP_ID],
 )  # fmt: skip
-def test_what_cannot_be_helped_is_raised(code: ErrorCode) -> None:
+def test_fatal_join_errors_are_raised(code: ErrorCode) -> None:
     membership = member()
     membership.join_request(["t"], [])
     with pytest.raises(KafkaError) as caught:
@@ -197,7 +197,7 @@ def test_heartbeats(code: ErrorCode, step: Next, rejoin: bool, lost: bool) -> No
     assert (membership.rejoin_needed, membership.lost) == (rejoin, lost)
 
 
-def test_an_answer_to_an_older_generation_says_nothing() -> None:
+def test_heartbeat_response_for_an_older_generation_is_ignored() -> None:
     membership = stable(member())
     asked = membership.heartbeat_request()
     stable(membership, 6)
@@ -229,7 +229,7 @@ def test_commits_that_were_refused(code: ErrorCode, step: Next, lost: bool) -> N
     assert not later.lost, "that was an older one"
 
 
-def test_who_lost_its_generation_while_syncing_has_to_join_again() -> None:
+def test_member_that_loses_its_generation_during_sync_joins_again() -> None:
     membership = member()
     joined(membership)
     membership.lose("no poll")

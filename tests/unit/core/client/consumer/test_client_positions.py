@@ -59,7 +59,7 @@ def test_the_timestamps_that_ask_for_an_end_of_the_log_are_those_of_kafka() -> N
     assert (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) == (-1, -2)
 
 
-def test_a_late_answer_to_a_lookup_is_ignored() -> None:
+def test_late_list_offsets_response_is_ignored() -> None:
     positions = assigned((A, 3))
     positions.resolve({A: (EARLIEST_TIMESTAMP, 0), B: (EARLIEST_TIMESTAMP, 0)})
     assert positions.position(A) == 3
@@ -119,7 +119,7 @@ def test_partitions_are_handed_out_in_the_order_of_arrival_and_take_turns_in_req
     assert list(positions.fetchable()) == [B, A]
 
 
-def test_a_seek_drops_what_is_buffered_and_what_is_under_way() -> None:
+def test_seek_drops_buffered_records_and_fetches_in_flight() -> None:
     positions = assigned((A, 0))
     positions.fetched(A, chunk(A, 0, 1), 2)
     positions.seek(A, 10)
@@ -130,7 +130,7 @@ def test_a_seek_drops_what_is_buffered_and_what_is_under_way() -> None:
     assert not positions.is_at(B, 0)
 
 
-def test_a_paused_partition_keeps_what_it_has() -> None:
+def test_paused_partition_keeps_its_buffered_records() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0), 1)
     positions.fetched(B, chunk(B, 0), 1)
@@ -165,7 +165,7 @@ def test_no_fetch_begins_while_too_much_is_buffered() -> None:
     assert positions.buffered_bytes == 0
 
 
-def test_what_cannot_be_read_is_told_until_a_seek() -> None:
+def test_unreadable_batch_raises_once_and_blocks_its_partition_until_a_seek() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(B, chunk(B, 0), 1)
     positions.fetched(A, FetchedChunk(A, b"?" * 100, ReadPosition(0)), 1)
@@ -245,7 +245,7 @@ def test_records_taken_for_an_iteration_are_not_consumed_yet() -> None:
     assert not positions.unread
 
 
-def test_what_a_paused_partition_holds_keeps_nobody_from_fetching() -> None:
+def test_buffer_of_a_paused_partition_does_not_block_other_fetches() -> None:
     size_bytes = chunk(A, 0).size_bytes
     positions = Positions(max_buffered_bytes=size_bytes)
     positions.assign([A, B], None)
@@ -334,7 +334,7 @@ def in_doubt() -> Positions:
     return positions
 
 
-def test_answers_are_for_the_place_where_the_consumer_is_now() -> None:
+def test_position_accepts_no_fetch_response_while_in_doubt_or_being_reset() -> None:
     positions = in_doubt()
     assert not positions.is_at(A, 3), "in doubt"
     positions.unvalidated(A)
@@ -345,7 +345,7 @@ def test_answers_are_for_the_place_where_the_consumer_is_now() -> None:
     assert not positions.is_at(A, 3), "nowhere"
 
 
-def test_late_answers_for_partitions_that_are_gone_say_nothing() -> None:
+def test_late_responses_for_unassigned_partitions_are_ignored() -> None:
     positions = in_doubt()
     (doubt,) = positions.to_validate().values()
     positions.assign([B], EARLIEST_TIMESTAMP, committed_wanted=True)
@@ -376,7 +376,7 @@ def test_where_a_validated_consumer_goes_on(
     assert positions.fetchable() == {A: place.offset}
 
 
-def test_a_log_cut_where_the_application_stands_loses_only_what_is_buffered() -> None:
+def test_truncation_at_the_position_drops_only_buffered_records() -> None:
     positions = assigned((A, 0))
     positions.fetched(A, chunk(A, 0, 1, 2, epoch=3), 3)
     positions.take(2)

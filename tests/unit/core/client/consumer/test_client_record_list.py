@@ -78,7 +78,7 @@ def test_records_whose_length_takes_one_byte_or_two(size: int) -> None:
 
 @given(rows=rows)
 @settings(max_examples=60, deadline=None)
-def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list[Any]) -> None:
+def test_producer_batch_encodes_the_same_bytes_as_build_batch(rows: list[Any]) -> None:
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     for number, row in enumerate(rows):
         batch.append(row, number, 1)
@@ -166,7 +166,7 @@ def test_broken_bytes_are_an_error_or_other_records(
         (b"\x01\x01\x00?", "fields that end at byte 7, not at 8"),
     ],
 )
-def test_what_a_malformed_record_is_refused_for(
+def test_malformed_record_error_names_the_problem(
     after_offset: bytes, problem: str, dense: bool
 ) -> None:
     record = b"\0\0\0" + after_offset  # attributes, timestamp and offset deltas

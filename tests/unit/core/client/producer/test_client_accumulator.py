@@ -142,7 +142,7 @@ def test_a_record_larger_than_a_batch_gets_one_of_its_own() -> None:
 
 
 @pytest.mark.mission("PRD-3")
-def test_what_is_ready_is_grouped_by_leader_oldest_first() -> None:
+def test_ready_partitions_are_grouped_by_leader_oldest_first() -> None:
     acc = accumulator()
     put(acc, B, "b", now_ms=1)
     put(acc, C, "c", now_ms=2)
@@ -284,7 +284,7 @@ def test_an_open_batch_takes_no_more_than_the_memory_holds() -> None:
     assert acc.used_bytes == BATCH_OVERHEAD_BYTES + 200
 
 
-def test_several_batches_of_a_partition_are_in_flight_until_one_at_a_time_is_asked_for() -> None:
+def test_partition_has_several_batches_in_flight_until_limited_to_one() -> None:
     acc = accumulator(batch_size=50, in_flight=2)
     for token in "abcd":
         put(acc, A, token)
@@ -404,7 +404,7 @@ def test_retries_end_with_their_number_or_with_the_delivery_time_out() -> None:
     assert not acc.retry(batch, 50), "it would be sent again when its time is up"
 
 
-def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way() -> None:
+def test_take_queued_leaves_batches_in_flight() -> None:
     acc = accumulator()
     put(acc, A, "a")
     (flying,) = acc.drain([A])
@@ -417,7 +417,7 @@ def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way() -> None:
     acc.complete(flying)
 
 
-def test_closing_takes_what_is_in_flight_and_what_is_queued() -> None:
+def test_take_all_returns_batches_in_flight_and_queued() -> None:
     acc = accumulator()
     put(acc, A, "a")
     acc.drain([A])

@@ -90,7 +90,7 @@ def test_to_positive_clears_the_sign_bit() -> None:
 
 
 @pytest.mark.mission("PAR-4")
-def test_round_robin_spreads_evenly_over_what_is_available() -> None:
+def test_round_robin_spreads_evenly_over_available_partitions() -> None:
     turns = RoundRobinPartitions()
     chosen = [turns.next("t", 5, [0, 2, 4], draw=77) for _ in range(300)]
     assert Counter(chosen) == {0: 100, 2: 100, 4: 100}
@@ -119,7 +119,7 @@ def test_round_robin_uses_every_partition_when_none_is_available() -> None:
 
 class TestSticky:
     @pytest.mark.mission("PAR-5")
-    def test_it_stays_until_it_is_told_to_move(self) -> None:
+    def test_sticky_partition_stays_until_next_is_called(self) -> None:
         sticky = StickyPartitions()
         assert sticky.current("t", 5) is None
         first = sticky.next("t", 5, [0, 1, 2, 3, 4], previous=-1, draw=3)
@@ -166,7 +166,7 @@ class TestSticky:
         assert sticky.current("t", 4) == 2
 
     @pytest.mark.mission("PAR-6")
-    def test_who_comes_late_follows_the_change_that_was_made(self) -> None:
+    def test_caller_with_a_stale_partition_gets_the_one_already_chosen(self) -> None:
         sticky = StickyPartitions()
         old = sticky.next("t", 4, [0, 1, 2, 3], -1, draw=0)
         new = sticky.next("t", 4, [0, 1, 2, 3], old, draw=1)

@@ -75,7 +75,7 @@ def test_behind_a_batch_in_doubt_that_expired_the_epoch_rises() -> None:
     assert b.stamp == Stamp(7, 1, 0)
 
 
-def test_an_answer_to_a_later_batch_tells_that_the_expired_one_was_written() -> None:
+def test_acknowledged_later_batch_shows_that_the_expired_one_was_written() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     for each in (a, b):
@@ -141,7 +141,7 @@ def test_a_broker_may_have_written_a_batch_that_it_refused(code: ErrorCode) -> N
         ErrorCode.CONCURRENT_TRANSACTIONS,
     ],
 )
-def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode) -> None:
+def test_batch_refused_before_the_append_frees_its_sequence_numbers(code: ErrorCode) -> None:
     a, b = batch(3), batch()
     sequences = ready(a)
     sequences.refused(a, code, True)
@@ -280,7 +280,7 @@ def test_every_batch_given_up_in_doubt_has_to_be_passed(highest_first: bool) -> 
 
 
 @pytest.mark.parametrize("retriable", [False, True])
-def test_answers_under_an_old_producer_id_change_nothing(retriable: bool) -> None:
+def test_responses_for_an_old_producer_id_are_ignored(retriable: bool) -> None:
     a, b = batch(3), batch()
     sequences = ready(a)
     sequences.set_producer(8, 0)
