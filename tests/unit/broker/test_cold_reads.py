@@ -65,7 +65,7 @@ async def test_followers_get_on_and_are_counted(disk: Disk) -> None:
         assert cluster[2].held() == cluster[3].held() == ["a"]
 
 
-async def test_what_a_fetch_commits_is_told_before_what_it_reads_has_come(disk: Disk) -> None:
+async def test_fetch_advances_the_high_watermark_before_its_cold_read_completes(disk: Disk) -> None:
     async with ReplicaCluster([1]) as cluster:
         leader = cluster[1]
         await cluster.elect(1, partitions=[0, 1], tell=[1])

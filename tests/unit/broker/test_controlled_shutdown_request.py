@@ -90,7 +90,7 @@ async def test_one_request_on_its_own_connection_is_enough() -> None:
 
 
 @pytest.mark.mission("CSH-6", "CSH-12")
-async def test_remaining_partitions_and_errors_are_asked_about_again() -> None:
+async def test_remaining_partitions_and_errors_cause_a_retry() -> None:
     stage = Stage(
         ControlledShutdownResponse(remaining_partitions=STILL_LED),
         ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH),

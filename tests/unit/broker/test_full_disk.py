@@ -25,7 +25,7 @@ class NoRoomForEpochs:
         self._write(path, data)
 
 
-async def test_a_follower_whose_disk_is_full_after_the_append_asks_on_from_its_end() -> None:
+async def test_follower_with_a_full_disk_after_the_append_fetches_from_its_log_end() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader, follower = cluster[1], cluster[2]
         for epoch, value in enumerate("abc"):
@@ -66,7 +66,7 @@ async def test_a_cut_that_a_full_disk_stops_half_way_takes_the_high_watermark_al
         assert cluster[1].held() == cluster[2].held() == ["x"]
 
 
-async def test_a_replica_that_had_no_room_is_asked_for_again_when_there_is_room() -> None:
+async def test_replica_without_disk_space_is_retried_when_there_is_space() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader, follower = cluster[1], cluster[2]
         follower.files.room_bytes = 0

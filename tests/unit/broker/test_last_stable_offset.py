@@ -85,7 +85,7 @@ async def test_without_transactions_it_is_the_high_watermark() -> None:
         assert node.partition().last_stable_offset == 1
 
 
-async def test_an_open_transaction_holds_back_what_follows_too() -> None:
+async def test_open_transaction_holds_back_later_records() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         node.produce("a")
@@ -211,7 +211,9 @@ async def test_never_before_the_log_start() -> None:
 
 
 @pytest.mark.parametrize("isolation_level", [0, COMMITTED])
-async def test_who_is_ahead_of_it_waits(isolation_level: int) -> None:
+async def test_fetch_above_the_high_watermark_waits_at_both_isolation_levels(
+    isolation_level: int,
+) -> None:
     """The client would repeat the fetch at once after an immediate empty response."""
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)

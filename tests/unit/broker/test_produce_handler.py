@@ -45,7 +45,7 @@ def produce(node: Node, records: bytes | None, version: int = 9, acks: int = 1) 
 
 @pytest.mark.mission("PRD-3")
 @pytest.mark.mission("PRD-4")
-async def test_each_partition_is_appended_to_and_answered_by_itself_in_order() -> None:
+async def test_partitions_are_appended_separately_with_results_in_request_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1, 2], topic="a")
         other = UUID(int=8)
@@ -98,7 +98,7 @@ async def test_an_error_with_acks_0_closes_the_connection() -> None:
 
 
 @pytest.mark.mission("PRD-7")
-async def test_an_unknown_partition_is_answered_at_once_even_with_acks_all() -> None:
+async def test_unknown_partition_fails_immediately_even_with_acks_all() -> None:
     async with ReplicaCluster([1]) as cluster:
         replies = cluster[1].ask(request((TOPIC, {0: batch("v")}), acks=-1), 9)
         answer = replies[0].responses[0].partition_responses[0]
@@ -246,7 +246,7 @@ async def test_a_failing_disk_takes_its_partitions_offline_and_no_others() -> No
         assert error_of(other) is ErrorCode.NONE
 
 
-async def test_a_retried_batch_is_answered_with_its_first_offset() -> None:
+async def test_retried_batch_returns_its_original_offset() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
         retried = build_batch([RECORD], producer_id=5, producer_epoch=0, base_sequence=0)

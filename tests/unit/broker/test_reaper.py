@@ -258,7 +258,7 @@ def test_after_the_last_operation_at_most_the_wake_up_that_was_set_comes(
 
 
 @pytest.mark.parametrize("delay_ms", [-30_000, -1, 0])
-def test_a_deadline_in_the_past_is_answered_in_the_next_turn(
+def test_past_deadline_completes_in_the_next_loop_turn(
     clock: HandClock, reaper: Reaper[Operation], delay_ms: int
 ) -> None:
     operation = Operation(clock, delay_ms)

@@ -55,7 +55,9 @@ def creation(admin: Admin, controller: Controller, is_controller: bool) -> AutoT
         (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-async def test_the_controller_creates_and_answers_afterwards(outcome: Any, told: Any) -> None:
+async def test_auto_creation_responds_after_the_controller_created_the_topic(
+    outcome: Any, told: Any
+) -> None:
     admin = Admin(outcome)
     answers: list[Any] = []
     auto = creation(admin, Controller(), True)

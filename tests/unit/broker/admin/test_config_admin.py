@@ -207,7 +207,7 @@ async def test_only_validated(lab: Lab) -> None:
     assert await lab.store.topic_config("t") == {}
 
 
-async def test_brokers_are_altered_in_what_may_change_while_they_run(lab: Lab) -> None:
+async def test_only_dynamic_broker_configs_can_be_altered(lab: Lab) -> None:
     own = {"log.retention.ms": "5", "num.io.threads": "3"}
     everywhere = {"leader.replication.throttled.rate": "1000"}
     answers = await lab.alter((BROKER, "1", own), (BROKER, "", everywhere))
@@ -288,7 +288,7 @@ async def test_where_a_broker_s_values_come_from(lab: Lab) -> None:
 # --------------------------------------------------------------------------- dynamic config
 
 
-def test_the_nearer_setting_counts_and_what_changed_is_told() -> None:
+def test_per_broker_config_overrides_the_default_and_listeners_are_notified() -> None:
     dynamic = DynamicBrokerConfig(
         BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "max.connections": "9"})
     )
@@ -317,7 +317,7 @@ def test_invalid_settings_written_by_other_tools_are_ignored() -> None:
     assert (dict(dynamic.cluster), dict(dynamic.own)) == ({"min.insync.replicas": "2"}, {})
 
 
-def test_what_stands_in_no_file_is_set_for_one_or_all_or_not() -> None:
+def test_throttle_rates_come_from_the_broker_or_the_default_config() -> None:
     dynamic = DynamicBrokerConfig(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"}))
     assert dynamic.run_time(LEADER_RATE) is None
     dynamic.update({LEADER_RATE: "9"}, {FOLLOWER_RATE: "-1"})

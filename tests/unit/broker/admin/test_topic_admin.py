@@ -225,7 +225,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("refused", "error"), REFUSED)
-async def test_what_is_refused(admin: Admin, refused: CreatableTopic, error: ErrorCode) -> None:
+async def test_invalid_topic_creation_is_rejected(
+    admin: Admin, refused: CreatableTopic, error: ErrorCode
+) -> None:
     await admin.store.create_topic("x_y", None, {0: [1]}, {})
     await admin.store.create_topic("hidden", None, {0: [1]}, {})
     await admin.store.request_topic_deletion("going")

@@ -326,7 +326,7 @@ async def test_the_leader_is_named_from_version_16_on() -> None:
         assert response.node_endpoints[0].host == "host2"
 
 
-async def test_nothing_wanted_is_answered_at_once() -> None:
+async def test_fetch_without_partitions_gets_an_immediate_response() -> None:
     async with ReplicaCluster([1]) as cluster:
         assert cluster[1].ask(FetchRequest(max_wait_ms=500, min_bytes=1), 12)[0].responses == []
 

@@ -150,7 +150,7 @@ async def test_a_recreated_topic_is_not_taken_for_the_old_one() -> None:
         assert told(answer)[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-async def test_a_request_that_was_overtaken_is_answered_with_that() -> None:
+async def test_parked_fetch_overtaken_by_the_next_gets_an_epoch_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         session = ask(node, {0: 0}).session_id
@@ -194,7 +194,7 @@ async def test_a_client_without_a_session_slot_gets_full_responses() -> None:
 
 
 @pytest.mark.mission("FET-9")
-async def test_what_is_saved_is_counted() -> None:
+async def test_metrics_count_bytes_saved_by_incremental_fetches() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster, partitions=100)
         session = ask(node, dict.fromkeys(range(100), 0)).session_id
@@ -211,7 +211,7 @@ async def test_what_is_saved_is_counted() -> None:
 
 @pytest.mark.mission("FET-3", "FET-4")
 @pytest.mark.parametrize("version", range(LAST + 1))
-def test_what_naming_a_partition_costs(version: int) -> None:
+def test_partition_costs_the_listed_bytes_in_request_and_response(version: int) -> None:
     row = FETCH_VERSIONS[version]
 
     def request(count: int) -> int:

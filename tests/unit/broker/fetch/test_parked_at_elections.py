@@ -18,7 +18,7 @@ MANY = 200
 
 
 @pytest.mark.mission("DOP-2")
-async def test_a_consumer_hears_of_a_new_epoch_at_once_and_a_follower_from_the_controller() -> None:
+async def test_new_epoch_completes_parked_consumer_fetches_but_not_follower_fetches() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
         leader = cluster[1]

@@ -57,7 +57,7 @@ class Lab:
         return self.lookup.find(GROUP, group, "PLAINTEXT") != NOT_AVAILABLE
 
 
-async def test_a_group_whose_partition_is_not_told_of_yet_has_no_coordinator() -> None:
+async def test_group_has_no_coordinator_before_the_metadata_of_its_partition() -> None:
     lab = Lab(configured=50)
     lab.assigned = [50]
     await lab.tell(*range(30))
@@ -119,7 +119,7 @@ async def test_a_topic_missing_or_malformed_in_zookeeper_has_the_configured_part
     await lab.sizes.learn(["t"])
 
 
-async def test_a_topic_that_was_deleted_is_going_to_have_what_is_configured() -> None:
+async def test_coordinator_of_a_deleted_topic_uses_the_configured_partition_count() -> None:
     lab = Lab(configured=50)
     lab.assigned = [4, None]
     for size in (4, 50):

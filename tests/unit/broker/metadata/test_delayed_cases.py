@@ -297,7 +297,7 @@ class TestDelayedProduce:
             assert answers[0].base_offset == 0
 
     @pytest.mark.mission("DOP-23")
-    async def test_one_partition_in_error_does_not_answer_for_the_others(self) -> None:
+    async def test_error_of_one_partition_does_not_complete_the_produce_request(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
             other = TP._replace(partition=1)

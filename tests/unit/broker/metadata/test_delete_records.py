@@ -299,7 +299,7 @@ class TestRefusals:
 
 
 class TestRemembering:
-    async def test_the_leader_before_it_answers(self) -> None:
+    async def test_leader_checkpoints_the_log_start_before_it_responds(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
             delete_records(leader, 2)

@@ -121,7 +121,7 @@ async def test_a_full_disk_refuses_until_there_is_space_again() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_what_lies_where(version: int) -> None:
+async def test_describe_log_dirs_lists_replicas_and_failed_directories(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1])
         node = serving(cluster[1])
@@ -223,7 +223,9 @@ async def test_nothing_is_acknowledged_before_it_is_on_disk(
         assert node.partition().log.recovery_point == 2
 
 
-async def test_a_follower_asks_on_when_it_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_follower_fetches_again_only_after_the_forced_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         cluster.configs.by_topic[TOPIC] = TopicConfig(log=LogConfig())
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
@@ -240,7 +242,7 @@ async def test_a_follower_asks_on_when_it_is_on_disk(monkeypatch: pytest.MonkeyP
         assert follower.recovery_point == 1
 
 
-async def test_a_flush_that_fails_is_answered_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_flush_gives_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ReplicaCluster([1]) as cluster:
         cluster.configs.by_topic[TOPIC] = TopicConfig(log=LogConfig(flush_messages=1))
         await cluster.elect(1, isr=[1], replicas=[1])

@@ -13,7 +13,7 @@ from tests.support.broker.cluster_metadata import (
 from tests.support.world.recording_log import RecordingLog
 
 
-def test_answers() -> None:
+def test_cache_looks_up_topics_partitions_and_brokers() -> None:
     cache = cache_with(update({"b": [partition_state(0, 2, leader_epoch=4)], "a": []}))
     cache.update(update({"a": [partition_state(0, 1)]}, brokers=(3, 1)))
     assert cache.topics() == ["a", "b"]

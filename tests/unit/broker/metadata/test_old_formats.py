@@ -146,7 +146,7 @@ async def test_records_for_which_a_batch_was_refused_are_named_from_version_8_on
         assert (answer.error_message is None) == (version < 8)
 
 
-async def test_the_brokers_time_is_told_and_read_back() -> None:
+async def test_log_append_time_is_in_produce_and_fetch_responses() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster, message_timestamp_type="LogAppendTime")
         for version in (1, 2, 3):
@@ -225,7 +225,7 @@ async def test_a_parked_fetch_is_converted_too(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_an_answer_starts_at_the_offset_asked_for_in_plain_batches(version: int) -> None:
+async def test_uncompressed_response_starts_at_the_fetch_offset(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         node.produce("a", "b", "c")
@@ -234,7 +234,7 @@ async def test_an_answer_starts_at_the_offset_asked_for_in_plain_batches(version
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_something_is_always_sent_and_no_more_than_asked_for(version: int) -> None:
+async def test_response_has_at_least_one_record_and_respects_max_bytes(version: int) -> None:
     """Before version 3 from every partition, from 3 on from the first alone (KIP-74)."""
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster, partitions=3)
@@ -251,7 +251,7 @@ async def test_something_is_always_sent_and_no_more_than_asked_for(version: int)
 
 
 @pytest.mark.parametrize("version", [0, 3])
-async def test_one_answer_converts_a_bounded_number_of_bytes(version: int) -> None:
+async def test_one_response_converts_a_bounded_number_of_bytes(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster, partitions=2)
         value = "x" * 100_000

@@ -127,7 +127,7 @@ async def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> N
         assert cluster[1].partition().high_watermark == 0  # nobody is promised what one broker has
 
 
-async def test_shrinking_below_the_minimum_after_the_append_is_told() -> None:
+async def test_produce_request_waits_until_the_isr_regains_its_minimum() -> None:
     async with ReplicaCluster([1]) as cluster:
         cluster.configs.by_topic[TP.topic] = TopicConfig(min_insync_replicas=2)
         await cluster.elect(1, isr=[1, 2, 3], tell=[1])
@@ -158,7 +158,7 @@ async def test_a_topic_s_minimum_can_be_changed_while_it_runs() -> None:
 # -------------------------------------------------------------------------------------- failover
 
 
-async def test_a_new_leader_makes_the_old_one_drop_what_was_never_committed() -> None:
+async def test_old_leader_truncates_uncommitted_records_under_the_new_leader() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         cluster[1].produce("a")

@@ -72,7 +72,9 @@ def test_conversion_may_be_forbidden() -> None:
         ("compression.gzip.level", ["-1", "1", "9"], ["0", "10", "-2"]),
     ],
 )
-def test_what_values_may_be(name: str, good: list[str], bad: list[str]) -> None:
+def test_topic_settings_accept_only_valid_values(
+    name: str, good: list[str], bad: list[str]
+) -> None:
     row: Any = TOPIC_CONFIG.settings[name]
     for text in good:
         row.parse(text)

@@ -337,7 +337,7 @@ async def test_a_response_for_a_partition_that_has_moved_on_is_dropped() -> None
         assert len(fetcher) == 1
 
 
-async def test_a_leader_that_says_nothing_about_its_ends_is_asked_again() -> None:
+async def test_empty_list_offsets_response_is_retried() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
         leader.answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)] * 2

@@ -62,7 +62,7 @@ async def lag(cluster: ReplicaCluster, count: int) -> None:
     await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
 
 
-async def test_what_is_missing_is_asked_for_before_the_last_is_appended() -> None:
+async def test_lagging_follower_fetches_ahead_before_it_has_appended() -> None:
     async with ReplicaCluster([1, 2], fetcher=SMALL) as cluster:
         claims = Claims(cluster)
         await lag(cluster, 10)
@@ -72,7 +72,7 @@ async def test_what_is_missing_is_asked_for_before_the_last_is_appended() -> Non
         assert cluster.znodes.states[TP].isr == (1, 2)
 
 
-async def test_one_in_sync_only_claims_what_it_holds() -> None:
+async def test_in_sync_follower_does_not_fetch_ahead() -> None:
     async with ReplicaCluster([1, 2], fetcher=SMALL) as cluster:
         claims = Claims(cluster)
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
@@ -120,7 +120,7 @@ def begins_at(data: PartitionData) -> int:
     return int.from_bytes(bytes(data.records or b"")[:8], "big") if data.records else -1
 
 
-async def test_an_append_that_fails_makes_the_answer_after_it_void() -> None:
+async def test_failed_append_discards_the_next_response() -> None:
     async with ReplicaCluster([1, 2], fetcher=SMALL) as cluster:
         damage_third(cluster, times=3)
         await lag(cluster, 6)
@@ -157,7 +157,7 @@ async def test_one_that_becomes_the_leader_amid_it_takes_nothing_more(latency_ms
         assert cluster[1].held() == kept
 
 
-async def test_an_answer_that_never_comes_is_waited_for_no_longer_than_any_other() -> None:
+async def test_fetch_ahead_times_out_like_any_other_fetch() -> None:
     config = ReplicaFetcherConfig(replica_fetch_max_bytes=1, replica_socket_timeout_ms=2_000)
     async with ReplicaCluster([1, 2], fetcher=config) as cluster:
         cluster.latency_ms = lambda: 3

@@ -18,7 +18,7 @@ def fetches(cluster: ReplicaCluster, source: int) -> int:
     )
 
 
-async def test_many_that_join_one_by_one_are_asked_for_together() -> None:
+async def test_partitions_that_join_one_by_one_share_one_fetch() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         both = (1, 2)
         await cluster.elect(1, isr=both, replicas=both, tell=both)
@@ -38,7 +38,7 @@ async def test_many_that_join_one_by_one_are_asked_for_together() -> None:
         assert fetcher is None or len(fetcher) == MANY
 
 
-async def test_a_poll_of_many_is_waited_for_and_the_next_names_only_who_joins(
+async def test_large_poll_is_not_interrupted_and_the_next_names_only_joined_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replica_fetcher, "INTERRUPT_UP_TO", MANY)

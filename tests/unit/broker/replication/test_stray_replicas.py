@@ -56,7 +56,7 @@ async def test_replicas_reassigned_during_the_absence_are_deleted() -> None:
 
 
 @pytest.mark.mission("DEL-2", "REA-10")
-async def test_what_is_left_of_an_earlier_topic_of_that_name_goes() -> None:
+async def test_replicas_of_an_older_topic_with_the_same_name_are_deleted() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, epoch=3)
         for broker_id, replicas in ((1, ELSEWHERE), (2, (1, 2, 3))):

@@ -136,7 +136,7 @@ async def test_the_first_batch_waits_and_the_others_do_not() -> None:
         assert (node.held(), asked.items) == (["a", "b"], [])
 
 
-async def test_partitions_are_verified_each_for_itself_and_answered_in_order() -> None:
+async def test_partitions_are_verified_separately_with_results_in_request_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)
@@ -173,7 +173,7 @@ async def test_refusals(error: ErrorCode, told: ErrorCode, told_before: ErrorCod
         assert node.held() == []
 
 
-async def test_without_an_answer_or_a_coordinator_it_may_be_tried_again() -> None:
+async def test_lost_response_or_missing_coordinator_gives_a_retriable_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)
@@ -184,7 +184,7 @@ async def test_without_an_answer_or_a_coordinator_it_may_be_tried_again() -> Non
         assert [result.error for result in results] == [E.NOT_ENOUGH_REPLICAS] * 2
 
 
-async def test_an_error_of_a_later_kafka_is_one_that_nobody_expects() -> None:
+async def test_unknown_error_code_becomes_unknown_server_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)
@@ -197,7 +197,7 @@ async def test_an_error_of_a_later_kafka_is_one_that_nobody_expects() -> None:
         assert node.held() == []
 
 
-async def test_a_marker_that_comes_before_the_answer_makes_it_void() -> None:
+async def test_marker_before_the_response_invalidates_the_verification() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)
@@ -328,7 +328,9 @@ async def test_verifications_may_return_in_any_order() -> None:
 
 @pytest.mark.mission("ORD-2")
 @pytest.mark.parametrize("error", [E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS, None])
-async def test_what_may_be_tried_again_is_refused_all_at_once(error: ErrorCode | None) -> None:
+async def test_retriable_error_refuses_all_parked_batches_of_the_producer(
+    error: ErrorCode | None,
+) -> None:
     """None: no response before the time-out."""
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
@@ -370,7 +372,7 @@ async def test_a_refusal_for_good_counts_for_those_alone_that_came_before_the_qu
 
 
 @pytest.mark.mission("ORD-2")
-async def test_an_abort_voids_what_waits_and_not_what_comes_after_it() -> None:
+async def test_abort_marker_refuses_parked_batches_but_not_later_ones() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)
@@ -388,7 +390,7 @@ async def test_an_abort_voids_what_waits_and_not_what_comes_after_it() -> None:
 
 
 @pytest.mark.mission("ORD-2")
-async def test_the_next_epoch_of_a_producer_asks_for_itself_and_takes_its_turn() -> None:
+async def test_new_producer_epoch_is_verified_separately_and_in_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         asked = Asked(node)

@@ -41,7 +41,7 @@ def contents(cluster: ReplicaCluster) -> list[list[str]]:
     return [cluster[broker_id].held() for broker_id in PAIR]
 
 
-async def test_kip_101_a_follower_that_restarts_before_it_leads_keeps_what_was_acknowledged(
+async def test_kip_101_restarted_follower_keeps_acknowledged_records_when_elected(
     fetcher: ReplicaFetcherConfig,
 ) -> None:
     """Its high watermark is one record behind. Cut there, and elected before it has fetched the
@@ -69,7 +69,7 @@ async def test_kip_101_a_follower_that_restarts_before_it_leads_keeps_what_was_a
         assert cluster[1].partition().high_watermark == 2
 
 
-async def test_kip_101_who_led_and_comes_back_after_others_wrote_at_its_offsets(
+async def test_kip_101_returning_leader_truncates_diverging_records(
     fetcher: ReplicaFetcherConfig,
 ) -> None:
     """Both lost power; one lost a record by it and led first. Nothing but epochs tells that the
@@ -107,7 +107,7 @@ async def test_kip_279_fast_flips_leave_epochs_that_the_other_has_never_seen(
         assert contents(cluster)[0] == contents(cluster)[1]
 
 
-async def test_an_answer_given_before_the_leader_was_cut_is_no_reason_to_diverge(
+async def test_response_of_a_deposed_leader_is_ignored(
     fetcher: ReplicaFetcherConfig,
 ) -> None:
     """A parked fetch of a follower outlives its leader's role; what it brings then counts for

@@ -88,7 +88,7 @@ async def test_a_request_finds_its_handler(lab: Lab) -> None:
     await stage.close()
 
 
-async def test_api_versions_lists_what_is_served(lab: Lab) -> None:
+async def test_api_versions_lists_the_served_apis(lab: Lab) -> None:
     stage = Stage(
         lab,
         Route(ApiKey.METADATA, cluster, max_version=9),
@@ -115,7 +115,7 @@ async def test_software_names_must_be_printable(lab: Lab, names: Any) -> None:
     await stage.close()
 
 
-async def test_api_versions_too_new_is_answered_in_version_0(lab: Lab) -> None:
+async def test_unsupported_api_versions_request_gets_a_version_0_response(lab: Lab) -> None:
     stage = Stage(lab)
     peer = await stage.open()
     peer.send(struct.pack(">hhih", 18, 99, 7, 2) + b"me" + b"\x00whatever comes in version 99")
@@ -252,9 +252,7 @@ async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route: Any) -> None:
 
 
 @pytest.mark.parametrize("parked", [False, True])
-async def test_an_answer_that_a_version_has_no_room_for_closes_that_connection_only(
-    lab: Lab, parked: bool
-) -> None:
+async def test_unencodable_response_closes_only_its_connection(lab: Lab, parked: bool) -> None:
     """As a name of 40,000 characters that came in by a flexible version."""
     release: list[Reply] = []
     answer = FindCoordinatorResponse(host="h" * 40_000)

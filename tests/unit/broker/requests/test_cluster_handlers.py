@@ -236,7 +236,7 @@ async def test_configuration_of_a_topic(version: int) -> None:
         assert [e.config_type for e in (own, static, default)] == [5, 3, 7]
 
 
-async def test_synonyms_and_documentation_when_asked_for() -> None:
+async def test_synonyms_and_documentation_are_included_when_requested() -> None:
     found = await entries(4, TOPIC, "a", include_synonyms=True, include_documentation=True)
     own = found["retention.ms"]
     assert [(s.name, s.value, s.source) for s in own.synonyms] == [
@@ -270,7 +270,7 @@ async def test_configuration_of_this_broker() -> None:
     assert await entries(4, BROKER, "") == {}  # no dynamic defaults
 
 
-async def test_only_the_keys_asked_for() -> None:
+async def test_only_requested_config_keys_are_described() -> None:
     resource = DescribeConfigsResource(TOPIC, "a", ["segment.bytes", "nope"])
     everything = DescribeConfigsResource(TOPIC, "a", [])
     some, all_ = (await describe(4, resource, everything)).results

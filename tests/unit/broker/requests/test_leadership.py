@@ -294,7 +294,7 @@ async def test_high_watermarks_are_written_every_few_seconds() -> None:
         assert cluster[1].logs.read_high_watermarks() == {TP: 2}
 
 
-async def test_partitions_not_told_of_yet_keep_their_checkpoint() -> None:
+async def test_checkpoint_keeps_partitions_without_leader_and_isr_yet() -> None:
     async with ReplicaCluster([1]) as cluster:
         other = TopicPartition("other", 4)
         cluster[1].logs.write_high_watermarks({other: 17, TP: 5})

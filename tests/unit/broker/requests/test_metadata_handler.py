@@ -156,12 +156,12 @@ def test_topics_by_id() -> None:
 @pytest.mark.parametrize(
     "topic", [MetadataRequestTopic(topic_id("a"), "a"), MetadataRequestTopic(name=None)]
 )
-def test_ids_may_not_be_asked_before_version_12(version: int, topic: str) -> None:
+def test_topic_ids_are_invalid_before_version_12(version: int, topic: str) -> None:
     response = ask(version, [topic])
     assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_missing_topics_are_created_when_asked_for() -> None:
+def test_missing_topics_are_created_if_the_request_allows_it() -> None:
     creation = Creation()
     assert ask(9, ["a", "new"], creation) == MetadataResponse()  # parked
     assert creation.asked == [["new"]]
@@ -170,7 +170,7 @@ def test_missing_topics_are_created_when_asked_for() -> None:
     assert len(creation.asked) == 5
 
 
-def test_the_answer_of_the_creation_is_passed_on() -> None:
+def test_response_holds_the_error_of_the_topic_creation() -> None:
     answers: list[MetadataResponse] = []
     creation = Creation()
     handler = MetadataHandler(cache_with(update(TOPICS, BROKERS)), cast(Any, creation), "c")
@@ -191,7 +191,7 @@ def test_nothing_is_created_when_the_client_or_the_broker_does_not_want_it() -> 
 
 
 @pytest.mark.parametrize("version", range(8, 13))
-def test_authorized_operations_are_all_when_asked_for(version: int) -> None:
+def test_all_operations_are_authorized_when_requested(version: int) -> None:
     fields: dict[str, Any] = {"include_topic_authorized_operations": True}
     if version <= 10:
         fields["include_cluster_authorized_operations"] = True

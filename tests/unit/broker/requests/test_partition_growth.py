@@ -132,7 +132,7 @@ async def test_new_partitions_with_a_manual_assignment(lab: Lab) -> None:
         (3, [(1, 2, 3)], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Inconsistent replication factor"),
     ],
 )
-async def test_what_is_refused(
+async def test_invalid_partition_counts_and_assignments_are_rejected(
     lab: Lab, count: int, told: Any, error: ErrorCode, reason: str
 ) -> None:
     ((_, code, message),) = await lab.grow(("t", count, told), timeout_ms=0)

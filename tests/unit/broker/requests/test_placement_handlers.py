@@ -101,7 +101,7 @@ class Lab:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_an_election_is_answered_when_the_cache_shows_it(version: int) -> None:
+async def test_election_responds_when_the_metadata_cache_shows_the_leader(version: int) -> None:
     lab = Lab()
     needless = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     lab.controller.answer = {T0: 3, T1: needless}
@@ -114,7 +114,7 @@ async def test_an_election_is_answered_when_the_cache_shows_it(version: int) -> 
     assert lab.controller.asked == [([T0, T1], ElectionType.PREFERRED)]
 
 
-async def test_what_is_in_effect_already_is_answered_at_once() -> None:
+async def test_election_already_in_the_cache_responds_immediately() -> None:
     lab = Lab()
     lab.controller.answer = {T0: 2}
     assert await lab.elect([("t", [0])]) == [0, ("t-0", "NONE", None)]
