@@ -1,4 +1,4 @@
-"""Fetches of what is not in the page cache: others are served meanwhile, and nothing is missed."""
+"""Fetches of records outside the page cache: other requests continue, no event is missed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_fetch_advances_the_high_watermark_before_its_cold_read_completes(
         assert [answer.high_watermark for answer in parked] == [1]
 
 
-async def test_a_leader_that_is_none_any_more_says_so(disk: Disk) -> None:
+async def test_cold_read_of_a_deposed_leader_returns_not_leader_or_follower(disk: Disk) -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, [1], tell=[1])
         cluster[1].produce("a", acks=1)

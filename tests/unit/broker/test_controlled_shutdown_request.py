@@ -1,4 +1,4 @@
-"""A stopping broker asks the controller to relieve it: attempts, back-off, what is success."""
+"""The ControlledShutdown request of a stopping broker: attempts, back-off, success."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,11 +44,11 @@ class Hurried(ManualClock):
 
 
 class Stage:
-    """A controller that answers as told, one answer an attempt."""
+    """A controller that sends the given responses, one an attempt."""
 
-    def __init__(self, *answers: ControlledShutdownResponse) -> None:
-        self.answers = list(answers)
-        self.asked: list[ControlledShutdownRequest] = []
+    def __init__(self, *responses: ControlledShutdownResponse) -> None:
+        self.responses = list(responses)
+        self.requests: list[ControlledShutdownRequest] = []
         self.connections: set[int] = set()
         self.clock = Hurried()
         self.lab = Lab()
@@ -57,18 +57,22 @@ class Stage:
     async def open(self) -> None:
         def on_frame(connection: Any, frame: memoryview) -> None:
             header, body = decode_request_header(frame)
-            self.asked.append(decode(ControlledShutdownRequest, header.api_version, frame[body:]))
+            self.requests.append(
+                decode(ControlledShutdownRequest, header.api_version, frame[body:])
+            )
             self.connections.add(connection.number)
-            answer = encode_response(header.correlation_id, self.answers.pop(0), header.api_version)
-            connection.open_slot(len(frame)).send(answer)
+            response = encode_response(
+                header.correlation_id, self.responses.pop(0), header.api_version
+            )
+            connection.open_slot(len(frame)).send(response)
 
         server = await self.lab.serve(on_frame)
         self.broker = live_broker(2)
         self.broker.endpoints[0].host, self.broker.endpoints[0].port = "127.0.0.1", server.port
-        self.hear()
+        self.update_metadata()
 
-    def hear(self, *states: UpdateMetadataPartitionState) -> None:
-        """What the controller tells of a topic; it is broker 2."""
+    def update_metadata(self, *states: UpdateMetadataPartitionState) -> None:
+        """Broker 2, the controller, sends UpdateMetadata for topic t."""
         self.cache.update(update({"t": states}, brokers=[self.broker], controller=2))
 
     async def run(self, **config: Any) -> bool:
@@ -85,7 +89,7 @@ async def test_one_request_on_its_own_connection_is_enough() -> None:
     stage = Stage(ControlledShutdownResponse())
     await stage.open()
     assert await stage.run()
-    assert [(r.broker_id, r.broker_epoch) for r in stage.asked] == [(1, 77)]
+    assert [(r.broker_id, r.broker_epoch) for r in stage.requests] == [(1, 77)]
     assert stage.clock.slept_ms == []
 
 
@@ -107,7 +111,7 @@ async def test_it_gives_up_after_its_attempts() -> None:
     stage = Stage(*(ControlledShutdownResponse(remaining_partitions=STILL_LED) for _ in range(9)))
     await stage.open()
     assert not await stage.run(max_retries=3, retry_backoff_ms=10)
-    assert len(stage.asked) == 3
+    assert len(stage.requests) == 3
     assert stage.clock.slept_ms == [10, 10]
 
 
@@ -122,24 +126,24 @@ async def test_it_can_be_switched_off() -> None:
     stage = Stage(ControlledShutdownResponse())
     await stage.open()
     assert not await stage.run(enable=False)
-    assert stage.asked == []
+    assert stage.requests == []
 
 
 @pytest.mark.mission("CSH-3")
-async def test_it_serves_on_until_the_new_leaders_are_known() -> None:
-    """And a little longer: whoever asks is told to look for the new leader, not hung up on."""
+async def test_broker_serves_until_the_new_leaders_are_known() -> None:
+    """And a little longer, so that clients get NOT_LEADER_OR_FOLLOWER, not a closed connection."""
     stage = Stage(ControlledShutdownResponse())
     await stage.open()
-    stage.hear(partition_state(0, 1), partition_state(1, 1, [1]))  # one cannot move
+    stage.update_metadata(partition_state(0, 1), partition_state(1, 1, [1]))  # one cannot move
     moved = partition_state(0, 2, leader_epoch=1)
-    stage.clock.at_sleep = [lambda: None, lambda: stage.hear(moved)]
+    stage.clock.at_sleep = [lambda: None, lambda: stage.update_metadata(moved)]
     assert await stage.run()
     assert stage.clock.slept_ms == [METADATA_CHECK_MS, METADATA_CHECK_MS, LINGER_MS]
 
 
-async def test_news_that_do_not_come_are_not_waited_for_without_end() -> None:
+async def test_waiting_for_new_leaders_ends_at_a_limit() -> None:
     stage = Stage(ControlledShutdownResponse())
     await stage.open()
-    stage.hear(partition_state(0, 1))
+    stage.update_metadata(partition_state(0, 1))
     assert await stage.run()
     assert sum(stage.clock.slept_ms) == METADATA_LIMIT_MS + LINGER_MS

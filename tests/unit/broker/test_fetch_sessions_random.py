@@ -1,4 +1,4 @@
-"""A follower that asks by session knows at every step what the leader has, and stays in sync."""
+"""A follower that fetches by session has the leader's offsets at every step, and stays in sync."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LAG_MS = 10_000
 
 
 class Follower:
-    """Broker 2, played by the test: what it holds of each partition, and what it was told."""
+    """Broker 2, played by the test: its log ends, and the offsets it received."""
 
     def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster = cluster
         self.handler: FetchSessionHandler[FetchPartition] = FetchSessionHandler()
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self.starts = dict.fromkeys(range(PARTITIONS), 0)
-        self.told: dict[int, tuple[int, int]] = {}  # high watermark, log start
+        self.received: dict[int, tuple[int, int]] = {}  # high watermark, log start
         self.wanted = set(range(PARTITIONS))
 
     def fetch(self, lost: bool) -> None:
@@ -53,21 +53,21 @@ class Follower:
             forgotten_topics_data=[ForgottenTopic(TOPIC, ZERO_UUID, gone)],
         )
         try:
-            answer: FetchResponse = self.cluster[1].ask(request, VERSION)[0]
+            response: FetchResponse = self.cluster[1].ask(request, VERSION)[0]
         except KafkaError as error:
-            answer = FetchResponse(error_code=error.code)
+            response = FetchResponse(error_code=error.code)
         if lost:
             self.handler.handle_error()
             return
-        rows = [row for topic in answer.responses for row in topic.partitions]
+        rows = [row for topic in response.responses for row in topic.partitions]
         keys = [(TOPIC, row.partition_index) for row in rows]
-        code = ErrorCode(answer.error_code)
-        if not self.handler.handle_response(code, answer.session_id, keys):
+        code = ErrorCode(response.error_code)
+        if not self.handler.handle_response(code, response.session_id, keys):
             assert code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             return
         for row in rows:
             index = row.partition_index
-            self.told[index] = row.high_watermark, row.log_start_offset
+            self.received[index] = row.high_watermark, row.log_start_offset
             self.starts[index] = max(self.starts[index], row.log_start_offset)
             if row.records:
                 partition = self.cluster[1].partition(TopicPartition(TOPIC, index))
@@ -79,14 +79,17 @@ class Follower:
     def check(self) -> None:
         for index in self.wanted:
             partition = self.cluster[1].partition(TopicPartition(TOPIC, index))
-            assert self.told[index] == (partition.high_watermark, partition.log.log_start_offset)
+            assert self.received[index] == (
+                partition.high_watermark,
+                partition.log.log_start_offset,
+            )
             state = partition.followers[2]
             assert state.last_fetch_ms == self.cluster.clock.monotonic_ms()
 
 
 @pytest.mark.mission("FET-7", "FET-9")
 @pytest.mark.parametrize("seed", range(12))
-async def test_it_knows_all_that_the_leader_has(seed: int) -> None:
+async def test_follower_knows_the_high_watermark_and_log_start_of_each_partition(seed: int) -> None:
     dice = random.Random(seed)
     async with ReplicaCluster([1], session_slots=dice.choice([0, 1, 1_000])) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=range(PARTITIONS), tell=[1])

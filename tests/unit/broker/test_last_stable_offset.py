@@ -77,7 +77,7 @@ def latest(node: Node, isolation_level: int) -> int:
     return offset
 
 
-async def test_without_transactions_it_is_the_high_watermark() -> None:
+async def test_last_stable_offset_is_the_high_watermark_without_transactions() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         assert node.partition().last_stable_offset == 0
@@ -150,7 +150,7 @@ async def test_a_marker_counts_when_it_is_committed() -> None:
         assert values_in(answers[0].records)[:1] == ["a"]
 
 
-async def test_followers_know_it_too_and_keep_it_as_leaders() -> None:
+async def test_followers_have_the_last_stable_offset_and_keep_it_as_leaders() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         cluster[1].produce("a")
@@ -163,7 +163,7 @@ async def test_followers_know_it_too_and_keep_it_as_leaders() -> None:
         end(cluster[2])
         await cluster.clock.advance(1_000)
         assert [cluster[i].partition().last_stable_offset for i in (1, 2, 3)] == [3, 3, 3]
-        # Nobody reads at a follower, and yet nothing piles up there.
+        # No consumer reads from a follower, yet nothing accumulates there.
         assert not cluster[3].partition().log.transactions.unreplicated
 
 
@@ -173,7 +173,7 @@ async def test_a_marker_that_is_cut_off_opens_the_transaction_again() -> None:
         transactional(cluster[1], "a")
         await cluster.clock.advance(1_000)
         cluster.freeze(1)
-        end(cluster[1])  # nobody else gets it
+        end(cluster[1])  # no other replica gets it
         await cluster.elect(2, isr=[2, 3], epoch=1)
         cluster.thaw(1)
         await cluster.clock.advance(5_000)

@@ -25,13 +25,13 @@ class Stage:
             lab.network, lab.clock, SimEntropy("test"), self.cache, 1, config, lab.log
         )
 
-    async def controller(self, broker_id: int, answers: bool = True) -> None:
+    async def controller(self, broker_id: int, responds: bool = True) -> None:
         """A server that is the controller from now on."""
 
         def on_frame(connection: Any, frame: memoryview) -> None:
             header, _ = decode_request_header(frame)
             slot = connection.open_slot(len(frame))
-            if answers:
+            if responds:
                 response = DescribeClusterResponse(controller_id=broker_id)
                 slot.send(encode_response(header.correlation_id, response, header.api_version))
 
@@ -52,29 +52,29 @@ async def stage() -> Any:
     await lab.stop()
 
 
-def ask(stage: Stage) -> asyncio.Future[Any]:
+def send(stage: Stage) -> asyncio.Future[Any]:
     return asyncio.ensure_future(stage.link.request(DescribeClusterRequest(), 0))
 
 
 async def test_requests_go_to_the_current_controller(stage: Any) -> None:
     await stage.controller(2)
-    asked = [ask(stage) for _ in range(3)]
-    assert [(await a).controller_id for a in asked] == [2, 2, 2]
+    requests = [send(stage) for _ in range(3)]
+    assert [(await a).controller_id for a in requests] == [2, 2, 2]
     await stage.controller(3)
-    assert (await ask(stage)).controller_id == 3
+    assert (await send(stage)).controller_id == 3
 
 
 async def test_waits_until_there_is_a_controller(stage: Any) -> None:
-    asked = ask(stage)
+    requests = send(stage)
     await stage.lab.until(lambda: len(stage.lab.clock.timers) > 0)
     await stage.controller(2)
     stage.lab.clock.advance(200)
-    assert (await asked).controller_id == 2
+    assert (await requests).controller_id == 2
 
 
 async def test_tries_another_connection_when_the_controller_is_mute(stage: Any) -> None:
-    await stage.controller(2, answers=False)
-    asked = ask(stage)
+    await stage.controller(2, responds=False)
+    requests = send(stage)
     await stage.lab.until(
         lambda: any(t.due_ms == 300 and not t.cancelled for t in stage.lab.clock.timers)
     )
@@ -84,22 +84,22 @@ async def test_tries_another_connection_when_the_controller_is_mute(stage: Any) 
     for _ in range(5):
         await asyncio.sleep(0)
     stage.lab.clock.advance(200)
-    assert (await asked).controller_id == 3
+    assert (await requests).controller_id == 3
 
 
 async def test_gives_up_in_the_end(stage: Any) -> None:
-    asked = ask(stage)
+    requests = send(stage)
     for _ in range(30):
         await asyncio.sleep(0)
         stage.lab.clock.advance(100)
     with pytest.raises(TimeoutError):
-        await asked
+        await requests
 
 
 async def test_stopping_fails_requests_without_response(stage: Any) -> None:
-    asked = [ask(stage), ask(stage)]
+    requests = [send(stage), send(stage)]
     await asyncio.sleep(0)
     await stage.link.close()
-    for pending in asked:
+    for pending in requests:
         with pytest.raises(ConnectionError):
             await pending

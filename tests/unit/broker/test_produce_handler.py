@@ -1,4 +1,4 @@
-"""Produce: what is refused at the door, what is appended, in which order answers come."""
+"""Produce: rejected requests, appended batches, and the order of responses."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_acks_other_than_all_wait_for_no_follower(acks: int) -> None:
         if reply is not None:
             answer = reply.responses[0].partition_responses[0]
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
-        # The same with acks=all waits: only the acknowledgements asked for make the difference.
+        # The same with acks=all waits: only the requested acks differ.
         assert node.ask(request((TOPIC, {0: batch("w")}), acks=-1), 9) == []
         assert node.replicas.purgatories.produce.purgatory.delayed == 1
 
@@ -260,7 +260,7 @@ async def test_retried_batch_returns_its_original_offset() -> None:
 
 
 async def test_transactional_batches_of_two_producers_are_refused_partition_by_partition() -> None:
-    """The connection stays open: Kafka answers INVALID_PRODUCER_ID_MAPPING for each."""
+    """The connection stays open: Kafka responds INVALID_PRODUCER_ID_MAPPING for each."""
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1], topic="a")
         batches = {

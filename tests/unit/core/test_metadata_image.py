@@ -46,9 +46,9 @@ def test_partitions_are_added_and_replaced() -> None:
 
 
 def test_image_keeps_every_field_of_a_partition_state() -> None:
-    told = partition_state(0, 1, isr=(1, 2), leader_epoch=4, offline=(3,))
-    told.zk_version = 7
-    assert image_of(update({"a": [told]})).topics["a"][0] == PartitionMetadata(
+    state = partition_state(0, 1, isr=(1, 2), leader_epoch=4, offline=(3,))
+    state.zk_version = 7
+    assert image_of(update({"a": [state]})).topics["a"][0] == PartitionMetadata(
         leader=1,
         leader_epoch=4,
         isr=(1, 2),
@@ -101,7 +101,7 @@ def test_a_topic_goes_with_its_last_partition() -> None:
 
 
 def test_a_topic_without_partitions_is_none() -> None:
-    """Somebody who asks for it by its id would be told of what is not there."""
+    """A lookup by its id would find a topic that does not exist."""
     image = image_of(update({"a": []}))
     assert not image.topics
     assert not image.topic_names
@@ -127,7 +127,7 @@ def test_a_topic_may_lose_its_id_or_get_another() -> None:
     assert image.topic_names == {topic_id("other"): "a"}
 
 
-def test_old_versions_say_it_differently() -> None:
+def test_old_versions_have_ungrouped_partition_states_and_v0_hosts() -> None:
     request = UpdateMetadataRequest(
         controller_id=1,
         ungrouped_partition_states=[partition_state(0, 1, topic="a")],

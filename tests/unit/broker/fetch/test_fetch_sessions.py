@@ -29,7 +29,7 @@ async def alone(cluster: ReplicaCluster, partitions: int = 3) -> Node:
     return cluster[1]
 
 
-def ask(
+def fetch(
     node: Node,
     offsets: dict[int, int],
     session: tuple[int, int] = (0, 0),
@@ -38,7 +38,7 @@ def ask(
     topic_id: UUID = TOPIC_ID,
     **fields: Any,
 ) -> FetchResponse:
-    """Fetch without waiting, by name and id: the version takes the one it carries."""
+    """Fetch without waiting, by topic name and id; the version decides which one is encoded."""
     wanted = [FetchPartition(i, -1, at, partition_max_bytes=1 << 20) for i, at in offsets.items()]
     request = FetchRequest(
         session_id=session[0],
@@ -48,14 +48,14 @@ def ask(
         **fields,
     )
     try:
-        answer: FetchResponse = node.ask(request, version)[0]
-    except KafkaError as error:  # of the request as a whole: ``Apis`` makes an answer of it
+        response: FetchResponse = node.ask(request, version)[0]
+    except KafkaError as error:  # of the request as a whole: ``Apis`` responds with it
         return FetchResponse(error_code=error.code)
-    return answer
+    return response
 
 
-def told(answer: FetchResponse) -> dict[int, PartitionData]:
-    return {p.partition_index: p for topic in answer.responses for p in topic.partitions}
+def partitions_of(response: FetchResponse) -> dict[int, PartitionData]:
+    return {p.partition_index: p for topic in response.responses for p in topic.partitions}
 
 
 @pytest.mark.mission("FET-6", "FET-7", "FET-8")
@@ -63,26 +63,26 @@ def told(answer: FetchResponse) -> dict[int, PartitionData]:
 async def test_from_the_first_request_to_the_last_partition(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        first = ask(node, {0: 0, 1: 0, 2: 0}, version=version)
+        first = fetch(node, {0: 0, 1: 0, 2: 0}, version=version)
         session = first.session_id
         assert session > 0
-        assert sorted(told(first)) == [0, 1, 2]
-        assert ask(node, {}, (session, 1), version=version).responses == []
+        assert sorted(partitions_of(first)) == [0, 1, 2]
+        assert fetch(node, {}, (session, 1), version=version).responses == []
         node.produce("a", topic_partition=TP._replace(partition=1))
-        answer = ask(node, {}, (session, 2), version=version)
-        assert answer.session_id == session
-        assert values_in(told(answer)[1].records) == ["a"]
-        assert list(told(answer)) == [1]
-        # Asked for from elsewhere, it still says its high watermark only once.
-        assert told(ask(node, {1: 1}, (session, 3), version=version)) == {}
+        response = fetch(node, {}, (session, 2), version=version)
+        assert response.session_id == session
+        assert values_in(partitions_of(response)[1].records) == ["a"]
+        assert list(partitions_of(response)) == [1]
+        # A changed fetch offset does not repeat the high watermark.
+        assert partitions_of(fetch(node, {1: 1}, (session, 3), version=version)) == {}
         node.produce("b", topic_partition=TP._replace(partition=1))
         node.produce("c", topic_partition=TP._replace(partition=2))
-        answer = ask(node, {}, (session, 4), forget=(1,), version=version)
-        assert list(told(answer)) == [2]
-        answer = ask(node, {}, (session, 5), forget=(0, 2), version=version)
-        assert (answer.session_id, answer.error_code) == (0, 0)
-        answer = ask(node, {}, (session, 6), version=version)
-        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        response = fetch(node, {}, (session, 4), forget=(1,), version=version)
+        assert list(partitions_of(response)) == [2]
+        response = fetch(node, {}, (session, 5), forget=(0, 2), version=version)
+        assert (response.session_id, response.error_code) == (0, 0)
+        response = fetch(node, {}, (session, 6), version=version)
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.mission("FET-5")
@@ -90,76 +90,78 @@ async def test_before_version_7_there_are_none() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         for version in range(7):
-            assert sorted(told(ask(node, {0: 0, 1: 0}, version=version))) == [0, 1]
+            assert sorted(partitions_of(fetch(node, {0: 0, 1: 0}, version=version))) == [0, 1]
         assert node.metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 0
 
 
 async def test_refusals() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        session = ask(node, {0: 0}).session_id
-        for asked, version, error in (
+        session = fetch(node, {0: 0}).session_id
+        for session_and_epoch, version, error in (
             ((session + 1, 1), LAST_BY_NAME, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
             ((session, 5), LAST_BY_NAME, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
             ((session, 1), LAST, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
         ):
-            answer = ask(node, {}, asked, version=version)
-            assert (answer.error_code, answer.session_id, answer.responses) == (error, 0, [])
-        assert ask(node, {}, (session, 1)).error_code == ErrorCode.NONE
+            response = fetch(node, {}, session_and_epoch, version=version)
+            assert (response.error_code, response.session_id, response.responses) == (error, 0, [])
+        assert fetch(node, {}, (session, 1)).error_code == ErrorCode.NONE
 
 
 async def test_a_full_request_ends_the_session_that_it_names() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        session = ask(node, {0: 0}).session_id
-        other = ask(node, {0: 0}, (session, 0)).session_id
+        session = fetch(node, {0: 0}).session_id
+        other = fetch(node, {0: 0}, (session, 0)).session_id
         assert other not in (0, session)
-        assert ask(node, {0: 0}, (other, -1)).session_id == 0
+        assert fetch(node, {0: 0}, (other, -1)).session_id == 0
         assert node.metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 0
 
 
 async def test_a_session_repeats_an_error_and_reports_its_end() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        session = ask(node, {0: 0, 1: 9}).session_id
+        session = fetch(node, {0: 0, 1: 9}).session_id
         for epoch in (1, 2):
-            answer = ask(node, {}, (session, epoch))
-            assert [p.error_code for p in told(answer).values()] == [ErrorCode.OFFSET_OUT_OF_RANGE]
-        assert told(ask(node, {1: 0}, (session, 3)))[1].error_code == ErrorCode.NONE
-        assert told(ask(node, {}, (session, 4))) == {}
+            response = fetch(node, {}, (session, epoch))
+            assert [p.error_code for p in partitions_of(response).values()] == [
+                ErrorCode.OFFSET_OUT_OF_RANGE
+            ]
+        assert partitions_of(fetch(node, {1: 0}, (session, 3)))[1].error_code == ErrorCode.NONE
+        assert partitions_of(fetch(node, {}, (session, 4))) == {}
 
 
 async def test_an_id_not_known_yet_is_resolved_later() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = cluster[1]
         late = UUID(int=77)
-        first = ask(node, {0: 0}, version=LAST, topic_id=late)
-        assert told(first)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        first = fetch(node, {0: 0}, version=LAST, topic_id=late)
+        assert partitions_of(first)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert first.responses[0].topic_id == late
         await cluster.elect(1, isr=[1], replicas=[1], topic="late", topic_id=late)
-        answer = ask(node, {}, (first.session_id, 1), version=LAST)
-        assert told(answer)[0].error_code == ErrorCode.NONE
+        response = fetch(node, {}, (first.session_id, 1), version=LAST)
+        assert partitions_of(response)[0].error_code == ErrorCode.NONE
 
 
 async def test_a_recreated_topic_is_not_taken_for_the_old_one() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        session = ask(node, {0: 0}, version=LAST).session_id
+        session = fetch(node, {0: 0}, version=LAST).session_id
         node.partition().topic_id = UUID(int=78)
-        answer = ask(node, {}, (session, 1), version=LAST)
-        assert told(answer)[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        response = fetch(node, {}, (session, 1), version=LAST)
+        assert partitions_of(response)[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 async def test_parked_fetch_overtaken_by_the_next_gets_an_epoch_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        session = ask(node, {0: 0}).session_id
+        session = fetch(node, {0: 0}).session_id
         parked = node.ask(
             FetchRequest(session_id=session, session_epoch=1, max_wait_ms=500, min_bytes=1),
             LAST_BY_NAME,
         )
         assert parked == []
-        assert ask(node, {}, (session, 2)).error_code == ErrorCode.NONE
+        assert fetch(node, {}, (session, 2)).error_code == ErrorCode.NONE
         node.produce("a")
         assert (parked[0].error_code, parked[0].session_id, parked[0].responses) == (
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -172,20 +174,20 @@ async def test_parked_fetch_overtaken_by_the_next_gets_an_epoch_error() -> None:
 async def test_consecutive_full_responses_serve_all_partitions() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
-        session = ask(node, {0: 0, 1: 0, 2: 0}).session_id
+        session = fetch(node, {0: 0, 1: 0, 2: 0}).session_id
         for index in range(3):
             node.produce("v" * 1000, topic_partition=TP._replace(partition=index))
         served = []
-        for epoch in range(1, 7):  # nobody moves on: who was served stands at the end
-            served += list(told(ask(node, {}, (session, epoch), max_bytes=500)))[:1]
+        for epoch in range(1, 7):  # nothing is fetched further; a served partition moves to the end
+            served += list(partitions_of(fetch(node, {}, (session, epoch), max_bytes=500)))[:1]
         assert served == [0, 1, 2, 0, 1, 2]
 
 
 async def test_a_client_without_a_session_slot_gets_full_responses() -> None:
     async with ReplicaCluster([1], session_slots=1) as cluster:
         node = await alone(cluster)
-        first = ask(node, {0: 0, 1: 0}).session_id
-        assert ask(node, {0: 0, 1: 0, 2: 0}).session_id == 0
+        first = fetch(node, {0: 0, 1: 0}).session_id
+        assert fetch(node, {0: 0, 1: 0, 2: 0}).session_id == 0
         follower = node.ask(FetchRequest(replica_id=2, session_epoch=0), LAST_BY_NAME)[0]
         assert follower.session_id not in (0, first)  # a follower's counts for more
         metrics = node.metrics.snapshot("kafka.server:")
@@ -197,9 +199,9 @@ async def test_a_client_without_a_session_slot_gets_full_responses() -> None:
 async def test_metrics_count_bytes_saved_by_incremental_fetches() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster, partitions=100)
-        session = ask(node, dict.fromkeys(range(100), 0)).session_id
+        session = fetch(node, dict.fromkeys(range(100), 0)).session_id
         node.produce("a")
-        ask(node, {5: 0}, (session, 1))
+        fetch(node, {5: 0}, (session, 1))
         metrics = node.metrics.snapshot("kafka.server:")
         assert metrics["kafka.server:NumIncrementalFetchPartitionsCached"] == 100
         row = FETCH_VERSIONS[LAST_BY_NAME]
@@ -219,8 +221,8 @@ def test_partition_costs_the_listed_bytes_in_request_and_response(version: int) 
         return len(encode(FetchRequest(topics=[FetchTopic(TOPIC, TOPIC_ID, wanted)]), version))
 
     def response(count: int) -> int:
-        told = [PartitionData(i, aborted_transactions=None, records=b"") for i in range(count)]
-        topics = [FetchableTopicResponse(TOPIC, TOPIC_ID, told)]
+        rows = [PartitionData(i, aborted_transactions=None, records=b"") for i in range(count)]
+        topics = [FetchableTopicResponse(TOPIC, TOPIC_ID, rows)]
         return len(encode(FetchResponse(responses=topics), version))
 
     assert request(3) - request(2) == row.partition_bytes

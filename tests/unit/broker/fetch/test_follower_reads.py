@@ -1,4 +1,4 @@
-"""Reading from followers (KIP-392): who is sent where, and what a follower answers."""
+"""Reading from followers (KIP-392): the preferred replica, and the responses of a follower."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 
 
-def ask(node: Node, rack: str, offset: int = 0, version: int = 12) -> PartitionData:
+def fetch(node: Node, rack: str, offset: int = 0, version: int = 12) -> PartitionData:
     wanted = FetchPartition(0, -1, offset, partition_max_bytes=1 << 20)
     request = FetchRequest(topics=[FetchTopic(TOPIC, TOPIC_ID, [wanted])], rack_id=rack)
-    answer: PartitionData = node.ask(request, version)[0].responses[0].partitions[0]
-    return answer
+    response: PartitionData = node.ask(request, version)[0].responses[0].partitions[0]
+    return response
 
 
 async def replicated(cluster: ReplicaCluster) -> None:
@@ -35,23 +35,23 @@ async def replicated(cluster: ReplicaCluster) -> None:
 async def test_a_consumer_is_sent_to_the_replica_of_its_rack() -> None:
     async with ReplicaCluster(selector=RACK_AWARE) as cluster:
         await replicated(cluster)
-        answer = ask(cluster[1], "r2")
-        assert (answer.preferred_read_replica, answer.records) == (2, b"")
-        assert (answer.high_watermark, answer.error_code) == (1, ErrorCode.NONE)
-        answer = ask(cluster[2], "r2")
-        assert answer.preferred_read_replica == -1
-        assert values_in(answer.records) == ["v"]
-        assert answer.high_watermark == 1
+        response = fetch(cluster[1], "r2")
+        assert (response.preferred_read_replica, response.records) == (2, b"")
+        assert (response.high_watermark, response.error_code) == (1, ErrorCode.NONE)
+        response = fetch(cluster[2], "r2")
+        assert response.preferred_read_replica == -1
+        assert values_in(response.records) == ["v"]
+        assert response.high_watermark == 1
 
 
 async def test_consumers_are_redirected_only_if_their_rack_requires_it() -> None:
     async with ReplicaCluster(selector=RACK_AWARE) as cluster:
         await replicated(cluster)
         for rack in ("", "r1", "elsewhere"):
-            answer = ask(cluster[1], rack)
-            assert answer.preferred_read_replica == -1
-            assert values_in(answer.records) == ["v"]
-        assert values_in(ask(cluster[1], "r2", version=10).records) == ["v"]
+            response = fetch(cluster[1], rack)
+            assert response.preferred_read_replica == -1
+            assert values_in(response.records) == ["v"]
+        assert values_in(fetch(cluster[1], "r2", version=10).records) == ["v"]
 
 
 async def test_consumers_are_not_redirected_to_a_lagging_or_dead_replica() -> None:
@@ -60,23 +60,23 @@ async def test_consumers_are_not_redirected_to_a_lagging_or_dead_replica() -> No
         cluster.freeze(2)
         cluster[1].produce("w", acks=1)
         await cluster.clock.advance(5)
-        assert ask(cluster[1], "r2", offset=1).preferred_read_replica == 2
-        assert ask(cluster[1], "r2", offset=2).preferred_read_replica == -1
+        assert fetch(cluster[1], "r2", offset=1).preferred_read_replica == 2
+        assert fetch(cluster[1], "r2", offset=2).preferred_read_replica == -1
         gone = cluster.metadata.alive.pop(2)
-        assert ask(cluster[1], "r2").preferred_read_replica == -1
+        assert fetch(cluster[1], "r2").preferred_read_replica == -1
         cluster.metadata.alive[2] = replace(gone, endpoints=())
-        assert ask(cluster[1], "r2").preferred_read_replica == -1
+        assert fetch(cluster[1], "r2").preferred_read_replica == -1
         cluster.metadata.alive[2] = gone
         await cluster.clock.advance(20_000)
         assert cluster.znodes.states[cluster[1].partition().topic_partition].isr == (1, 3)
-        assert ask(cluster[1], "r2").preferred_read_replica == -1
+        assert fetch(cluster[1], "r2").preferred_read_replica == -1
 
 
 async def test_without_a_selector_all_stay() -> None:
     for selector in (None, LEADER_SELECTOR):
         async with ReplicaCluster(selector=selector) as cluster:
             await replicated(cluster)
-            assert ask(cluster[1], "r2").preferred_read_replica == -1
+            assert fetch(cluster[1], "r2").preferred_read_replica == -1
 
 
 async def test_a_follower_serves_up_to_its_high_watermark_and_no_further() -> None:
@@ -86,7 +86,7 @@ async def test_a_follower_serves_up_to_its_high_watermark_and_no_further() -> No
         cluster[1].produce("w")  # on 2, and not committed
         await cluster.clock.advance(100)
         assert cluster[2].held() == ["v", "w"]
-        assert values_in(ask(cluster[2], "").records) == ["v"]
+        assert values_in(fetch(cluster[2], "").records) == ["v"]
         waiting = cluster[2].fetch(1, max_wait_ms=60_000, version=11)
         assert error_of(cluster[2].fetch(3, version=11)) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert waiting == []
@@ -111,7 +111,7 @@ async def test_a_follower_gets_a_new_high_watermark_soon() -> None:
         assert len(cluster.requests) == asked
 
 
-async def test_a_fetch_whose_connection_is_gone_keeps_no_news_from_the_next() -> None:
+async def test_fetch_of_a_lost_connection_does_not_withhold_the_high_watermark() -> None:
     async with ReplicaCluster([1]) as cluster:
         leader = cluster[1]
         await cluster.elect(1)
@@ -119,7 +119,7 @@ async def test_a_fetch_whose_connection_is_gone_keeps_no_news_from_the_next() ->
         dead, alive = (leader.fetch(1, replica_id=2, current_leader_epoch=0) for _ in range(2))
         leader.fetch(1, replica_id=3, current_leader_epoch=0)
         await cluster.clock.advance(2 * ANNOUNCE_AFTER_MS)
-        assert [answer.high_watermark for answer in alive] == [1]
+        assert [response.high_watermark for response in alive] == [1]
         assert len(dead) == 1
         again = leader.fetch(1, replica_id=2, current_leader_epoch=0)
         await cluster.clock.advance(2 * ANNOUNCE_AFTER_MS)

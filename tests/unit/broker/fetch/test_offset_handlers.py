@@ -29,7 +29,7 @@ from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, error_of
 BASE_MS = 1_700_000_000_000
 
 
-def ask(
+def list_offset(
     node: Node,
     timestamp: int,
     version: int = 7,
@@ -45,23 +45,23 @@ def ask(
     if version == 0:
         wanted.max_num_offsets = max_num_offsets
     request = ListOffsetsRequest(replica_id, isolation_level, [ListOffsetsTopic(TOPIC, [wanted])])
-    answer: ListOffsetsPartitionResponse = node.ask(request, version)[0].topics[0].partitions[0]
-    return answer
+    response: ListOffsetsPartitionResponse = node.ask(request, version)[0].topics[0].partitions[0]
+    return response
 
 
 async def test_the_ends_of_the_log() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1], epoch=3)
         node = cluster[1]
-        empty = ask(node, EARLIEST_TIMESTAMP)
+        empty = list_offset(node, EARLIEST_TIMESTAMP)
         assert (empty.offset, empty.timestamp, empty.leader_epoch) == (0, -1, 3)
         node.produce("a", "b", "c")
         node.partition().log.increment_log_start_offset(1)
-        latest = ask(node, LATEST_TIMESTAMP)
+        latest = list_offset(node, LATEST_TIMESTAMP)
         assert (latest.offset, latest.timestamp, latest.leader_epoch) == (3, -1, 3)
-        assert ask(node, EARLIEST_TIMESTAMP).offset == 1
-        assert ask(node, EARLIEST_LOCAL_TIMESTAMP, version=8).offset == 1
-        assert ask(node, LATEST_TIERED_TIMESTAMP, version=9).offset == -1
+        assert list_offset(node, EARLIEST_TIMESTAMP).offset == 1
+        assert list_offset(node, EARLIEST_LOCAL_TIMESTAMP, version=8).offset == 1
+        assert list_offset(node, LATEST_TIERED_TIMESTAMP, version=9).offset == -1
 
 
 async def test_by_time() -> None:
@@ -69,12 +69,12 @@ async def test_by_time() -> None:
         await cluster.elect(1, isr=[1], replicas=[1], epoch=3)
         node = cluster[1]
         node.produce("a", "b", "c")  # one millisecond after the other
-        found = ask(node, BASE_MS + 1)
+        found = list_offset(node, BASE_MS + 1)
         assert (found.offset, found.timestamp, found.leader_epoch) == (1, BASE_MS + 1, 3)
-        assert ask(node, 0).offset == 0
-        nothing = ask(node, BASE_MS + 9)
+        assert list_offset(node, 0).offset == 0
+        nothing = list_offset(node, BASE_MS + 9)
         assert (nothing.error_code, nothing.offset, nothing.timestamp) == (0, -1, -1)
-        newest = ask(node, MAX_TIMESTAMP)
+        newest = list_offset(node, MAX_TIMESTAMP)
         assert (newest.offset, newest.timestamp) == (2, BASE_MS + 2)
 
 
@@ -85,8 +85,8 @@ async def test_by_time() -> None:
 async def test_timestamps_that_a_version_does_not_have(timestamp: int, version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
-        answer = ask(cluster[1], timestamp, version)
-        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        response = list_offset(cluster[1], timestamp, version)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_consumers_see_up_to_the_high_watermark_and_followers_everything() -> None:
@@ -94,11 +94,11 @@ async def test_consumers_see_up_to_the_high_watermark_and_followers_everything()
         await cluster.elect(1, tell=[1])
         node = cluster[1]
         node.produce("a", "b", acks=1)
-        assert ask(node, LATEST_TIMESTAMP).offset == 0
-        assert ask(node, LATEST_TIMESTAMP, isolation_level=1).offset == 0
-        assert ask(node, LATEST_TIMESTAMP, replica_id=2).offset == 2
-        assert ask(node, BASE_MS).offset == -1
-        assert ask(node, BASE_MS, replica_id=2).offset == 0
+        assert list_offset(node, LATEST_TIMESTAMP).offset == 0
+        assert list_offset(node, LATEST_TIMESTAMP, isolation_level=1).offset == 0
+        assert list_offset(node, LATEST_TIMESTAMP, replica_id=2).offset == 2
+        assert list_offset(node, BASE_MS).offset == -1
+        assert list_offset(node, BASE_MS, replica_id=2).offset == 0
 
 
 async def test_offsets_are_not_available_until_the_new_leader_has_committed_its_start() -> None:
@@ -107,26 +107,26 @@ async def test_offsets_are_not_available_until_the_new_leader_has_committed_its_
         node = cluster[1]
         node.produce("a", acks=1)
         await cluster.elect(1, epoch=1, tell=[1])
-        late = ask(node, LATEST_TIMESTAMP)
+        late = list_offset(node, LATEST_TIMESTAMP)
         assert late.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-        assert ask(node, BASE_MS).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-        assert ask(node, LATEST_TIMESTAMP, 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-        assert ask(node, EARLIEST_TIMESTAMP).error_code == ErrorCode.NONE
-        assert ask(node, LATEST_TIMESTAMP, replica_id=2).offset == 1
+        assert list_offset(node, BASE_MS).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert list_offset(node, LATEST_TIMESTAMP, 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert list_offset(node, EARLIEST_TIMESTAMP).error_code == ErrorCode.NONE
+        assert list_offset(node, LATEST_TIMESTAMP, replica_id=2).offset == 1
         node.fetch(1, replica_id=2)
         node.fetch(1, replica_id=3)
-        assert ask(node, LATEST_TIMESTAMP).offset == 1
+        assert list_offset(node, LATEST_TIMESTAMP).offset == 1
 
 
 async def test_roles_and_epochs_are_checked() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, epoch=3)
         errors = [
-            ask(cluster[2], LATEST_TIMESTAMP).error_code,
-            ask(cluster[1], LATEST_TIMESTAMP, epoch=2).error_code,
-            ask(cluster[1], LATEST_TIMESTAMP, epoch=4).error_code,
-            ask(cluster[1], LATEST_TIMESTAMP, index=5).error_code,
-            ask(cluster[2], LATEST_TIMESTAMP, replica_id=-2).error_code,
+            list_offset(cluster[2], LATEST_TIMESTAMP).error_code,
+            list_offset(cluster[1], LATEST_TIMESTAMP, epoch=2).error_code,
+            list_offset(cluster[1], LATEST_TIMESTAMP, epoch=4).error_code,
+            list_offset(cluster[1], LATEST_TIMESTAMP, index=5).error_code,
+            list_offset(cluster[2], LATEST_TIMESTAMP, replica_id=-2).error_code,
         ]
         assert errors == [
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -150,18 +150,18 @@ async def test_version_0_lists_the_starts_of_segments() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
         node = cluster[1]
-        assert ask(node, LATEST_TIMESTAMP, 0, max_num_offsets=5).old_style_offsets == [0]
+        assert list_offset(node, LATEST_TIMESTAMP, 0, max_num_offsets=5).old_style_offsets == [0]
         node.produce("a", "b")
-        latest = ask(node, LATEST_TIMESTAMP, 0, max_num_offsets=5)
+        latest = list_offset(node, LATEST_TIMESTAMP, 0, max_num_offsets=5)
         assert latest.old_style_offsets == [2, 0]
-        assert ask(node, LATEST_TIMESTAMP, 0).old_style_offsets == [2]
-        assert ask(node, EARLIEST_TIMESTAMP, 0).old_style_offsets == [0]
-        assert ask(node, MAX_TIMESTAMP, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert list_offset(node, LATEST_TIMESTAMP, 0).old_style_offsets == [2]
+        assert list_offset(node, EARLIEST_TIMESTAMP, 0).old_style_offsets == [0]
+        assert list_offset(node, MAX_TIMESTAMP, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
         node.partition().log.roll()
         node.produce("c")
         now_ms = cluster.clock.wall_ms()
-        assert ask(node, now_ms, 0, max_num_offsets=9).old_style_offsets == [3, 2, 0]
-        unknown = ask(node, LATEST_TIMESTAMP, 0, index=4)
+        assert list_offset(node, now_ms, 0, max_num_offsets=9).old_style_offsets == [3, 2, 0]
+        unknown = list_offset(node, LATEST_TIMESTAMP, 0, index=4)
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -196,7 +196,7 @@ async def test_a_failing_disk() -> None:
 
         with pytest.raises(Exception, match="KAFKA_STORAGE_ERROR"):
             node.replicas.guarded(node.partition().topic_partition, broken)
-        assert ask(node, LATEST_TIMESTAMP).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert list_offset(node, LATEST_TIMESTAMP).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # ----------------------------------------------------------------------- OffsetForLeaderEpoch
@@ -215,12 +215,12 @@ async def test_where_epochs_end(version: int) -> None:
                 leader_epoch=epoch, current_leader_epoch=known if version >= 2 else -1
             )
             request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(TOPIC, [wanted])])
-            answer = node.ask(request, version)[0].topics[0].partitions[0]
+            response = node.ask(request, version)[0].topics[0].partitions[0]
             epoch_known = version >= 1
             return (
-                answer.error_code,
-                answer.leader_epoch if epoch_known else -1,
-                answer.end_offset,
+                response.error_code,
+                response.leader_epoch if epoch_known else -1,
+                response.end_offset,
             )
 
         shown = 1 if version >= 1 else -1

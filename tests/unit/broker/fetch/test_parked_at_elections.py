@@ -1,4 +1,4 @@
-"""Elections and the requests that are parked then: who hears of them, and what that costs."""
+"""Elections and the requests that are parked then: which of them complete, and what that costs."""
 
 from __future__ import annotations
 
@@ -54,18 +54,24 @@ async def test_a_thousand_elections_at_once_look_at_a_parked_fetch_once(
         assert answers == []
 
 
-async def test_news_of_many_high_watermarks_put_the_next_off() -> None:
+async def test_announcing_many_high_watermarks_delays_the_next_announcement() -> None:
     async with ReplicaCluster([1]) as cluster:
         partitions = [TopicPartition(TOPIC, n) for n in range(2_000)]
-        told: list[int] = []
-        news = HighWatermarkAnnouncer(
-            cluster.clock, cluster[1].replicas.hosted, lambda _: told.append(cluster.clock.now_ms)
+        announced_at: list[int] = []
+        announcer = HighWatermarkAnnouncer(
+            cluster.clock,
+            cluster[1].replicas.hosted,
+            lambda _: announced_at.append(cluster.clock.now_ms),
         )
         start = cluster.clock.now_ms
-        news.add(partitions)
+        announcer.add(partitions)
         await cluster.clock.advance(ANNOUNCE_AFTER_MS)
         for _ in range(2):
-            news.add(partitions[:1])
+            announcer.add(partitions[:1])
             await cluster.clock.advance(1_000)
         second = start + ANNOUNCE_AFTER_MS + 200
-        assert told == [start + ANNOUNCE_AFTER_MS, second, start + ANNOUNCE_AFTER_MS + 1_000 + 50]
+        assert announced_at == [
+            start + ANNOUNCE_AFTER_MS,
+            second,
+            start + ANNOUNCE_AFTER_MS + 1_000 + 50,
+        ]

@@ -1,4 +1,4 @@
-"""Parked requests in rare turns: what wakes one of them changes the ground under the next."""
+"""Parked requests in rare interleavings: completing one changes the state that another reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, batch, erro
 
 
 @pytest.mark.mission("DOP-2", "DOP-4")
-async def test_the_disk_fails_under_a_reader_whom_a_follower_wakes(
+async def test_disk_fails_during_the_read_of_a_consumer_completed_by_a_follower(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The follower's own read went well, and it was about to be parked."""
@@ -46,19 +46,19 @@ async def test_the_disk_fails_under_a_reader_whom_a_follower_wakes(
 
 
 class Reply:
-    """Holds on to what it was given, as the slot of a connection does."""
+    """Keep the results that it is called with, as the slot of a connection does."""
 
-    def __init__(self, told: list[ErrorCode]) -> None:
-        self.told = told
+    def __init__(self, errors: list[ErrorCode]) -> None:
+        self.errors = errors
         self.results: Sequence[Any] = ()
 
     def __call__(self, results: Sequence[Any]) -> None:
         self.results = results
-        self.told.extend(result.error for result in results)
+        self.errors.extend(result.error for result in results)
 
 
-class TestWhatIsCompletedKeepsNothing:
-    """It lingers in watch lists until the next purge, up to a thousand of its kind."""
+class TestCompletedOperationsReleaseMemory:
+    """A completed operation stays in watch lists until a purge, but drops its reply."""
 
     @pytest.mark.mission("DOP-2", "PUR-5")
     async def test_a_fetch_in_the_list_of_a_quiet_partition(self) -> None:
@@ -67,14 +67,14 @@ class TestWhatIsCompletedKeepsNothing:
             replicas = cluster[1].replicas
             params = FetchParams(-1, 500, 1, 1 << 20, Isolation.HIGH_WATERMARK)
             entries = [FetchEntry(TopicPartition(TOPIC, n), None, 0, 1 << 20) for n in (0, 1)]
-            told: list[ErrorCode] = []
-            reply = Reply(told)
+            errors: list[ErrorCode] = []
+            reply = Reply(errors)
             left = weakref.ref(reply)
             replicas.fetches.fetch(params, entries, reply)
             del reply
             assert left() is not None
             cluster[1].produce("a", acks=1)
-            assert told == [ErrorCode.NONE] * 2
+            assert errors == [ErrorCode.NONE] * 2
             assert replicas.purgatories.fetch.purgatory.watched == 1
             assert left() is None
 
@@ -83,8 +83,8 @@ class TestWhatIsCompletedKeepsNothing:
         async with ReplicaCluster([1]) as cluster:
             await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
             replicas = cluster[1].replicas
-            told: list[ErrorCode] = []
-            reply = Reply(told)
+            errors: list[ErrorCode] = []
+            reply = Reply(errors)
             left = weakref.ref(reply)
             replicas.appends.append(
                 AppendOrigin.CLIENT, [(TP, bytearray(batch("a")))], -1, 100, reply
@@ -92,6 +92,6 @@ class TestWhatIsCompletedKeepsNothing:
             del reply
             assert left() is not None
             await cluster.clock.advance(101)
-            assert told == [ErrorCode.REQUEST_TIMED_OUT]
+            assert errors == [ErrorCode.REQUEST_TIMED_OUT]
             assert replicas.purgatories.produce.purgatory.watched == 1
             assert left() is None

@@ -1,4 +1,4 @@
-"""Coordinators are looked up by how many partitions the topic has, not by how many are told of."""
+"""A coordinator is found by the partition count of its topic, not by that of the metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS = [f"g{i}" for i in range(40)]
 
 
 class Clock:
-    """Nobody waits here: ``slept`` counts."""
+    """Sleeps end immediately; ``slept`` counts them."""
 
     slept = 0
 
@@ -48,7 +48,7 @@ class Lab:
         return found
 
     async def tell(self, *partitions: int) -> None:
-        """The controller tells of these partitions."""
+        """The controller sends UpdateMetadata for these partitions."""
         await self.sizes.learn([GROUP_METADATA_TOPIC])
         states = [partition_state(index, 1) for index in partitions]
         self.cache.update(update({GROUP_METADATA_TOPIC: states}))

@@ -51,8 +51,8 @@ def expirations(node: Node, kind: str) -> int:
     return int(node.metrics.snapshot()[EXPIRES.format(kind)])
 
 
-def ask(node: Node, *wanted: FetchPartition, **limits: Any) -> list[dict[int, Any]]:
-    """A consumer's Fetch of several partitions; the list gets the answer by partition."""
+def fetch(node: Node, *wanted: FetchPartition, **limits: Any) -> list[dict[int, Any]]:
+    """A consumer's Fetch of several partitions; the list gets the partitions of the response."""
     answers: list[dict[int, Any]] = []
     request = FetchRequest(
         max_wait_ms=FOREVER_MS, topics=[FetchTopic(TOPIC, TOPIC_ID, list(wanted))], **limits
@@ -169,7 +169,7 @@ class TestDelayedFetch:
             await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1])
             leader, size = cluster[1], len(batch("a"))
             wanted = [FetchPartition(n, partition_max_bytes=1 << 20) for n in (0, 1)]
-            answers = ask(leader, *wanted, min_bytes=2 * size)
+            answers = fetch(leader, *wanted, min_bytes=2 * size)
             leader.produce("a")
             assert answers == []
             leader.produce("b", topic_partition=TP._replace(partition=1))
@@ -177,12 +177,12 @@ class TestDelayedFetch:
 
     @pytest.mark.mission("DOP-17")
     async def test_case_g_counts_no_more_of_a_partition_than_its_own_limit(self) -> None:
-        """Else it would answer at once, with less than ``min_bytes``, as often as it is asked."""
+        """Otherwise each fetch would complete immediately with less than ``min_bytes``."""
         async with ReplicaCluster([1]) as cluster:
             await cluster.elect(1, isr=[1], replicas=[1])
             leader, size = cluster[1], len(batch("a"))
             wanted = FetchPartition(0, partition_max_bytes=size)
-            answers = ask(leader, wanted, min_bytes=size + 1)
+            answers = fetch(leader, wanted, min_bytes=size + 1)
             for value in "abcd":
                 leader.produce(value)
             assert answers == []
@@ -191,17 +191,17 @@ class TestDelayedFetch:
 
     @pytest.mark.mission("DOP-17")
     async def test_case_g_min_bytes_is_at_most_max_bytes(self) -> None:
-        """A response can never hold more, so nobody may wait for more."""
+        """A response can never hold more, so a fetch may not wait for more."""
         async with ReplicaCluster([1]) as cluster:
             await cluster.elect(1, isr=[1], replicas=[1])
             leader, size = cluster[1], len(batch("a"))
             wanted = FetchPartition(0, partition_max_bytes=1 << 20)
-            parked = ask(leader, wanted, min_bytes=100 * size, max_bytes=2 * size)
+            parked = fetch(leader, wanted, min_bytes=100 * size, max_bytes=2 * size)
             leader.produce("a")
             assert parked == []
             leader.produce("b")
             assert values_in(parked[0][0].records) == ["a", "b"]
-            at_once = ask(leader, wanted, min_bytes=100 * size, max_bytes=2 * size)
+            at_once = fetch(leader, wanted, min_bytes=100 * size, max_bytes=2 * size)
             assert values_in(at_once[0][0].records) == ["a", "b"]
 
     @pytest.mark.mission("DOP-18")

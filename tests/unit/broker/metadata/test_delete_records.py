@@ -305,18 +305,18 @@ class TestRemembering:
             delete_records(leader, 2)
             assert leader.files.read_all(STARTS) == b"0\n1\nflights 0 2\n"
 
-    async def test_the_followers_before_they_tell(self) -> None:
+    async def test_followers_checkpoint_the_log_start_before_they_report_it(self) -> None:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             delete_records(leader, 4)
             await cluster.clock.advance(1_000)
-            told = [
+            reported = [
                 (source, wanted.log_start_offset)
                 for source, _, request, _ in cluster.requests
                 for topic in request.topics
                 for wanted in topic.partitions
             ]
-            assert {(2, 4), (3, 4)} <= set(told)
+            assert {(2, 4), (3, 4)} <= set(reported)
             for follower in (2, 3):
                 assert cluster[follower].files.read_all(STARTS) == b"0\n1\nflights 0 4\n"
 

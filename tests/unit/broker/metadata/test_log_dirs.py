@@ -1,4 +1,4 @@
-"""Log directories under replicas: their failure, what is told of them, moves, forced flushes."""
+"""Log directories under replicas: failures, DescribeLogDirs, moves, forced flushes."""
 
 from __future__ import annotations
 

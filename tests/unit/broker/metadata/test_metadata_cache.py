@@ -1,4 +1,4 @@
-"""The metadata cache: what the rest of the broker asks of it."""
+"""The metadata cache: the lookups of the rest of the broker."""
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition

@@ -66,7 +66,7 @@ def produce(
 def fetch(
     node: Node, version: int, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any
 ) -> Any:
-    """The answers by partition."""
+    """The response, by partition."""
     partitions = [
         FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=max_bytes)
         for i in fields.pop("partitions", [0])

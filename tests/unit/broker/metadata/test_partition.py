@@ -1,4 +1,4 @@
-"""One partition by itself: roles, acknowledgements, what it refuses."""
+"""A single partition: roles, acknowledgements, and the requests that it rejects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def partition(live: tuple[int, ...] = (1, 2, 3)) -> tuple[Partition, Submitted]:
     return made, submitted
 
 
-def told(
+def instruction(
     leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), epoch: int = 0, zk_version: int = 0
 ) -> Instruction:
     return Instruction(
@@ -58,16 +58,16 @@ def test_a_partition_without_a_role_serves_nothing() -> None:
 
 def test_an_older_state_znode_changes_nothing() -> None:
     made, _ = partition()
-    assert made.make_leader(told(zk_version=5), 0)
-    assert not made.make_leader(told(isr=(1,), epoch=1, zk_version=4), 0)
+    assert made.make_leader(instruction(zk_version=5), 0)
+    assert not made.make_leader(instruction(isr=(1,), epoch=1, zk_version=4), 0)
     assert made.state.isr.committed == (1, 2, 3)
-    assert not made.make_follower(told(leader=2, epoch=1, zk_version=4))
+    assert not made.make_follower(instruction(leader=2, epoch=1, zk_version=4))
     assert made.is_leader
 
 
 def test_too_few_in_sync_when_it_is_acknowledged() -> None:
     made, _ = partition()
-    made.make_leader(told(isr=(1, 2)), 0)
+    made.make_leader(instruction(isr=(1, 2)), 0)
     append(made, "a")
     assert made.acknowledged(1) is None
     assert made.record_follower_fetch(2, 1, 0, 10)
@@ -78,10 +78,10 @@ def test_too_few_in_sync_when_it_is_acknowledged() -> None:
 
 def test_only_a_live_follower_that_has_reached_the_epoch_joins() -> None:
     made, submitted = partition(live=(1, 2))
-    made.make_leader(told(isr=(1,)), 0)
+    made.make_leader(instruction(isr=(1,)), 0)
     append(made, "a", acks=1)
-    made.make_follower(told(leader=2, isr=(2,), epoch=1))
-    made.make_leader(told(isr=(1,), epoch=2), 0)
+    made.make_follower(instruction(leader=2, isr=(2,), epoch=1))
+    made.make_leader(instruction(isr=(1,), epoch=2), 0)
     made.record_follower_fetch(3, 1, 0, 5)
     assert submitted == []  # not alive
     made.record_follower_fetch(2, 0, 0, 5)
@@ -95,7 +95,7 @@ def test_only_a_live_follower_that_has_reached_the_epoch_joins() -> None:
 
 def test_a_pending_expansion_already_holds_the_high_watermark() -> None:
     made, _ = partition()
-    made.make_leader(told(isr=(1,)), 0)
+    made.make_leader(instruction(isr=(1,)), 0)
     made.record_follower_fetch(2, 0, 0, 5)
     assert made.state.isr.proposed == (1, 2)
     append(made, "a", acks=1)
@@ -109,7 +109,7 @@ def test_a_pending_expansion_already_holds_the_high_watermark() -> None:
 
 def test_a_refused_isr_change_is_not_requested_again() -> None:
     made, submitted = partition()
-    made.make_leader(told(), 0)
+    made.make_leader(instruction(), 0)
     append(made, "a")
     assert made.maybe_shrink(LAG_MS + 1) == (2, 3)
     made.isr_refused()
@@ -121,7 +121,7 @@ def test_a_refused_isr_change_is_not_requested_again() -> None:
 
 def test_the_high_watermark_follows_the_leader_within_the_log() -> None:
     made, _ = partition()
-    made.make_follower(told(leader=2))
+    made.make_follower(instruction(leader=2))
     made.append_as_follower(batch("a", "b"))
     assert made.follow_high_watermark(9)
     assert made.high_watermark == 2

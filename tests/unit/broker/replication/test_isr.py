@@ -1,4 +1,4 @@
-"""The ISR of three replicas: who leaves, who comes back, and its way to ZooKeeper."""
+"""The ISR of three replicas: shrinking, expanding, and the write to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_until_the_shrink_is_written_the_laggard_still_counts() -> None:
         assert partition.high_watermark == 1
 
 
-async def test_a_lost_race_keeps_the_old_isr_until_the_controller_speaks() -> None:
+async def test_lost_isr_race_keeps_the_old_isr_until_the_next_leader_and_isr() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
         await cluster.clock.settle()

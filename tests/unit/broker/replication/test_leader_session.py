@@ -29,7 +29,7 @@ def state(topic_id: UUID | None = T, offset: int = 0, epoch: int = 1) -> Partiti
 
 
 class Follower:
-    """A session, the log starts it asks for, and which it did ask for."""
+    """A session and the log starts of its replicas; ``looked_at`` lists the starts that it read."""
 
     def __init__(self) -> None:
         self.starts: dict[TopicPartition, int] = {}
@@ -43,9 +43,9 @@ class Follower:
         self.looked_at.append(topic_partition)
         return self.starts.get(topic_partition, 0)
 
-    def ask(self, asked: dict[TopicPartition, PartitionFetchState]) -> FetchRequest:
+    def fetch(self, wanted: dict[TopicPartition, PartitionFetchState]) -> FetchRequest:
         self.looked_at = []
-        request, self.version = self.session.request(asked, 500)
+        request, self.version = self.session.request(wanted, 500)
         names_all = request.session_epoch == 0
         topics = [
             FetchableTopicResponse(
@@ -55,8 +55,8 @@ class Follower:
             )
             for topic in (request.topics if names_all else [])
         ]
-        answer = FetchResponse(session_id=9, responses=topics)
-        assert self.session.accept(ErrorCode.NONE, answer) is not None
+        response = FetchResponse(session_id=9, responses=topics)
+        assert self.session.accept(ErrorCode.NONE, response) is not None
         return request
 
 
@@ -75,42 +75,42 @@ def forgotten(request: FetchRequest) -> list[tuple[UUID, list[int]]]:
 def test_only_changed_partitions_are_examined() -> None:
     follower = Follower()
     states = {tp: state() for tp in P}
-    assert named(follower.ask(states)) == [(T, i, 0, 0) for i in range(3)]
-    assert named(follower.ask(states)) == []
+    assert named(follower.fetch(states)) == [(T, i, 0, 0) for i in range(3)]
+    assert named(follower.fetch(states)) == []
     assert follower.looked_at == []
     states[P[1]] = state(offset=5)
-    assert named(follower.ask(states)) == [(T, 1, 5, 0)]
+    assert named(follower.fetch(states)) == [(T, 1, 5, 0)]
     assert follower.looked_at == [P[1]]
     states[P[2]] = state()  # another object that says the same
-    assert named(follower.ask(states)) == []
+    assert named(follower.fetch(states)) == []
 
 
 def test_a_moved_log_start_is_sent() -> None:
     follower = Follower()
     states = {tp: state(offset=9) for tp in P}
-    follower.ask(states)
+    follower.fetch(states)
     follower.starts[P[0]] = 4
     follower.moves += 1
-    assert named(follower.ask(states)) == [(T, 0, 9, 4)]
-    assert named(follower.ask(states)) == []
+    assert named(follower.fetch(states)) == [(T, 0, 9, 4)]
+    assert named(follower.fetch(states)) == []
 
 
 def test_a_partition_that_is_not_fetched_leaves_the_session_and_returns() -> None:
     follower = Follower()
     states = {tp: state() for tp in P}
-    follower.ask(states)
+    follower.fetch(states)
     some = {P[1]: states[P[1]]}
-    assert forgotten(follower.ask(some)) == [(T, [0, 2])]
-    assert forgotten(follower.ask(some)) == []
-    assert named(follower.ask(states)) == [(T, 0, 0, 0), (T, 2, 0, 0)]
+    assert forgotten(follower.fetch(some)) == [(T, [0, 2])]
+    assert forgotten(follower.fetch(some)) == []
+    assert named(follower.fetch(states)) == [(T, 0, 0, 0), (T, 2, 0, 0)]
 
 
 def test_a_topic_of_the_same_name_is_another() -> None:
     follower = Follower()
     states = {tp: state() for tp in P}
-    follower.ask(states)
+    follower.fetch(states)
     states[P[1]] = state(OTHER)
-    request = follower.ask(states)
+    request = follower.fetch(states)
     assert named(request) == [(OTHER, 1, 0, 0)]
     assert forgotten(request) == [(T, [1])]
 
@@ -118,21 +118,21 @@ def test_a_topic_of_the_same_name_is_another() -> None:
 def test_one_topic_without_an_id_brings_names_for_all() -> None:
     follower = Follower()
     states = {tp: state() for tp in P[:2]}
-    follower.ask(states)
+    follower.fetch(states)
     assert follower.version == FETCH_VERSION
     states[TopicPartition("old", 0)] = state(None)
-    request = follower.ask(states)
+    request = follower.fetch(states)
     assert follower.version == FETCH_VERSION_BY_NAME
     assert [topic.topic for topic in request.topics] == ["t", "old"]
     assert request.session_epoch == 0
     del states[TopicPartition("old", 0)]
-    assert follower.ask(states).session_epoch == 0
+    assert follower.fetch(states).session_epoch == 0
     assert follower.version == FETCH_VERSION
 
 
 def test_after_a_failure_everything_is_named() -> None:
     follower = Follower()
     states = {tp: state() for tp in P}
-    follower.ask(states)
+    follower.fetch(states)
     follower.session.failed()
-    assert len(named(follower.ask(states))) == 3
+    assert len(named(follower.fetch(states))) == 3

@@ -65,11 +65,11 @@ async def test_a_log_stays_whose_topic_there_is() -> None:
 async def test_a_log_stays_that_a_controller_claims() -> None:
     async with ReplicaCluster([1]) as cluster:
 
-        async def claimed_meanwhile() -> Sequence[str]:
+        async def claimed_during_the_read() -> Sequence[str]:
             await cluster.elect(1, isr=[1], replicas=[1], epoch=1)
             return ()
 
-        async with back(cluster, claimed_meanwhile) as node:
+        async with back(cluster, claimed_during_the_read) as node:
             await cluster.clock.advance(2 * GRACE_MS)
             assert node.logs.logs()[TP].log_end_offset == 1
 

@@ -1,4 +1,4 @@
-"""Copying from one leader: errors are backed off from, answers that come too late are dropped."""
+"""Copying from one leader: errors cause a back-off, responses that come too late are dropped."""
 
 from __future__ import annotations
 
@@ -149,27 +149,29 @@ async def test_a_partition_whose_disk_fails_is_copied_no_more_and_others_are() -
         assert cluster[2].held(other) == ["w"]
 
 
-# ----------------------------------------------------------------------- answers of our own making
+# ----------------------------------------------------------------------- responses made by the test
 
 
 class Leader:
-    """Stands in for broker 1: answers each Fetch of broker 2 with what ``answer`` says."""
+    """Stands in for broker 1: each Fetch of broker 2 gets the next of ``responses``."""
 
     def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster = cluster
-        self.answers: list[Any] = []
-        self.asked: list[FetchRequest] = []
+        self.responses: list[Any] = []
+        self.requests: list[FetchRequest] = []
         cluster.nodes[1].handlers[ApiKey.FETCH] = self.serve
 
     def serve(self, context: Any, request: FetchRequest, reply: Any) -> None:
-        self.asked.append(request)
-        if self.answers:
-            answer = self.answers.pop(0)
+        self.requests.append(request)
+        if self.responses:
+            response = self.responses.pop(0)
             topic = (request.topics or [FetchTopic(TOPIC, TOPIC_ID, [FetchPartition(0)])])[0]
-            reply(answer(topic) if callable(answer) else answer)
+            reply(response(topic) if callable(response) else response)
 
 
-def answer(error: int = 0, records: bytes = b"", high_watermark: int = 0, **fields: Any) -> Any:
+def fetch_response(
+    error: int = 0, records: bytes = b"", high_watermark: int = 0, **fields: Any
+) -> Any:
     def of(topic: Any) -> FetchResponse:
         data = PartitionData(
             topic.partitions[0].partition,
@@ -191,7 +193,10 @@ async def test_corrupt_records_are_fetched_again() -> None:
         leader = Leader(cluster)
         good = build_batch([(1, None, b"v", [])], leader_epoch=1)
         bad = good[:-1] + b"?"
-        leader.answers = [answer(records=bad), answer(records=good, high_watermark=1)]
+        leader.responses = [
+            fetch_response(records=bad),
+            fetch_response(records=good, high_watermark=1),
+        ]
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
         await cluster.clock.settle()
         assert cluster[2].held() == []
@@ -200,11 +205,11 @@ async def test_corrupt_records_are_fetched_again() -> None:
         assert cluster[2].partition().high_watermark == 1
 
 
-async def test_records_out_of_order_stop_the_copy_until_the_controller_speaks() -> None:
+async def test_out_of_order_records_stop_the_fetcher_until_the_next_leader_and_isr() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
         first = build_batch([(1, None, b"v", [])], base_offset=0, leader_epoch=1)
-        leader.answers = [answer(records=first), answer(records=first)]
+        leader.responses = [fetch_response(records=first), fetch_response(records=first)]
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
         await cluster.clock.advance(3_000)
         assert cluster[2].held() == ["v"]
@@ -212,20 +217,20 @@ async def test_records_out_of_order_stop_the_copy_until_the_controller_speaks() 
 
 
 async def test_an_empty_log_may_start_with_a_batch_that_begins_earlier() -> None:
-    """The leader's first offset lies inside a batch: whole batches are all that is ever sent."""
+    """The leader's first offset lies inside a batch: a leader sends whole batches only."""
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1, tell=[])
         records = build_batch([(1, None, v, []) for v in (b"a", b"b", b"c")], base_offset=8)
-        leader.answers = [
-            answer(ErrorCode.OFFSET_OUT_OF_RANGE),
-            answer(records=records, high_watermark=11, log_start_offset=10),
+        leader.responses = [
+            fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE),
+            fetch_response(records=records, high_watermark=11, log_start_offset=10),
         ]
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=2)
         cluster[1].partition().truncate_fully_and_start_at(10)
         cluster[1].partition().log.assign_epoch_start_offset(2, 10)
         await cluster.clock.advance(1_000)
-        assert leader.asked[1].topics[0].partitions[0].fetch_offset == 10
+        assert leader.requests[1].topics[0].partitions[0].fetch_offset == 10
         log = cluster[2].partition().log
         assert (log.log_start_offset, log.log_end_offset) == (10, 11)
 
@@ -236,31 +241,31 @@ async def test_an_empty_log_may_start_with_a_batch_that_begins_earlier() -> None
 async def test_any_other_error_is_backed_off_from(error: int) -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
-        leader.answers = [answer(error)] * 3
+        leader.responses = [fetch_response(error)] * 3
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
         await cluster.clock.settle()
-        assert len(leader.asked) == 1
+        assert len(leader.requests) == 1
         await cluster.clock.advance(19)
-        assert len(leader.asked) == 1
+        assert len(leader.requests) == 1
         await cluster.clock.advance(1)
-        assert len(leader.asked) == 2
+        assert len(leader.requests) == 2
         await cluster.clock.advance(40)
-        assert len(leader.asked) == 3
+        assert len(leader.requests) == 3
 
 
 @pytest.mark.parametrize(("error", "pause_ms"), [("CLUSTER_AUTHORIZATION_FAILED", 20), (None, 20)])
 async def test_a_refused_request_backs_off_with_all_partitions(
     error: str | None, pause_ms: int
 ) -> None:
-    """So does an answer that lacks what was asked for."""
+    """A response without the requested partitions has the same effect."""
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
-        leader.answers = [FetchResponse(error_code=ErrorCode[error] if error else 0)]
+        leader.responses = [FetchResponse(error_code=ErrorCode[error] if error else 0)]
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
         await cluster.clock.advance(pause_ms - 1)
-        assert len(leader.asked) == 1
+        assert len(leader.requests) == 1
         await cluster.clock.advance(1)
-        assert len(leader.asked) == 2
+        assert len(leader.requests) == 2
 
 
 @pytest.mark.mission("FET-9")
@@ -294,12 +299,14 @@ async def test_a_lost_session_is_opened_again_at_once(error: ErrorCode) -> None:
         await cluster.clock.advance(600)
         serve = cluster[1].handlers[ApiKey.FETCH]
         leader = Leader(cluster)
-        leader.answers = [FetchResponse(error_code=error)]
+        leader.responses = [FetchResponse(error_code=error)]
         await cluster.clock.advance(500)
-        assert leader.asked[0].session_epoch > 0
-        assert leader.asked[1].session_epoch == 0
-        assert (leader.asked[1].session_id == 0) == (error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        assert len(leader.asked[1].topics) == 1
+        assert leader.requests[0].session_epoch > 0
+        assert leader.requests[1].session_epoch == 0
+        assert (leader.requests[1].session_id == 0) == (
+            error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        )
+        assert len(leader.requests[1].topics) == 1
         cluster[1].handlers[ApiKey.FETCH] = serve
 
 
@@ -329,7 +336,7 @@ async def test_a_response_for_a_partition_that_has_moved_on_is_dropped() -> None
         fetcher = cluster[2].replicas.fetchers.fetcher(1)
         cluster[2].replicas.fetchers.remove([TP])
         request, reply = replies[0]
-        reply(answer(records=batch("v"))(request.topics[0]))
+        reply(fetch_response(records=batch("v"))(request.topics[0]))
         await cluster.clock.settle()
         assert cluster[2].held() == []
         assert fetcher is not None
@@ -340,11 +347,11 @@ async def test_a_response_for_a_partition_that_has_moved_on_is_dropped() -> None
 async def test_empty_list_offsets_response_is_retried() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
-        leader.answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)] * 2
+        leader.responses = [fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)] * 2
         cluster[1].handlers[ApiKey.LIST_OFFSETS] = lambda c, r, reply: reply(ListOffsetsResponse())
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
         await cluster.clock.advance(30)
-        assert len(leader.asked) == 2
+        assert len(leader.requests) == 2
         assert cluster[2].held() == []
 
 
@@ -354,7 +361,7 @@ async def test_a_log_that_cannot_be_cut_stops_its_copy_and_not_the_broker() -> N
         cluster[1].produce("a", acks=1)
         await cluster.clock.advance(1_000)
         leader = Leader(cluster)
-        leader.answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)]
+        leader.responses = [fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)]
         ends = [ListOffsetsPartitionResponse(0, offset=0)]
         cluster[1].handlers[ApiKey.LIST_OFFSETS] = lambda c, r, reply: reply(
             ListOffsetsResponse(topics=[ListOffsetsTopicResponse(TOPIC, ends)])
@@ -364,7 +371,7 @@ async def test_a_log_that_cannot_be_cut_stops_its_copy_and_not_the_broker() -> N
         assert segment._handle is not None
         segment._handle.write(bytes(4), 8)  # the length of the first batch
         await cluster.clock.advance(2_000)
-        assert leader.answers == []
+        assert leader.responses == []
         assert fetch_state(cluster[2].replicas.fetchers, 1) is None
 
 

@@ -1,4 +1,4 @@
-"""A follower far behind asks on before it has appended, and never claims what is counted on."""
+"""A lagging follower fetches ahead of its log, but never up to the high watermark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
 from tests.support.broker.replicas import TP, ReplicaCluster, error_of, failures
 
-# Of the batches of these tests, each answer brings one.
+# With this limit each response has one batch of these tests.
 SMALL = ReplicaFetcherConfig(replica_fetch_max_bytes=1)
 
 
@@ -42,7 +42,7 @@ class Claims(list[Any]):
 
     @property
     def made(self) -> list[int]:
-        """How far below the high watermark those stay that are not true yet."""
+        """For each fetch ahead of the log: how far it stays below the high watermark."""
         return [below for ahead, below in self.ahead if ahead]
 
 
@@ -84,7 +84,7 @@ async def test_in_sync_follower_does_not_fetch_ahead() -> None:
         assert cluster[1].partition().high_watermark == 10
 
 
-async def test_partitions_that_are_in_sync_keep_the_others_from_it() -> None:
+async def test_no_partition_is_fetched_ahead_beside_one_in_sync() -> None:
     async with ReplicaCluster([1, 2], fetcher=SMALL) as cluster:
         near = TP._replace(partition=1)
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=[1])
@@ -98,12 +98,12 @@ async def test_partitions_that_are_in_sync_keep_the_others_from_it() -> None:
 
 
 def damage_third(cluster: ReplicaCluster, times: int = 1) -> None:
-    """The leader answers for offset 2 with a bad batch."""
+    """The leader responds with a corrupt batch at offset 2."""
     handler = cluster[1].handlers[ApiKey.FETCH]
     left = times
 
     def serve(context: Any, request: FetchRequest, reply: Any) -> None:
-        def answered(response: Any) -> None:
+        def damage_and_reply(response: Any) -> None:
             nonlocal left
             for data in (data for topic in response.responses for data in topic.partitions):
                 if left and begins_at(data) == 2:
@@ -111,7 +111,7 @@ def damage_third(cluster: ReplicaCluster, times: int = 1) -> None:
                     data.records = bytes(data.records[:-1]) + b"?"
             reply(response)
 
-        handler(context, request, answered)
+        handler(context, request, damage_and_reply)
 
     cluster[1].handlers[ApiKey.FETCH] = serve
 
@@ -145,7 +145,7 @@ async def test_a_new_leader_epoch_amid_it(latency_ms: int) -> None:
 
 
 @pytest.mark.parametrize("latency_ms", [0, 3])
-async def test_one_that_becomes_the_leader_amid_it_takes_nothing_more(latency_ms: int) -> None:
+async def test_new_leader_appends_no_records_fetched_ahead(latency_ms: int) -> None:
     async with ReplicaCluster([1, 2], fetcher=SMALL) as cluster:
         cluster.latency_ms = lambda: latency_ms
         await lag(cluster, 30)
@@ -171,7 +171,7 @@ async def test_fetch_ahead_times_out_like_any_other_fetch() -> None:
         assert cluster[2].held() == values(30)
 
 
-async def test_stopping_amid_it_leaves_nothing_behind() -> None:
+async def test_stopping_during_a_fetch_ahead_leaves_no_task() -> None:
     async with ReplicaCluster([1, 2], fetcher=SMALL) as cluster:
         cluster.latency_ms = lambda: 3
         await lag(cluster, 30)

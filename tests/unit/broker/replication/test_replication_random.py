@@ -43,7 +43,7 @@ class Story:
         await self.cluster.elect(leader, isr=live, epoch=self.epoch, tell=told)
 
     def produce(self, acks: int) -> None:
-        """To whoever thinks that it leads."""
+        """To every broker that takes itself for the leader."""
         leaders = [n for n in self.cluster.nodes.values() if n.partition().is_leader]
         if leaders:
             value = f"v{self.sent}"

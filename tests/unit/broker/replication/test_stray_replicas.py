@@ -19,7 +19,7 @@ from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaClus
 ELSEWHERE = (4, 5, 6)
 
 
-def told(
+def update_metadata(
     leader: int = 4,
     replicas: Sequence[int] = ELSEWHERE,
     isr: Sequence[int] | None = None,
@@ -49,7 +49,7 @@ async def test_replicas_reassigned_during_the_absence_are_deleted() -> None:
         gone: list[TopicPartition] = []
         for broker_id in (1, 2):  # the leader of old, and a follower
             node = cluster[broker_id]
-            await StrayReplicas(node.replicas, node.logs, gone.append).drop(told())
+            await StrayReplicas(node.replicas, node.logs, gone.append).drop(update_metadata())
             assert not is_here(node)
             assert node.replicas.fetchers.source_of(TP) is None
         assert gone == [TP, TP]
@@ -61,21 +61,23 @@ async def test_replicas_of_an_older_topic_with_the_same_name_are_deleted() -> No
         await cluster.elect(1, epoch=3)
         for broker_id, replicas in ((1, ELSEWHERE), (2, (1, 2, 3))):
             node = cluster[broker_id]
-            news = told(replicas=replicas, epoch=0, topic_id=UUID(int=99))
-            await StrayReplicas(node.replicas, node.logs).drop(news)
+            request = update_metadata(replicas=replicas, epoch=0, topic_id=UUID(int=99))
+            await StrayReplicas(node.replicas, node.logs).drop(request)
             assert not is_here(node)
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        pytest.param(told(replicas=(1, 2, 3)), id="a replica still"),
-        pytest.param(told(isr=(1, 4)), id="in sync: it may be elected yet"),
-        pytest.param(told(epoch=3), id="nothing new"),
-        pytest.param(told(epoch=2), id="old news"),
-        pytest.param(told(topic_id=UUID(int=0)), id="a topic without id"),
-        pytest.param(told(leader=LEADER_DURING_DELETE), id="deleted, which StopReplica tells"),
-        pytest.param(UpdateMetadataRequest(broker_epoch=101), id="no word of it"),
+        pytest.param(update_metadata(replicas=(1, 2, 3)), id="a replica still"),
+        pytest.param(update_metadata(isr=(1, 4)), id="in sync: it may be elected yet"),
+        pytest.param(update_metadata(epoch=3), id="the same epoch"),
+        pytest.param(update_metadata(epoch=2), id="an older epoch"),
+        pytest.param(update_metadata(topic_id=UUID(int=0)), id="a topic without id"),
+        pytest.param(
+            update_metadata(leader=LEADER_DURING_DELETE), id="deleted, by a StopReplica to come"
+        ),
+        pytest.param(UpdateMetadataRequest(broker_epoch=101), id="not mentioned"),
     ],
 )
 async def test_everything_else_stays(request_: UpdateMetadataRequest) -> None:
@@ -87,28 +89,28 @@ async def test_everything_else_stays(request_: UpdateMetadataRequest) -> None:
 
 
 @pytest.mark.mission("REA-10")
-async def test_a_controller_tells_its_first_words_in_slices() -> None:
+async def test_first_full_update_metadata_may_come_in_slices() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, epoch=3)
         node = cluster[2]
         strays = StrayReplicas(node.replicas, node.logs)
-        slice_before = told()
+        slice_before = update_metadata()
         slice_before.topic_states[0].topic_name = "another"
         await strays.drop(slice_before)
         assert is_here(node)
-        await strays.drop(told())
+        await strays.drop(update_metadata())
         assert not is_here(node)
 
 
-async def test_only_the_first_word_of_a_term_and_registration_counts() -> None:
-    """Later ones come right before the StopReplica for the same replicas."""
+async def test_only_the_first_metadata_of_a_controller_and_broker_epoch_counts() -> None:
+    """Later UpdateMetadata requests precede the StopReplica for the same replicas."""
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, epoch=3)
         node = cluster[2]
         strays = StrayReplicas(node.replicas, node.logs)
         await strays.drop(UpdateMetadataRequest(controller_epoch=1, broker_epoch=101))
-        await strays.drop(told(replicas=(1, 2, 3)))
-        await strays.drop(told())
+        await strays.drop(update_metadata(replicas=(1, 2, 3)))
+        await strays.drop(update_metadata())
         assert is_here(node)
-        await strays.drop(told(broker_epoch=102))
+        await strays.drop(update_metadata(broker_epoch=102))
         assert not is_here(node)

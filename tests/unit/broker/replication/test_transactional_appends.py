@@ -1,4 +1,4 @@
-"""The first batch of a transaction waits for its coordinator; what comes of every answer."""
+"""The first batch of a transaction waits for its coordinator; the effect of each response."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def batch(value: str, sequence: int = 0, producer_id: int = PID, **fields: Any) 
     )
 
 
-class Asked:
-    """Questions that went to coordinators, and the answers that they get here."""
+class Verifications:
+    """Verifications that were sent to coordinators, and the responses of those coordinators."""
 
     def __init__(self, node: Node, coordinator: int | None = 3, enabled: bool = True) -> None:
         self.items: list[VerificationItem] = []
@@ -71,11 +71,11 @@ class Asked:
         self.items.append(item)
 
     def refuse(self, error: int) -> None:
-        """Not a word of any partition."""
+        """An error of the whole request, without partitions."""
         item = self.items.pop(0)
         complete_verifications([item], AddPartitionsToTxnResponse(error_code=error))
 
-    def answer(self, error: int = E.NONE, lost: bool = False) -> None:
+    def respond(self, error: int = E.NONE, lost: bool = False) -> None:
         item = self.items.pop(0)
         rows = [
             AddPartitionsToTxnTopicResult(
@@ -122,29 +122,29 @@ async def led(cluster: ReplicaCluster) -> Node:
 async def test_the_first_batch_waits_and_the_others_do_not() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         lent = batch("a", 0)
-        results = asked.append((TP, lent))
+        results = verifications.append((TP, lent))
         lent[:] = bytes(len(lent))  # the connection reads on
-        assert (results, asked.brokers, node.held()) == ([], [3], [])
-        (transaction,) = verification_request(asked.items)[0].transactions  # type: ignore[attr-defined]
+        assert (results, verifications.brokers, node.held()) == ([], [3], [])
+        (transaction,) = verification_request(verifications.items)[0].transactions  # type: ignore[attr-defined]
         assert (transaction.transactional_id, transaction.verify_only) == ("tx", True)
         assert (transaction.producer_id, transaction.producer_epoch) == (PID, 0)
-        asked.answer()
+        verifications.respond()
         assert [result.error for result in results] == [E.NONE]
-        assert asked.append((TP, batch("b", 1)))[0].error is E.NONE
-        assert (node.held(), asked.items) == (["a", "b"], [])
+        assert verifications.append((TP, batch("b", 1)))[0].error is E.NONE
+        assert (node.held(), verifications.items) == (["a", "b"], [])
 
 
 async def test_partitions_are_verified_separately_with_results_in_request_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        asked.append((TP, batch("a", 0)))
-        asked.answer()
-        results = asked.append((OTHER, batch("x", 0)), (TP, batch("b", 1)))
-        assert asked.items[0].partitions == (OTHER,)
-        asked.answer(E.TRANSACTION_ABORTABLE)
+        verifications = Verifications(node)
+        verifications.append((TP, batch("a", 0)))
+        verifications.respond()
+        results = verifications.append((OTHER, batch("x", 0)), (TP, batch("b", 1)))
+        assert verifications.items[0].partitions == (OTHER,)
+        verifications.respond(E.TRANSACTION_ABORTABLE)
         assert [(result.topic_partition, result.error) for result in results] == [
             (OTHER, E.TRANSACTION_ABORTABLE),
             (TP, E.NONE),
@@ -153,7 +153,7 @@ async def test_partitions_are_verified_separately_with_results_in_request_order(
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "told_before"),
+    ("error", "expected", "error_before"),
     [
         (E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
         (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
@@ -162,13 +162,13 @@ async def test_partitions_are_verified_separately_with_results_in_request_order(
         (E.INVALID_PRODUCER_ID_MAPPING,) * 3,
     ],
 )
-async def test_refusals(error: ErrorCode, told: ErrorCode, told_before: ErrorCode) -> None:
+async def test_refusals(error: ErrorCode, expected: ErrorCode, error_before: ErrorCode) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        for knows, wanted in ((True, told), (False, told_before)):
-            results = asked.append((TP, batch("a")), knows_abortable=knows)
-            asked.answer(error)
+        verifications = Verifications(node)
+        for knows, wanted in ((True, expected), (False, error_before)):
+            results = verifications.append((TP, batch("a")), knows_abortable=knows)
+            verifications.respond(error)
             assert [result.error for result in results] == [wanted]
         assert node.held() == []
 
@@ -176,22 +176,22 @@ async def test_refusals(error: ErrorCode, told: ErrorCode, told_before: ErrorCod
 async def test_lost_response_or_missing_coordinator_gives_a_retriable_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        results = asked.append((TP, batch("a")))
-        asked.answer(lost=True)
-        nobody = Asked(node, coordinator=None)
-        results += nobody.append((TP, batch("a")))
+        verifications = Verifications(node)
+        results = verifications.append((TP, batch("a")))
+        verifications.respond(lost=True)
+        without_coordinator = Verifications(node, coordinator=None)
+        results += without_coordinator.append((TP, batch("a")))
         assert [result.error for result in results] == [E.NOT_ENOUGH_REPLICAS] * 2
 
 
 async def test_unknown_error_code_becomes_unknown_server_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        of_partition = asked.append((TP, batch("a")))
-        asked.answer(131)
-        of_request = asked.append((TP, batch("a")))
-        asked.refuse(131)
+        verifications = Verifications(node)
+        of_partition = verifications.append((TP, batch("a")))
+        verifications.respond(131)
+        of_request = verifications.append((TP, batch("a")))
+        verifications.refuse(131)
         for results in (of_partition, of_request):
             assert [result.error for result in results] == [E.UNKNOWN_SERVER_ERROR]
         assert node.held() == []
@@ -200,12 +200,12 @@ async def test_unknown_error_code_becomes_unknown_server_error() -> None:
 async def test_marker_before_the_response_invalidates_the_verification() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        results = asked.append((TP, batch("a")))
+        verifications = Verifications(node)
+        results = verifications.append((TP, batch("a")))
         node.replicas.appends.append(
             AppendOrigin.COORDINATOR, [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None
         )
-        asked.answer()
+        verifications.respond()
         assert [result.error for result in results] == [E.INVALID_TXN_STATE]
         assert node.partition().last_stable_offset == 1
 
@@ -213,26 +213,26 @@ async def test_marker_before_the_response_invalidates_the_verification() -> None
 async def test_without_verification_the_coordinator_gets_no_request() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node, enabled=False)
-        assert asked.append((TP, batch("a")))[0].error is E.NONE
-        assert asked.brokers == []
+        verifications = Verifications(node, enabled=False)
+        assert verifications.append((TP, batch("a")))[0].error is E.NONE
+        assert verifications.brokers == []
 
 
 async def test_a_request_is_of_one_producer() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         with pytest.raises(KafkaError) as refused:
-            asked.append((TP, batch("a")), (OTHER, batch("b", producer_id=8)))
+            verifications.append((TP, batch("a")), (OTHER, batch("b", producer_id=8)))
         assert refused.value.code is E.INVALID_PRODUCER_ID_MAPPING
 
 
 async def test_an_unknown_partition_is_an_error() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         elsewhere = TP._replace(partition=5)
-        results = asked.append((elsewhere, batch("a")))
+        results = verifications.append((elsewhere, batch("a")))
         assert [result.error for result in results] == [E.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -247,7 +247,7 @@ def errors(*results: list[AppendResult]) -> list[list[ErrorCode]]:
 async def test_batches_in_flight_wait_for_one_verification_and_are_appended_in_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         order: list[int] = []
         results: list[list[ErrorCode]] = []
 
@@ -260,12 +260,12 @@ async def test_batches_in_flight_wait_for_one_verification_and_are_appended_in_o
 
         for number in range(5):
             entries = [(TP, batch(f"v{number}", number))]
-            asked.appends.append("one", "tx", entries, -1, 1000, True, reply_of(number))
-        assert (len(asked.items), order, node.held()) == (1, [], [])
-        asked.answer()
-        assert (asked.items, order, results) == ([], [0, 1, 2, 3, 4], [[E.NONE]] * 5)
+            verifications.appends.append("one", "tx", entries, -1, 1000, True, reply_of(number))
+        assert (len(verifications.items), order, node.held()) == (1, [], [])
+        verifications.respond()
+        assert (verifications.items, order, results) == ([], [0, 1, 2, 3, 4], [[E.NONE]] * 5)
         assert node.held() == ["v0", "v1", "v2", "v3", "v4"]
-        assert errors(asked.append((TP, batch("v5", 5)), connection="one")) == [[E.NONE]]
+        assert errors(verifications.append((TP, batch("v5", 5)), connection="one")) == [[E.NONE]]
 
 
 @pytest.mark.mission("ORD-2")
@@ -276,13 +276,13 @@ async def test_a_batch_for_an_open_transaction_waits_behind_its_producers_verifi
     """The transaction is open in one partition; another one waits for the coordinator."""
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        asked.append((TP, batch("a", 0)), connection="one")
-        asked.answer()
-        behind = asked.append((OTHER, batch("x", 0)), (TP, batch("b", 1)), connection="one")
-        late = asked.append((TP, batch("c", 2)), connection=connection)
-        assert (behind, late, node.held(), len(asked.items)) == ([], [], ["a"], 1)
-        asked.answer()
+        verifications = Verifications(node)
+        verifications.append((TP, batch("a", 0)), connection="one")
+        verifications.respond()
+        behind = verifications.append((OTHER, batch("x", 0)), (TP, batch("b", 1)), connection="one")
+        late = verifications.append((TP, batch("c", 2)), connection=connection)
+        assert (behind, late, node.held(), len(verifications.items)) == ([], [], ["a"], 1)
+        verifications.respond()
         assert errors(behind, late) == [[E.NONE, E.NONE], [E.NONE]]
         assert (node.held(), node.held(OTHER)) == (["a", "b", "c"], ["x"])
 
@@ -291,19 +291,21 @@ async def test_a_batch_for_an_open_transaction_waits_behind_its_producers_verifi
 async def test_plain_batches_wait_behind_a_verification_of_their_connection_only() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        first = asked.append((TP, batch("t", 0)), connection="one")
+        verifications = Verifications(node)
+        first = verifications.append((TP, batch("t", 0)), connection="one")
         lent = batch("p", -1, producer_id=-1, transactional=False)
-        behind = asked.append_plain((TP, lent), connection="one")
+        behind = verifications.append_plain((TP, lent), connection="one")
         lent[:] = bytes(len(lent))
         elsewhere = batch("q", -1, producer_id=-1, transactional=False)
-        assert errors(asked.append_plain((TP, elsewhere), connection="two")) == [[E.NONE]]
-        other_producer = asked.append((OTHER, batch("y", 0, producer_id=8)), connection="three")
-        assert (first, behind, node.held(), len(asked.items)) == ([], [], ["q"], 2)
-        asked.answer()
+        assert errors(verifications.append_plain((TP, elsewhere), connection="two")) == [[E.NONE]]
+        other_producer = verifications.append(
+            (OTHER, batch("y", 0, producer_id=8)), connection="three"
+        )
+        assert (first, behind, node.held(), len(verifications.items)) == ([], [], ["q"], 2)
+        verifications.respond()
         assert errors(first, behind, other_producer) == [[E.NONE], [E.NONE], []]
         assert node.held() == ["q", "t", "p"]
-        asked.answer()
+        verifications.respond()
         assert errors(other_producer) == [[E.NONE]]
 
 
@@ -311,17 +313,17 @@ async def test_plain_batches_wait_behind_a_verification_of_their_connection_only
 async def test_verifications_may_return_in_any_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         results = [
-            asked.append((TP, batch("a", 0)), connection="one"),
-            asked.append((TP, batch("b", 1)), (OTHER, batch("x", 0)), connection="one"),
-            asked.append((OTHER, batch("y", 1)), connection="one"),
+            verifications.append((TP, batch("a", 0)), connection="one"),
+            verifications.append((TP, batch("b", 1)), (OTHER, batch("x", 0)), connection="one"),
+            verifications.append((OTHER, batch("y", 1)), connection="one"),
         ]
-        assert [item.partitions for item in asked.items] == [(TP,), (OTHER,)]
-        asked.items.reverse()
-        asked.answer()
+        assert [item.partitions for item in verifications.items] == [(TP,), (OTHER,)]
+        verifications.items.reverse()
+        verifications.respond()
         assert (results, node.held(), node.held(OTHER)) == ([[], [], []], [], [])
-        asked.answer()
+        verifications.respond()
         assert errors(*results) == [[E.NONE], [E.NONE, E.NONE], [E.NONE]]
         assert (node.held(), node.held(OTHER)) == (["a", "b"], ["x", "y"])
 
@@ -331,60 +333,63 @@ async def test_verifications_may_return_in_any_order() -> None:
 async def test_retriable_error_refuses_all_parked_batches_of_the_producer(
     error: ErrorCode | None,
 ) -> None:
-    """None: no response before the time-out."""
+    """``error`` is None if no response comes before the time-out."""
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         results = [
-            asked.append((TP, batch(f"v{number}", number)), connection="one") for number in range(3)
+            verifications.append((TP, batch(f"v{number}", number)), connection="one")
+            for number in range(3)
         ]
-        asked.answer(error or E.NONE, lost=error is None)
+        verifications.respond(error or E.NONE, lost=error is None)
         assert errors(*results) == [[E.NOT_ENOUGH_REPLICAS]] * 3
-        assert (asked.items, node.held()) == ([], [])
+        assert (verifications.items, node.held()) == ([], [])
         again = [
-            asked.append((TP, batch(f"v{number}", number)), connection="one") for number in range(3)
+            verifications.append((TP, batch(f"v{number}", number)), connection="one")
+            for number in range(3)
         ]
-        asked.answer()
+        verifications.respond()
         assert errors(*again) == [[E.NONE]] * 3
         assert node.held() == ["v0", "v1", "v2"]
 
 
 @pytest.mark.mission("ORD-2")
 @pytest.mark.parametrize("still", [True, False])
-async def test_a_refusal_for_good_counts_for_those_alone_that_came_before_the_question(
+async def test_fatal_error_refuses_only_batches_parked_before_the_verification(
     still: bool,
 ) -> None:
     """The first one may be late, of a transaction that is over; then the others are of the next."""
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        late = asked.append((TP, batch("late", 3)), connection="gone")
+        verifications = Verifications(node)
+        late = verifications.append((TP, batch("late", 3)), connection="gone")
         results = [
-            asked.append((TP, batch(f"v{number}", number)), connection="one") for number in range(3)
+            verifications.append((TP, batch(f"v{number}", number)), connection="one")
+            for number in range(3)
         ]
-        asked.answer(E.INVALID_PRODUCER_ID_MAPPING)
+        verifications.respond(E.INVALID_PRODUCER_ID_MAPPING)
         assert errors(late, *results) == [[E.INVALID_PRODUCER_ID_MAPPING], [], [], []]
-        assert [item.partitions for item in asked.items] == [(TP,)]
-        asked.answer(E.INVALID_PRODUCER_ID_MAPPING if still else E.NONE)
-        told = E.INVALID_PRODUCER_ID_MAPPING if still else E.NONE
-        assert errors(*results) == [[told]] * 3
-        assert (asked.items, node.held()) == ([], [] if still else ["v0", "v1", "v2"])
+        assert [item.partitions for item in verifications.items] == [(TP,)]
+        verifications.respond(E.INVALID_PRODUCER_ID_MAPPING if still else E.NONE)
+        expected = E.INVALID_PRODUCER_ID_MAPPING if still else E.NONE
+        assert errors(*results) == [[expected]] * 3
+        assert (verifications.items, node.held()) == ([], [] if still else ["v0", "v1", "v2"])
 
 
 @pytest.mark.mission("ORD-2")
 async def test_abort_marker_refuses_parked_batches_but_not_later_ones() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        before = [asked.append((TP, batch(f"a{n}", n)), connection="one") for n in range(2)]
+        verifications = Verifications(node)
+        before = [verifications.append((TP, batch(f"a{n}", n)), connection="one") for n in range(2)]
         node.replicas.appends.append(
             AppendOrigin.COORDINATOR, [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None
         )
-        after = [asked.append((TP, batch(f"b{n}", n)), connection="two") for n in range(2)]
-        assert len(asked.items) == 2
-        asked.answer()
+        after = [verifications.append((TP, batch(f"b{n}", n)), connection="two") for n in range(2)]
+        assert len(verifications.items) == 2
+        verifications.respond()
         assert errors(*before, *after) == [[E.INVALID_TXN_STATE], [E.INVALID_TXN_STATE], [], []]
-        asked.answer()
+        verifications.respond()
         assert errors(*after) == [[E.NONE], [E.NONE]]
         assert node.held()[1:] == ["b0", "b1"]
 
@@ -393,8 +398,8 @@ async def test_abort_marker_refuses_parked_batches_but_not_later_ones() -> None:
 async def test_new_producer_epoch_is_verified_separately_and_in_order() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
-        old = asked.append((TP, batch("old", 3)), connection="one")
+        verifications = Verifications(node)
+        old = verifications.append((TP, batch("old", 3)), connection="one")
         newer = batch("new", 0)
         newer[:] = build_batch(
             [(NOW, None, b"new", [])],
@@ -403,11 +408,11 @@ async def test_new_producer_epoch_is_verified_separately_and_in_order() -> None:
             base_sequence=0,
             transactional=True,
         )
-        new = asked.append((TP, newer), connection="two")
-        assert [item.producer.epoch for item in asked.items] == [0, 1]
-        asked.answer(E.PRODUCER_FENCED)
+        new = verifications.append((TP, newer), connection="two")
+        assert [item.producer.epoch for item in verifications.items] == [0, 1]
+        verifications.respond(E.PRODUCER_FENCED)
         assert errors(old, new) == [[E.INVALID_PRODUCER_EPOCH], []]
-        asked.answer()
+        verifications.respond()
         assert (errors(new), node.held()) == ([[E.NONE]], ["new"])
 
 
@@ -415,12 +420,14 @@ async def test_new_producer_epoch_is_verified_separately_and_in_order() -> None:
 async def test_all_that_wait_learn_of_a_lost_leadership_when_the_verification_returns() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
-        asked = Asked(cluster[1])
-        results = [asked.append((TP, batch(f"v{n}", n)), connection="one") for n in range(3)]
+        verifications = Verifications(cluster[1])
+        results = [
+            verifications.append((TP, batch(f"v{n}", n)), connection="one") for n in range(3)
+        ]
         await cluster.elect(2, isr=[1, 2], replicas=[1, 2], epoch=1)
-        asked.answer()
+        verifications.respond()
         assert errors(*results) == [[E.NOT_LEADER_OR_FOLLOWER]] * 3
-        assert errors(asked.append_plain((TP, batch("p")), connection="one")) == [
+        assert errors(verifications.append_plain((TP, batch("p")), connection="one")) == [
             [E.NOT_LEADER_OR_FOLLOWER]
         ]
 
@@ -429,14 +436,14 @@ async def test_all_that_wait_learn_of_a_lost_leadership_when_the_verification_re
 async def test_a_batch_that_fails_holds_up_nothing_and_nothing_takes_its_place() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        asked = Asked(node)
+        verifications = Verifications(node)
         broken = batch("a", 0)
         broken[-1] ^= 1
         results = [
-            asked.append((TP, broken), connection="one"),
-            asked.append((TP, batch("b", 1)), connection="one"),
+            verifications.append((TP, broken), connection="one"),
+            verifications.append((TP, batch("b", 1)), connection="one"),
         ]
-        asked.answer()
+        verifications.respond()
         assert errors(*results) == [[E.CORRUPT_MESSAGE], [E.OUT_OF_ORDER_SEQUENCE_NUMBER]]
         assert node.held() == []
 
@@ -445,10 +452,10 @@ async def test_a_batch_that_fails_holds_up_nothing_and_nothing_takes_its_place()
 async def test_without_a_coordinator_nothing_is_left_waiting() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        nobody = Asked(node, coordinator=None)
+        without_coordinator = Verifications(node, coordinator=None)
         for number in range(2):
-            results = nobody.append((TP, batch("a", number)), connection="one")
+            results = without_coordinator.append((TP, batch("a", number)), connection="one")
             assert errors(results) == [[E.NOT_ENOUGH_REPLICAS]]
         plain = batch("p", -1, producer_id=-1, transactional=False)
-        assert errors(nobody.append_plain((TP, plain), connection="one")) == [[E.NONE]]
+        assert errors(without_coordinator.append_plain((TP, plain), connection="one")) == [[E.NONE]]
         assert node.held() == ["p"]

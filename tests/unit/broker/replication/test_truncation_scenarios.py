@@ -28,7 +28,7 @@ async def lead(
 
 
 async def alone(cluster: ReplicaCluster, leader: int, epoch: int, *values: str) -> None:
-    """Broker ``leader`` leads and appends; the other one hears of nothing."""
+    """Broker ``leader`` leads and appends; the other broker gets no request."""
     other = 3 - leader
     cluster.freeze(other)
     await lead(cluster, leader, epoch, tell=(leader,))
@@ -72,7 +72,7 @@ async def test_kip_101_restarted_follower_keeps_acknowledged_records_when_electe
 async def test_kip_101_returning_leader_truncates_diverging_records(
     fetcher: ReplicaFetcherConfig,
 ) -> None:
-    """Both lost power; one lost a record by it and led first. Nothing but epochs tells that the
+    """Both lost power; one lost a record by it and led first. Only the epochs show that the
     records at one offset differ."""
     async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
@@ -110,8 +110,7 @@ async def test_kip_279_fast_flips_leave_epochs_that_the_other_has_never_seen(
 async def test_response_of_a_deposed_leader_is_ignored(
     fetcher: ReplicaFetcherConfig,
 ) -> None:
-    """A parked fetch of a follower outlives its leader's role; what it brings then counts for
-    nothing."""
+    """A parked fetch of a follower outlives its leader's role; its response must be ignored."""
     async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
         cluster[1].produce("m1")
@@ -128,7 +127,7 @@ async def test_response_of_a_deposed_leader_is_ignored(
 async def test_after_any_flips_both_logs_are_that_of_the_last_leader(
     seed: int, fetcher: ReplicaFetcherConfig
 ) -> None:
-    """Unclean elections without end: whoever leads last is followed, to the byte."""
+    """Unclean elections without end: both logs become that of the last leader, to the byte."""
     dice = random.Random(seed)
     async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)

@@ -1,4 +1,4 @@
-"""Handlers that answer from what the broker knows: coordinator, cluster, configs, producer ids."""
+"""Handlers that respond from local state: coordinator, cluster, configs, producer ids."""
 
 import asyncio
 from collections.abc import Collection
@@ -61,7 +61,7 @@ def through_codec(message: Any, version: int) -> Any:
     return decode(type(message), version, encode(message, version))
 
 
-def answer(handler: Any, request: Any, version: int) -> Any:
+def respond(handler: Any, request: Any, version: int) -> Any:
     replies: list[Any] = []
     handler(context(version), through_codec(request, version), replies.append)
     (reply,) = replies
@@ -90,23 +90,23 @@ class Lookup:
 
     def __init__(self, missing: str | None = None) -> None:
         self.missing = missing
-        self.asked: list[tuple[CoordinatorType, str, str]] = []
+        self.lookups: list[tuple[CoordinatorType, str, str]] = []
 
     def missing_topic(self, kind: CoordinatorType) -> str | None:
         return self.missing
 
     def find(self, kind: CoordinatorType, key: str, listener: str) -> Found:
-        self.asked.append((kind, key, listener))
+        self.lookups.append((kind, key, listener))
         return Found(node_id=3, host="h3", port=9)
 
 
 class Creation:
-    """An ``AutoTopicCreation`` that notes what it is asked to create."""
+    """An ``AutoTopicCreation`` that notes the topics to create."""
 
     def __init__(self) -> None:
         self.created: list[str] = []
 
-    def create(self, topics: Collection[str], answer: Any) -> None:
+    def create(self, topics: Collection[str], callback: Any) -> None:
         self.created.extend(topics)
 
 
@@ -114,7 +114,7 @@ class Creation:
 def test_the_first_request_for_a_coordinator_creates_the_internal_topic(version: int) -> None:
     request, creation = coordinator_request(version, "g"), Creation()
     handler = FindCoordinatorHandler(cast(Any, Lookup(GROUP_METADATA_TOPIC)), cast(Any, creation))
-    response = answer(handler, request, version)
+    response = respond(handler, request, version)
     assert creation.created == [GROUP_METADATA_TOPIC]
     assert errors_of(response, version) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     where = response.coordinators[0] if version >= 4 else response
@@ -127,7 +127,7 @@ def test_the_first_request_for_a_coordinator_creates_the_internal_topic(version:
 def test_unknown_kinds_of_coordinators(version: int) -> None:
     for key_type, error in ((2, ErrorCode.COORDINATOR_NOT_AVAILABLE), (9, ErrorCode(42))):
         request = coordinator_request(version, "g", key_type=key_type)
-        response = answer(
+        response = respond(
             FindCoordinatorHandler(cast(Any, Lookup()), cast(Any, Creation())), request, version
         )
         expected = error if version >= 6 else ErrorCode.INVALID_REQUEST
@@ -139,8 +139,8 @@ def test_a_coordinator_is_looked_up_by_listener(version: int) -> None:
     lookup, creation = Lookup(), Creation()
     keys = ["g", "h"] if version >= 4 else ["g"]
     handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, creation))
-    response = answer(handler, coordinator_request(version, *keys), version)
-    assert lookup.asked == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
+    response = respond(handler, coordinator_request(version, *keys), version)
+    assert lookup.lookups == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
     places = response.coordinators if version >= 4 else [response]
     assert [(p.node_id, p.host, p.port, p.error_code) for p in places] == [(3, "h3", 9, 0)] * len(
         keys
@@ -157,7 +157,7 @@ BROKERS = [live_broker(1, ("IN", "OUT"), "r1"), live_broker(2, ("IN",))]
 def test_the_cluster_by_listener(version: int) -> None:
     handler = DescribeClusterHandler(cache_with(update({}, BROKERS)), "c1")
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    response = answer(handler, request, version)
+    response = respond(handler, request, version)
     assert (response.cluster_id, response.controller_id) == ("c1", 1)
     assert [(b.broker_id, b.host, b.port, b.rack) for b in response.brokers] == [
         (1, "host1", 9101, "r1")
@@ -167,13 +167,13 @@ def test_the_cluster_by_listener(version: int) -> None:
 
 def test_a_controller_that_is_not_listed_is_not_named() -> None:
     handler = DescribeClusterHandler(cache_with(update({}, BROKERS, controller=2)), "c1")
-    assert answer(handler, DescribeClusterRequest(), 1).controller_id == -1
+    assert respond(handler, DescribeClusterRequest(), 1).controller_id == -1
 
 
 def test_other_endpoint_types() -> None:
     handler = DescribeClusterHandler(cache_with(), "c1")
     for endpoint_type, error in ((2, 114), (3, 115)):
-        response: DescribeClusterResponse = answer(
+        response: DescribeClusterResponse = respond(
             handler, DescribeClusterRequest(endpoint_type=endpoint_type), 1
         )
         assert response.error_code == error
@@ -279,10 +279,12 @@ async def test_only_requested_config_keys_are_described() -> None:
 
 
 async def test_one_resource_that_fails_does_not_hinder_the_others() -> None:
-    asked = [(TOPIC, "nope"), (TOPIC, "a b"), (TOPIC, "broken"), (BROKER, "2"), (8, "2"), (0, "x")]
-    resources = [DescribeConfigsResource(kind, name, None) for kind, name in [*asked, (TOPIC, "a")]]
+    wanted = [(TOPIC, "nope"), (TOPIC, "a b"), (TOPIC, "broken"), (BROKER, "2"), (8, "2"), (0, "x")]
+    resources = [
+        DescribeConfigsResource(kind, name, None) for kind, name in [*wanted, (TOPIC, "a")]
+    ]
     response = await describe(4, *resources)
-    assert [(r.resource_type, r.resource_name) for r in response.results[:-1]] == asked
+    assert [(r.resource_type, r.resource_name) for r in response.results[:-1]] == wanted
     assert [r.error_code for r in response.results] == [3, 17, -1, 42, 42, 42, 0]
 
 

@@ -1,4 +1,4 @@
-"""ControlledShutdown: what the controller says, on the wire."""
+"""ControlledShutdown: the responses of the controller, on the wire."""
 
 from typing import Any, cast
 

@@ -29,16 +29,16 @@ VERSIONS = range(13)
 
 
 class Creation:
-    """Notes what should be created; answers when told."""
+    """Note the topics to create; the test calls ``callbacks``."""
 
     def __init__(self, enabled: bool = True) -> None:
         self.enabled = enabled
-        self.asked: list[list[str]] = []
-        self.answers: list[Any] = []
+        self.requested: list[list[str]] = []
+        self.callbacks: list[Any] = []
 
-    def create(self, topics: Any, answer: Any) -> None:
-        self.asked.append(list(topics))
-        self.answers.append(answer)
+    def create(self, topics: Any, callback: Any) -> None:
+        self.requested.append(list(topics))
+        self.callbacks.append(callback)
 
 
 BROKERS = [
@@ -53,11 +53,11 @@ TOPICS = {
 }
 
 
-def ask(
+def send(
     version: int, names: Any = None, creation: Creation | None = None, **fields: Any
 ) -> MetadataResponse:
-    """One question on listener OUT, through the codec both ways."""
-    answers: list[MetadataResponse] = []
+    """Send one request on listener OUT; encode and decode both messages."""
+    responses: list[MetadataResponse] = []
     if names is None:
         topics: Any = [] if version == 0 else None
     else:
@@ -68,10 +68,10 @@ def ask(
     context = RequestContext(RequestHeader(3, version, 1), "OUT", "h")
     cache = cache_with(update(TOPICS, BROKERS))
     handler = MetadataHandler(cache, cast(Any, creation or Creation(False)), "cluster-1")
-    handler(context, request, answers.append)
-    if not answers:
+    handler(context, request, responses.append)
+    if not responses:
         return MetadataResponse()
-    (response,) = answers
+    (response,) = responses
     return decode(MetadataResponse, version, encode(response, version))
 
 
@@ -81,7 +81,7 @@ def errors(response: MetadataResponse) -> dict[str | None, int]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_brokers_of_the_listener_and_the_cluster(version: int) -> None:
-    response = ask(version)
+    response = send(version)
     rack = "r1" if version >= 1 else None
     assert [(b.node_id, b.host, b.port, b.rack) for b in response.brokers] == [
         (1, "host1", 9101, rack),
@@ -93,7 +93,7 @@ def test_brokers_of_the_listener_and_the_cluster(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_all_topics(version: int) -> None:
-    response = ask(version)
+    response = send(version)
     assert [t.name for t in response.topics] == ["__consumer_offsets", "a", "gone"]
     assert [t.is_internal for t in response.topics] == [version >= 1, False, False]
     known = topic_id("a") if version >= 10 else ZERO_UUID
@@ -101,13 +101,13 @@ def test_all_topics(version: int) -> None:
 
 
 def test_an_empty_list_is_all_topics_only_in_version_0() -> None:
-    assert len(ask(0, []).topics) == 3
-    assert ask(1, []).topics == []
+    assert len(send(0, []).topics) == 3
+    assert send(1, []).topics == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_partitions_and_their_leaders(version: int) -> None:
-    (topic,) = ask(version, ["a"]).topics
+    (topic,) = send(version, ["a"]).topics
     first, second = topic.partitions
     epoch = {True: (0, 5), False: (-1, -1)}[version >= 7]
     assert (first.partition_index, first.leader_id, first.leader_epoch) == (0, 1, epoch[0])
@@ -126,7 +126,7 @@ def test_partitions_and_their_leaders(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_dead_or_missing_leader_is_not_available(version: int) -> None:
-    (topic,) = ask(version, ["gone"]).topics
+    (topic,) = send(version, ["gone"]).topics
     assert topic.error_code == 0
     assert [p.error_code for p in topic.partitions] == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
     assert [p.leader_id for p in topic.partitions] == [-1, -1]
@@ -134,7 +134,7 @@ def test_a_dead_or_missing_leader_is_not_available(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_unknown_and_illegal_names(version: int) -> None:
-    response = ask(version, ["nope", "a b", "a", "nope"])
+    response = send(version, ["nope", "a b", "a", "nope"])
     assert errors(response) == {
         "a": 0,
         "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -145,7 +145,7 @@ def test_unknown_and_illegal_names(version: int) -> None:
 
 def test_topics_by_id() -> None:
     ids = [MetadataRequestTopic(topic_id("a"), None), MetadataRequestTopic(topic_id("zz"), None)]
-    response = ask(12, ids)
+    response = send(12, ids)
     assert [(t.name, t.topic_id, t.error_code) for t in response.topics] == [
         ("a", topic_id("a"), 0),
         (None, topic_id("zz"), ErrorCode.UNKNOWN_TOPIC_ID),
@@ -157,37 +157,37 @@ def test_topics_by_id() -> None:
     "topic", [MetadataRequestTopic(topic_id("a"), "a"), MetadataRequestTopic(name=None)]
 )
 def test_topic_ids_are_invalid_before_version_12(version: int, topic: str) -> None:
-    response = ask(version, [topic])
+    response = send(version, [topic])
     assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
 
 
 def test_missing_topics_are_created_if_the_request_allows_it() -> None:
     creation = Creation()
-    assert ask(9, ["a", "new"], creation) == MetadataResponse()  # parked
-    assert creation.asked == [["new"]]
-    for version in range(4):  # without the field, creation was always asked for
-        ask(version, ["new"], creation)
-    assert len(creation.asked) == 5
+    assert send(9, ["a", "new"], creation) == MetadataResponse()  # parked
+    assert creation.requested == [["new"]]
+    for version in range(4):  # older versions lack the field: creation is always allowed
+        send(version, ["new"], creation)
+    assert len(creation.requested) == 5
 
 
 def test_response_holds_the_error_of_the_topic_creation() -> None:
-    answers: list[MetadataResponse] = []
+    responses: list[MetadataResponse] = []
     creation = Creation()
     handler = MetadataHandler(cache_with(update(TOPICS, BROKERS)), cast(Any, creation), "c")
     request = MetadataRequest(topics=[MetadataRequestTopic(name=n) for n in ("new", "a")])
-    handler(RequestContext(RequestHeader(3, 9, 1), "OUT", "h"), request, answers.append)
-    assert answers == []
-    creation.answers[0]({"new": ErrorCode.LEADER_NOT_AVAILABLE})
-    assert errors(answers[0]) == {"a": 0, "new": ErrorCode.LEADER_NOT_AVAILABLE}
+    handler(RequestContext(RequestHeader(3, 9, 1), "OUT", "h"), request, responses.append)
+    assert responses == []
+    creation.callbacks[0]({"new": ErrorCode.LEADER_NOT_AVAILABLE})
+    assert errors(responses[0]) == {"a": 0, "new": ErrorCode.LEADER_NOT_AVAILABLE}
 
 
 def test_nothing_is_created_when_the_client_or_the_broker_does_not_want_it() -> None:
     creation, off = Creation(), Creation(enabled=False)
-    unwanted = ask(9, ["new"], creation, allow_auto_topic_creation=False)
+    unwanted = send(9, ["new"], creation, allow_auto_topic_creation=False)
     assert errors(unwanted) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert errors(ask(9, ["new"], off)) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    ask(9, None, creation)
-    assert (creation.asked, off.asked) == ([], [])
+    assert errors(send(9, ["new"], off)) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    send(9, None, creation)
+    assert (creation.requested, off.requested) == ([], [])
 
 
 @pytest.mark.parametrize("version", range(8, 13))
@@ -195,9 +195,9 @@ def test_all_operations_are_authorized_when_requested(version: int) -> None:
     fields: dict[str, Any] = {"include_topic_authorized_operations": True}
     if version <= 10:
         fields["include_cluster_authorized_operations"] = True
-    response = ask(version, ["a"], **fields)
+    response = send(version, ["a"], **fields)
     assert response.topics[0].topic_authorized_operations == TOPIC_OPERATIONS == 0b110111111000
     expected = CLUSTER_OPERATIONS if version <= 10 else AUTHORIZED_OPERATIONS_OMITTED
     assert response.cluster_authorized_operations == expected
-    plain = ask(version, ["a"])
+    plain = send(version, ["a"])
     assert plain.topics[0].topic_authorized_operations == AUTHORIZED_OPERATIONS_OMITTED

@@ -1,4 +1,4 @@
-"""Offsets of a transaction and its marker, on replicas that hear of both in one fetch."""
+"""Offsets of a transaction and its marker, on replicas that get both in one fetch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ PID = 7
 async def test_one_fetch_may_replicate_offsets_and_the_marker_that_ends_them(
     committed: bool,
 ) -> None:
-    """The marker goes to other partitions too, and is told of when the first one is looked at."""
+    """The marker also goes to another partition. The coordinator is notified of it as soon as the
+    first of both partitions is checked."""
     async with ReplicaCluster([1, 2]) as cluster:
         replicated: dict[str, Any] = {"isr": [1, 2], "replicas": [1, 2]}
         await cluster.elect(1, **replicated)

@@ -1,4 +1,4 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments: answers, waiting."""
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments: responses, waiting."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ MOVED = KafkaError(ErrorCode.NOT_CONTROLLER, "moved")
 
 
 class Controller:
-    """Answers as told; ``asked`` is what it was asked."""
+    """Return ``result``, or raise it if it is an error. ``requests`` lists the arguments."""
 
     def __init__(self) -> None:
-        self.answer: Any = {}
-        self.asked: list[Any] = []
+        self.result: Any = {}
+        self.requests: list[Any] = []
 
-    async def _answer(self, *asked: Any) -> Any:
-        self.asked.append(asked)
-        if isinstance(self.answer, KafkaError):
-            raise self.answer
-        return self.answer
+    async def _respond(self, *request: Any) -> Any:
+        self.requests.append(request)
+        if isinstance(self.result, KafkaError):
+            raise self.result
+        return self.result
 
     def elect_leaders(self, partitions: Any, election_type: ElectionType) -> Any:
-        return self._answer(list(partitions), election_type)
+        return self._respond(list(partitions), election_type)
 
     def alter_partition_reassignments(self, targets: Any) -> Any:
-        return self._answer(targets)
+        return self._respond(targets)
 
     def list_partition_reassignments(self, partitions: Any) -> Any:
-        return self._answer(partitions)
+        return self._respond(partitions)
 
 
 class Lab:
@@ -67,11 +67,11 @@ class Lab:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.controller = Controller()
-        self.cache = cache_with(self.news(2))
+        self.cache = cache_with(self.update_metadata(2))
         self.reaper: Reaper[Any] = Reaper(self.clock, Purgatory("ElectLeader"), "ElectLeader")
         self.elections = LeaderElectionAdmin(cast(Any, self.controller), self.cache, self.reaper)
 
-    def news(self, leader: int) -> Any:
+    def update_metadata(self, leader: int) -> Any:
         return update(
             {
                 "t": [partition_state(0, leader), partition_state(1, leader)],
@@ -80,7 +80,7 @@ class Lab:
             brokers=[live_broker(b) for b in (1, 2, 3)],
         )
 
-    async def ask(self, handler: Any, request: Any, version: int) -> Any:
+    async def send(self, handler: Any, request: Any, version: int) -> Any:
         key = request.SPEC.api_key
         request = decode(type(request), version, encode(request, version))
         context = RequestContext(RequestHeader(key, version, 1), "PLAINTEXT", "h")
@@ -92,7 +92,7 @@ class Lab:
         rows = None if topics is None else [ElectLeadersTopic(*row) for row in topics]
         request = ElectLeadersRequest(topic_partitions=rows, **fields)
         handler = ElectLeadersHandler(self.elections)
-        response = await self.ask(handler, request, version)
+        response = await self.send(handler, request, version)
         return [response.error_code] + [
             (f"{topic.topic}-{p.partition_id}", ErrorCode(p.error_code).name, p.error_message)
             for topic in response.replica_election_results
@@ -104,47 +104,47 @@ class Lab:
 async def test_election_responds_when_the_metadata_cache_shows_the_leader(version: int) -> None:
     lab = Lab()
     needless = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    lab.controller.answer = {T0: 3, T1: needless}
-    asked = asyncio.ensure_future(lab.elect([("t", [0, 1])], version))
+    lab.controller.result = {T0: 3, T1: needless}
+    election = asyncio.ensure_future(lab.elect([("t", [0, 1])], version))
     await asyncio.sleep(0.001)
-    assert not asked.done()
-    lab.cache.update(lab.news(3))
+    assert not election.done()
+    lab.cache.update(lab.update_metadata(3))
     lab.elections.topic_changed("t")
-    assert await asked == [0, ("t-0", "NONE", None), ("t-1", "ELECTION_NOT_NEEDED", None)]
-    assert lab.controller.asked == [([T0, T1], ElectionType.PREFERRED)]
+    assert await election == [0, ("t-0", "NONE", None), ("t-1", "ELECTION_NOT_NEEDED", None)]
+    assert lab.controller.requests == [([T0, T1], ElectionType.PREFERRED)]
 
 
 async def test_election_already_in_the_cache_responds_immediately() -> None:
     lab = Lab()
-    lab.controller.answer = {T0: 2}
+    lab.controller.result = {T0: 2}
     assert await lab.elect([("t", [0])]) == [0, ("t-0", "NONE", None)]
 
 
 async def test_a_leader_that_is_not_seen_in_time() -> None:
     lab = Lab()
-    lab.controller.answer = {T0: 3, U0: 2}
-    asked = asyncio.ensure_future(lab.elect([("t", [0]), ("u", [0])], timeout_ms=500))
+    lab.controller.result = {T0: 3, U0: 2}
+    election = asyncio.ensure_future(lab.elect([("t", [0]), ("u", [0])], timeout_ms=500))
     await asyncio.sleep(0.001)
     lab.clock.advance(1_000)
-    assert await asked == [0, ("t-0", "REQUEST_TIMED_OUT", None), ("u-0", "NONE", None)]
+    assert await election == [0, ("t-0", "REQUEST_TIMED_OUT", None), ("u-0", "NONE", None)]
 
 
 async def test_all_partitions_without_those_that_need_nothing() -> None:
     lab = Lab()
     needless = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    nobody = KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "nobody")
-    lab.controller.answer = {T0: needless, T1: nobody, U0: 2}
+    unavailable = KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "nobody")
+    lab.controller.result = {T0: needless, T1: unavailable, U0: 2}
     assert await lab.elect(None, election_type=1) == [
         0,
         ("t-1", "PREFERRED_LEADER_NOT_AVAILABLE", "nobody"),
         ("u-0", "NONE", None),
     ]
-    assert lab.controller.asked == [([T0, T1, U0], ElectionType.UNCLEAN)]
+    assert lab.controller.requests == [([T0, T1, U0], ElectionType.UNCLEAN)]
 
 
 async def test_elections_elsewhere_and_of_an_unknown_type() -> None:
     lab = Lab()
-    lab.controller.answer = MOVED
+    lab.controller.result = MOVED
     assert await lab.elect([("t", [0])]) == [0, ("t-0", "NOT_CONTROLLER", "moved")]
     assert await lab.elect([("t", [0])], election_type=7) == [ErrorCode.INVALID_REQUEST]
 
@@ -159,17 +159,17 @@ async def test_reassignments() -> None:
         ]
     )
     invalid = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty")
-    lab.controller.answer = {U0: invalid, T1: None, T0: None}
-    response = await lab.ask(handler, request, 0)
-    assert lab.controller.asked == [({T0: (1, 2), T1: None, U0: ()},)]
+    lab.controller.result = {U0: invalid, T1: None, T0: None}
+    response = await lab.send(handler, request, 0)
+    assert lab.controller.requests == [({T0: (1, 2), T1: None, U0: ()},)]
     assert (response.error_code, response.error_message) == (0, None)
     assert [
         (topic.name, p.partition_index, p.error_code, p.error_message)
         for topic in response.responses
         for p in topic.partitions
     ] == [("t", 0, 0, None), ("t", 1, 0, None), ("u", 0, 39, "empty")]
-    lab.controller.answer = MOVED
-    response = await lab.ask(handler, request, 0)
+    lab.controller.result = MOVED
+    response = await lab.send(handler, request, 0)
     assert (response.error_code, response.error_message) == (41, "moved")
     assert response.responses == []
 
@@ -180,14 +180,14 @@ async def test_a_list_of_reassignments(some: bool) -> None:
     handler = ListPartitionReassignmentsHandler(cast(Any, lab.controller))
     topics = [ListReassignmentsTopic("t", [0, 1])] if some else None
     request = ListPartitionReassignmentsRequest(topics=topics)
-    lab.controller.answer = {T1: ReplicaAssignment((3, 1, 2), (3,), (1, 2))}
-    response = await lab.ask(handler, request, 0)
-    assert lab.controller.asked == [([T0, T1] if some else None,)]
+    lab.controller.result = {T1: ReplicaAssignment((3, 1, 2), (3,), (1, 2))}
+    response = await lab.send(handler, request, 0)
+    assert lab.controller.requests == [([T0, T1] if some else None,)]
     assert [
         (topic.name, p.partition_index, p.replicas, p.adding_replicas, p.removing_replicas)
         for topic in response.topics
         for p in topic.partitions
     ] == [("t", 1, [3, 1, 2], [3], [1, 2])]
-    lab.controller.answer = MOVED
-    response = await lab.ask(handler, request, 0)
+    lab.controller.result = MOVED
+    response = await lab.send(handler, request, 0)
     assert (response.error_code, response.topics) == (41, [])

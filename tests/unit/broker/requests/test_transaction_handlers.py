@@ -63,7 +63,7 @@ from tests.support.world.manual_clock import ManualClock
 E = ErrorCode
 
 
-def ask(handler: Any, version: int, request: Any) -> Any:
+def send(handler: Any, version: int, request: Any) -> Any:
     replies: list[Any] = []
     context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
     handler(context, decode(type(request), version, encode(request, version)), replies.append)
@@ -92,7 +92,7 @@ def add(lab: TransactionLab, version: int, epoch: int, *indexes: int, verify: bo
     else:
         transaction = AddPartitionsToTxnTransaction(ID, 100, epoch, verify, topics)
         request = AddPartitionsToTxnRequest([transaction])
-    response = ask(AddPartitionsToTxnHandler(lab.coordinator, metadata()), version, request)
+    response = send(AddPartitionsToTxnHandler(lab.coordinator, metadata()), version, request)
     if version < 4:
         (topic,) = response.results_by_topic_v3_and_below
     else:
@@ -115,8 +115,8 @@ def test_partitions_are_added(version: int) -> None:
 def test_partitions_are_added_all_or_none(version: int) -> None:
     lab = TransactionLab()
     lab.begun()
-    told = add(lab, version, 0, 0, 9)
-    assert told == {0: E.OPERATION_NOT_ATTEMPTED, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
+    results = add(lab, version, 0, 0, 9)
+    assert results == {0: E.OPERATION_NOT_ATTEMPTED, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
     assert lab.state is TransactionState.EMPTY
 
 
@@ -125,11 +125,11 @@ def test_verify_only_adds_no_partitions(version: int) -> None:
     lab = TransactionLab()
     lab.begun()
     add(lab, version, 0, 0)
-    told = add(lab, version, 0, 0, 1, verify=True)
-    assert told == {0: 0, 1: E.TRANSACTION_ABORTABLE}
+    results = add(lab, version, 0, 0, 1, verify=True)
+    assert results == {0: 0, 1: E.TRANSACTION_ABORTABLE}
     assert lab.transaction().facts.partitions == {P0}
     handler = AddPartitionsToTxnHandler(lab.coordinator, metadata())
-    assert ask(handler, version, AddPartitionsToTxnRequest()).results_by_transaction == []
+    assert send(handler, version, AddPartitionsToTxnRequest()).results_by_transaction == []
 
 
 # -- AddOffsetsToTxn, EndTxn, InitProducerId
@@ -140,14 +140,14 @@ def test_offsets_are_added_and_the_transaction_ends(version: int) -> None:
     lab = TransactionLab()
     lab.begun()
     handler = AddOffsetsToTxnHandler(lab.coordinator, lambda group: len(group))
-    assert ask(handler, version, AddOffsetsToTxnRequest(ID, 100, 0, "four")).error_code == 0
+    assert send(handler, version, AddOffsetsToTxnRequest(ID, 100, 0, "four")).error_code == 0
     offsets = TopicPartition(GROUP_METADATA_TOPIC, 4)
     assert lab.transaction().facts.partitions == {offsets}
     stale = AddOffsetsToTxnRequest(ID, 100, 9, "four")
-    assert ask(handler, version, stale).error_code == fenced(version, 2)
+    assert send(handler, version, stale).error_code == fenced(version, 2)
     ends = EndTxnHandler(lab.coordinator)
-    assert ask(ends, version, EndTxnRequest(ID, 100, 9, True)).error_code == fenced(version, 2)
-    assert ask(ends, version, EndTxnRequest(ID, 100, 0, True)).error_code == 0
+    assert send(ends, version, EndTxnRequest(ID, 100, 9, True)).error_code == fenced(version, 2)
+    assert send(ends, version, EndTxnRequest(ID, 100, 0, True)).error_code == 0
     assert lab.state is TransactionState.PREPARE_COMMIT
 
 
@@ -157,9 +157,9 @@ async def test_a_producer_begins(version: int) -> None:
     handler = InitProducerIdHandler(lab.coordinator)
     context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
     for epoch in range(2):
-        answer = await handler(context, InitProducerIdRequest(ID, 1000))
-        assert (answer.error_code, answer.producer_id) == (0, 100)
-        assert answer.producer_epoch == epoch
+        replies = await handler(context, InitProducerIdRequest(ID, 1000))
+        assert (replies.error_code, replies.producer_id) == (0, 100)
+        assert replies.producer_epoch == epoch
     late = await handler(context, InitProducerIdRequest(ID, 1000, 99, 0))
     assert late.error_code == fenced(version, 4)
 
@@ -170,7 +170,7 @@ async def test_a_producer_begins(version: int) -> None:
 def test_describe_and_list() -> None:
     lab = TransactionLab()
     lab.add(lab.begun(), P0)
-    described = ask(
+    described = send(
         DescribeTransactionsHandler(lab.coordinator), 0, DescribeTransactionsRequest([ID, "none"])
     )
     assert [(row.transactional_id, row.error_code) for row in described.transaction_states] == [
@@ -178,7 +178,7 @@ def test_describe_and_list() -> None:
         ("none", E.TRANSACTIONAL_ID_NOT_FOUND),
     ]
     for version in (0, 1):
-        listed = ask(ListTransactionsHandler(lab.coordinator), version, ListTransactionsRequest())
+        listed = send(ListTransactionsHandler(lab.coordinator), version, ListTransactionsRequest())
         assert [row.transaction_state for row in listed.transaction_states] == ["Ongoing"]
 
 
@@ -212,10 +212,10 @@ async def test_markers_are_written(version: int, committed: bool) -> None:
         assert (node.partition().last_stable_offset, node.partition().high_watermark) == (0, 1)
         handler = WriteTxnMarkersHandler(node.replicas, ManualClock(), lambda *_: None, 1000)
         request = WriteTxnMarkersRequest([marker(committed, 5, 0, 9), marker(committed, 4, 0)])
-        answer = ask(handler, version, request)
+        replies = send(handler, version, request)
         codes = [
-            [(row.partition_index, row.error_code) for row in told.topics[0].partitions]
-            for told in answer.markers
+            [(row.partition_index, row.error_code) for row in marker.topics[0].partitions]
+            for marker in replies.markers
         ]
         assert codes == [
             [(0, 0), (9, E.UNKNOWN_TOPIC_OR_PARTITION)],
@@ -224,7 +224,7 @@ async def test_markers_are_written(version: int, committed: bool) -> None:
         assert node.partition().last_stable_offset == node.partition().high_watermark == 2
         aborted = node.partition().log.aborted_transactions(0, 2)
         assert len(aborted) == (0 if committed else 1)
-        assert ask(handler, version, WriteTxnMarkersRequest()).markers == []
+        assert send(handler, version, WriteTxnMarkersRequest()).markers == []
 
 
 async def test_producers_are_described_by_their_leader() -> None:
@@ -232,8 +232,8 @@ async def test_producers_are_described_by_their_leader() -> None:
         node = await led(cluster)
         handler = DescribeProducersHandler(node.replicas.hosted)
         request = DescribeProducersRequest([TopicRequest(TOPIC, [0, 1, 9])])
-        told, quiet, unknown = ask(handler, 0, request).topics[0].partitions
-        (producer,) = told.active_producers
+        active, quiet, unknown = send(handler, 0, request).topics[0].partitions
+        (producer,) = active.active_producers
         assert (producer.producer_id, producer.producer_epoch) == (7, 0)
         assert (producer.last_sequence, producer.last_timestamp) == (0, NOW)
         assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
@@ -245,18 +245,18 @@ async def test_producers_are_described_by_their_leader() -> None:
 
 
 class Committing:
-    """TxnOffsetCommit on a group coordinator with verification. ``asked`` are the verifications
-    sent."""
+    """TxnOffsetCommit on a group coordinator with verification. ``verifications``
+    are those sent."""
 
     def __init__(self, node: Node, log: CoordinatorLog | None = None) -> None:
         self.lab = GroupLab(log=log)
-        self.asked: list[VerificationItem] = []
+        self.verifications: list[VerificationItem] = []
         self.verification = TransactionVerification(
             lambda: True,
             ManualClock(),
             node.replicas.hosted,
             lambda _: 1,
-            lambda _, item: self.asked.append(item),
+            lambda _, item: self.verifications.append(item),
             Metrics(),
         )
         clock = ManualClock()
@@ -285,8 +285,8 @@ async def test_offsets_are_committed_in_a_transaction(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1], partitions=[0])
         committing = Committing(cluster[1])
-        answer = committing.commit(version, 0, 9)
-        assert codes(answer) == {0: 0, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
+        replies = committing.commit(version, 0, 9)
+        assert codes(replies) == {0: 0, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
         assert committing.lab.group.offsets.is_unstable(P0)
         committing.lab.resign()
         assert codes(committing.commit(version, 0)) == {0: E.NOT_COORDINATOR}
@@ -310,17 +310,20 @@ async def test_offsets_behind_one_verification_are_committed_in_order(
         committing = Committing(cluster[1], log)
         answers = [committing.commit(3, 0, offset=offset) for offset in (5, 6, 7)]
         where = TopicPartition(GROUP_METADATA_TOPIC, 0)
-        assert (answers, [item.partitions for item in committing.asked]) == ([[]] * 3, [(where,)])
+        assert (answers, [item.partitions for item in committing.verifications]) == (
+            [[]] * 3,
+            [(where,)],
+        )
         refused = {where: error} if error else {}
-        committing.asked.pop().then(refused)
+        committing.verifications.pop().then(refused)
         if error is E.INVALID_PRODUCER_ID_MAPPING:  # it may be about an older transaction
-            assert (answers[1:], len(committing.asked)) == ([[]] * 2, 1)
-            committing.asked.pop().then({})
-            assert [codes(answer)[0] for answer in answers] == [error, E.NONE, E.NONE]
+            assert (answers[1:], len(committing.verifications)) == ([[]] * 2, 1)
+            committing.verifications.pop().then({})
+            assert [codes(replies)[0] for replies in answers] == [error, E.NONE, E.NONE]
         else:
-            assert [codes(answer)[0] for answer in answers] == [error] * 3
-        assert committing.asked == []
-        written = sum(codes(answer)[0] == E.NONE for answer in answers)
+            assert [codes(replies)[0] for replies in answers] == [error] * 3
+        assert committing.verifications == []
+        written = sum(codes(replies)[0] == E.NONE for replies in answers)
         assert log.bounds(0) == (0, written)
         if written:
             committing.lab.coordinator.transaction_ended(7, {0: written}, committed=True)

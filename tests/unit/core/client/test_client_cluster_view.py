@@ -44,7 +44,7 @@ class TopicRow:
     is_internal: bool = False
 
 
-def answer(
+def metadata_response(
     topics: list[TopicRow] | None = None,
     brokers: list[BrokerRow] | None = None,
     cluster_id: str | None = "abc",
@@ -72,7 +72,7 @@ def test_views_without_news_are_of_plain_topics_without_errors() -> None:
 
 def test_first_metadata_response_fills_the_view() -> None:
     rows = [TopicRow("t", [PartitionRow(1, 2, 7), PartitionRow(0, 1), PartitionRow(2, -1)])]
-    view = merge(ClusterView(), answer(rows), ["t"])
+    view = merge(ClusterView(), metadata_response(rows), ["t"])
     assert (view.version, view.cluster_id, view.controller_id) == (1, "abc", 1)
     assert list(view.nodes) == [1, 2]
     assert view.nodes[1].host == "host"
@@ -87,58 +87,66 @@ def test_first_metadata_response_fills_the_view() -> None:
 
 
 def test_topics_that_are_still_wanted_stay() -> None:
-    view = merge(ClusterView(), answer([TopicRow("a"), TopicRow("b"), TopicRow("c")]), [])
-    view = merge(view, answer([TopicRow("a", error_code=3)]), ["a", "b"])
+    view = merge(
+        ClusterView(), metadata_response([TopicRow("a"), TopicRow("b"), TopicRow("c")]), []
+    )
+    view = merge(view, metadata_response([TopicRow("a", error_code=3)]), ["a", "b"])
     assert list(view.topics) == ["a", "b"]
     assert view.topics["a"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_leader_that_is_no_known_broker_is_not_used() -> None:
-    view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 9)])]), [])
+    view = merge(ClusterView(), metadata_response([TopicRow("t", [PartitionRow(0, 9)])]), [])
     assert view.leaders == {}
 
 
 def test_a_lagging_broker_does_not_send_us_back() -> None:
-    view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
-    stale = merge(view, answer([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
+    view = merge(ClusterView(), metadata_response([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
+    stale = merge(view, metadata_response([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
     assert stale.leaders == {TopicPartition("t", 0): 2}
-    newer = merge(stale, answer([TopicRow("t", [PartitionRow(0, 1, 6)])]), ["t"])
+    newer = merge(stale, metadata_response([TopicRow("t", [PartitionRow(0, 1, 6)])]), ["t"])
     assert newer.leaders == {TopicPartition("t", 0): 1}
     # Old versions of the API tell no epoch: then the answer counts.
-    unknown = merge(newer, answer([TopicRow("t", [PartitionRow(0, 2, -1)])]), ["t"])
+    unknown = merge(newer, metadata_response([TopicRow("t", [PartitionRow(0, 2, -1)])]), ["t"])
     assert unknown.leaders == {TopicPartition("t", 0): 2}
 
 
 def test_recreated_topic_accepts_a_lower_leader_epoch() -> None:
     old = TopicRow("t", [PartitionRow(0, 2, 5)], topic_id=UUID(int=1))
     new = TopicRow("t", [PartitionRow(0, 1, 0)], topic_id=UUID(int=2))
-    view = merge(merge(ClusterView(), answer([old]), ["t"]), answer([new]), ["t"])
+    view = merge(
+        merge(ClusterView(), metadata_response([old]), ["t"]), metadata_response([new]), ["t"]
+    )
     assert view.leaders == {TopicPartition("t", 0): 1}
 
 
 def test_response_with_the_same_leader_epoch_replaces_the_partition() -> None:
-    view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
+    view = merge(ClusterView(), metadata_response([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
     row = PartitionRow(0, 2, 5, isr_nodes=[1, 2])
-    found = merge(view, answer([TopicRow("t", [row])]), ["t"]).partition(TopicPartition("t", 0))
+    found = merge(view, metadata_response([TopicRow("t", [row])]), ["t"]).partition(
+        TopicPartition("t", 0)
+    )
     assert found is not None
     assert found.isr == (1, 2)
 
 
 def test_partitions_missing_from_a_response_are_removed() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, 1)]
-    view = merge(ClusterView(), answer([TopicRow("t", rows)]), ["t"])
-    view = merge(view, answer([TopicRow("t", rows[:1])]), ["t"])
+    view = merge(ClusterView(), metadata_response([TopicRow("t", rows)]), ["t"])
+    view = merge(view, metadata_response([TopicRow("t", rows[:1])]), ["t"])
     assert list(view.topics["t"].partitions) == [0]
 
 
 def test_unknown_topic_id_is_kept_under_an_empty_name() -> None:
-    view = merge(ClusterView(), answer([TopicRow(None, error_code=100)]), [])
+    view = merge(ClusterView(), metadata_response([TopicRow(None, error_code=100)]), [])
     assert view.topics[""].error is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_partitions_are_counted_of_topics_that_are_there() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, -1)]
-    response = answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
+    response = metadata_response(
+        [TopicRow("there", rows), TopicRow("refused", rows, error_code=29)]
+    )
     view = merge(ClusterView(), response, [])
     counts = partition_counts(view, ["there", "refused", "unknown"])
     assert counts == {"there": 2, "refused": 0, "unknown": 0}

@@ -26,7 +26,7 @@ from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
         ((0, 5), None, None, None),
     ],
 )
-def test_the_highest_version_that_both_speak(
+def test_highest_common_version_is_chosen(
     ours: tuple[int, int],
     theirs: tuple[int, int] | None,
     highest_version: int | None,

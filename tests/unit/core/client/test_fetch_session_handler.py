@@ -1,4 +1,4 @@
-"""Both ends of a fetch session: whatever happens between, the asker knows what the leader has."""
+"""Both ends of a fetch session: lost requests, lost responses and evictions cost no update."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minikafka.core.replication.fetch_session import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
-class Told(NamedTuple):
+class PartitionResult(NamedTuple):
     size: int
     high_watermark: int
     log_start_offset: int = 0
@@ -89,8 +89,8 @@ def test_names_and_ids_do_not_mix() -> None:
 
 
 class Leader:
-    """Answers requests as a broker does; ``truth`` is the high watermark of each partition, and
-    what is wanted is the offset that the asker has."""
+    """Respond to fetch requests as a broker does. ``truth`` is the high watermark of each
+    partition; a request names the offset that the client has reached."""
 
     def __init__(self, slots: int) -> None:
         self.cache: FetchSessionCache[int] = FetchSessionCache(slots)
@@ -98,7 +98,7 @@ class Leader:
         self.now_ms = 0
         self._ids = 0
 
-    def answer(self, fetch: NextFetch[int]) -> tuple[ErrorCode, int, dict[PartitionKey, int]]:
+    def respond(self, fetch: NextFetch[int]) -> tuple[ErrorCode, int, dict[PartitionKey, int]]:
         self.now_ms += 1
         if not is_full(fetch.session_epoch):
             try:
@@ -114,7 +114,7 @@ class Leader:
                 return error.code, 0, {}
             keys = list(session.partitions)
             places = session.select_changed(
-                list(session.partitions.items()), [self._told(session, key) for key in keys]
+                list(session.partitions.items()), [self._result(session, key) for key in keys]
             )
             session_id = session.id if keys else 0
             return ErrorCode.NONE, session_id, {keys[i]: self.truth[keys[i]] for i in places}
@@ -126,12 +126,16 @@ class Leader:
             return ErrorCode.NONE, 0, found
         self._ids += 1
         session = FetchSession(self._ids, False, False, self.now_ms)
-        session.fill(list(fetch.named.items()), [Told(0, mark, 0) for mark in found.values()])
+        session.fill(
+            list(fetch.named.items()), [PartitionResult(0, mark, 0) for mark in found.values()]
+        )
         self.cache.add(session, self.now_ms)
         return ErrorCode.NONE, session.id, found
 
-    def _told(self, session: FetchSession[int], key: PartitionKey) -> Told:
-        return Told(self.truth[key] - session.partitions[key].request, self.truth[key], 0)
+    def _result(self, session: FetchSession[int], key: PartitionKey) -> PartitionResult:
+        return PartitionResult(
+            self.truth[key] - session.partitions[key].request, self.truth[key], 0
+        )
 
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2))
@@ -139,7 +143,7 @@ ROUNDS = st.lists(
     st.tuples(
         st.sets(KEYS, min_size=1),  # what is wanted
         st.dictionaries(KEYS, st.integers(1, 3), max_size=3),  # what is appended before
-        st.sampled_from(["", "", "", "request lost", "answer lost", "evicted"]),
+        st.sampled_from(["", "", "", "request lost", "response lost", "evicted"]),
     ),
     max_size=25,
 )
@@ -148,7 +152,7 @@ ROUNDS = st.lists(
 @pytest.mark.mission("FET-7")
 @settings(max_examples=150)
 @given(slots=st.integers(0, 2), rounds=ROUNDS)
-def test_the_asker_knows_all_that_the_leader_has(
+def test_client_knows_the_high_watermarks_of_the_leader_after_each_response(
     slots: int, rounds: list[tuple[set[PartitionKey], Mapping[PartitionKey, int], str]]
 ) -> None:
     leader, handler = Leader(slots), FetchSessionHandler[int]()
@@ -162,11 +166,11 @@ def test_the_asker_knows_all_that_the_leader_has(
         fetch = handler.build(wanted, False)
         if mishap == "evicted":
             leader.cache.close(fetch.session_id)
-        answer = None if mishap == "request lost" else leader.answer(fetch)
-        if answer is None or mishap == "answer lost":
+        response = None if mishap == "request lost" else leader.respond(fetch)
+        if response is None or mishap == "response lost":
             handler.handle_error()
             continue
-        error, session_id, found = answer
+        error, session_id, found = response
         if not handler.handle_response(error, session_id, list(found)):
             assert mishap == "evicted"
             continue

@@ -1,4 +1,4 @@
-"""Who becomes leader: the tables of each strategy, and the document's example."""
+"""Leader election: the table of each strategy, and the document's example."""
 
 from typing import Any
 
@@ -157,7 +157,7 @@ def test_reassignment_elects_among_the_targets(cluster: Cluster) -> None:
 
 
 @pytest.mark.mission("LEL-6")
-def test_the_preferred_leader_tells_all_replicas(cluster: Cluster) -> None:
+def test_preferred_election_notifies_all_replicas(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     result = elect(cluster.context, tp, LeaderAndIsr(2, 4, (1, 2)), S.PREFERRED)
     assert result.leader_and_isr == LeaderAndIsr(1, 5, (1, 2))

@@ -171,7 +171,7 @@ async def test_channel_sends_the_versions_that_the_broker_supports() -> None:
     broker = Old()
     channel = await VersionedChannel.negotiate(cast(Any, broker), 1000)
     await channel.request(leader_and_isr(), 7, 1000)
-    answer = await channel.request(stop_replica(), 4, 1000)
+    response = await channel.request(stop_replica(), 4, 1000)
     await channel.request(update({"t": [partition_state(0, 1)]}), 8, 1000)
     assert broker.got == [
         ("ApiVersionsRequest", 0),
@@ -180,7 +180,7 @@ async def test_channel_sends_the_versions_that_the_broker_supports() -> None:
         ("StopReplicaRequest", 0),
         ("UpdateMetadataRequest", 4),
     ]
-    assert [(e.topic_name, e.partition_index) for e in answer.partition_errors] == [
+    assert [(e.topic_name, e.partition_index) for e in response.partition_errors] == [
         ("t", 0),
         ("t", 1),
     ]
@@ -189,7 +189,7 @@ async def test_channel_sends_the_versions_that_the_broker_supports() -> None:
 async def test_connection_is_closed_when_api_versions_times_out() -> None:
     class Silent(Old):
         async def request(self, message: Any, version: int, timeout_ms: int) -> Never:
-            raise TimeoutError("it did not answer")
+            raise TimeoutError("no response")
 
     broker = Silent()
     with pytest.raises(TimeoutError):

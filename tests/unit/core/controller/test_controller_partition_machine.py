@@ -58,7 +58,7 @@ def test_new_to_online_without_a_live_replica_stays_new(cluster: Cluster) -> Non
 
 @pytest.mark.mission("PSM-7")
 def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster: Cluster) -> None:
-    """A create whose answer was lost, or a state left by a controller that died."""
+    """A create whose response was lost, or a state left by a controller that died."""
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = P.NEW
     cluster.znodes[tp] = LeaderIsrAndControllerEpoch(LeaderAndIsr(2, 3, (2, 1), 4), 4)

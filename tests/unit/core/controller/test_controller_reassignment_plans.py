@@ -72,7 +72,7 @@ def test_whatever_was_wanted_before_the_origin_is_remembered(
         ((4, 5), (1, 2, 4), (1, 2, 4, 5), False),
         ((4, 5), (1, 5, 4), (1, 4, 5), True),
         ((4, 5), (5, 4), (5,), True),
-        ((4, 5), (1, 5, 4), (1,), False),  # nobody of them could lead
+        ((4, 5), (1, 5, 4), (1,), False),  # none of them could lead
     ],
 )
 @pytest.mark.mission("REA-5")

@@ -83,7 +83,7 @@ def test_replica_back_online_without_a_leader_gets_no_request(cluster: Cluster) 
 
 @pytest.mark.mission("RSM-12", "RSM-17", "R-5")
 @pytest.mark.parametrize("before", [R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
-def test_offline_leaves_the_isr_and_all_others_hear_of_it(
+def test_offline_replica_leaves_the_isr_and_all_others_are_notified(
     cluster: Cluster, summary: Summary, before: ReplicaState
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
@@ -144,10 +144,10 @@ def test_only_replicas_that_may_leave_an_isr_have_their_znode_read(cluster: Clus
 
 
 @pytest.mark.mission("RSM-12")
-def test_after_an_election_others_hear_of_an_isr_that_changes_again_only(
+def test_replicas_are_notified_after_an_election_only_if_the_isr_changes_again(
     cluster: Cluster, summary: Summary
 ) -> None:
-    """The election left the replica out of the one ISR, and told so; in the other it still was."""
+    """The election removed the replica from one ISR and sent it; the other ISR still has it."""
     without, still_in = cluster.topic("t", (1, 2), (1, 2))
     read = {without: cluster.led(without, 1, (1,)), still_in: cluster.led(still_in, 1, (1, 2))}
     replicas = [at(cluster, cluster.replica(tp, 2), R.ONLINE) for tp in read]
@@ -190,7 +190,7 @@ def test_failures_leave_the_replica_where_it_was(cluster: Cluster) -> None:
 
 
 @pytest.mark.mission("RSM-12", "DEL-2")
-def test_offline_for_deletion_tells_no_leader(cluster: Cluster, summary: Summary) -> None:
+def test_offline_for_deletion_sends_only_stop_replica(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.topics_to_be_deleted.add("t")
@@ -209,7 +209,9 @@ def test_offline_for_deletion_does_not_need_the_state_znode(cluster: Cluster) ->
 
 
 @pytest.mark.mission("RSM-12")
-def test_offline_before_any_leader_tells_it_to_stop(cluster: Cluster, summary: Summary) -> None:
+def test_offline_replica_without_a_leader_gets_stop_replica(
+    cluster: Cluster, summary: Summary
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.NEW)], R.OFFLINE)
     assert summary(cluster.sent()) == [
@@ -221,7 +223,9 @@ def test_offline_before_any_leader_tells_it_to_stop(cluster: Cluster, summary: S
 
 
 @pytest.mark.mission("RSM-13")
-def test_deletion_started_says_delete(cluster: Cluster, summary: Summary) -> None:
+def test_deletion_started_sends_stop_replica_with_deletion(
+    cluster: Cluster, summary: Summary
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.topics_to_be_deleted.add("t")
@@ -268,8 +272,8 @@ def test_startup_places_replicas(cluster: Cluster) -> None:
 def test_each_replica_gets_leader_and_isr_once_at_startup(
     cluster: Cluster, summary: Summary
 ) -> None:
-    """By its own change, or by that of the replica that is dead; of none of these if the topic is
-    being deleted."""
+    """By its own transition or by that of the dead replica; by none if the topic is being
+    deleted."""
     (whole,), (torn,) = cluster.topic("whole", (1, 2)), cluster.topic("torn", (1, 4))
     (doomed,) = cluster.topic("doomed", (1, 4))
     for tp in (whole, torn, doomed):
@@ -284,7 +288,7 @@ def test_each_replica_gets_leader_and_isr_once_at_startup(
 
 
 @pytest.mark.mission("CCB-3", "CTX-6")
-def test_at_startup_the_first_word_of_a_topic_is_of_all_its_partitions(cluster: Cluster) -> None:
+def test_first_metadata_at_startup_has_all_partitions_of_a_topic(cluster: Cluster) -> None:
     """Not only of those whose replicas all live: clients would take them for the whole topic."""
     a, b = cluster.topic("t", (1, 2), (1, 4))
     for tp in (a, b):

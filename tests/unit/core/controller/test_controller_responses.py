@@ -1,4 +1,4 @@
-"""A broker's answer becomes one event, or none."""
+"""A broker's response becomes one event, or none."""
 
 from typing import Any
 from uuid import UUID
@@ -92,7 +92,7 @@ def test_errors_by_topic_id_and_by_name() -> None:
     response = LeaderAndIsrResponse(
         topics=[
             LeaderAndIsrTopicError(UUID(int=1), [LeaderAndIsrPartitionError(error_code=56)]),
-            LeaderAndIsrTopicError(UUID(int=2), [LeaderAndIsrPartitionError()]),  # gone meanwhile
+            LeaderAndIsrTopicError(UUID(int=2), [LeaderAndIsrPartitionError()]),  # gone since
         ],
         partition_errors=[LeaderAndIsrPartitionError("b", 1, 0)],
     )

@@ -77,7 +77,7 @@ def test_offline_and_reassigned_topics_are_ineligible_at_failover(cluster: Clust
 def test_stop_replica_response_sorts_failed_and_deleted_replicas(cluster: Cluster) -> None:
     a = doomed(cluster, "a", (1,), R.DELETION_STARTED)
     b = doomed(cluster, "b", (1,), R.DELETION_STARTED)
-    late = doomed(cluster, "late", (1,), R.ONLINE)  # of an earlier life: nothing was asked of it
+    late = doomed(cluster, "late", (1,), R.ONLINE)  # of an earlier deletion: no request is pending
     cluster.context.topics_with_deletion_started = {"a", "b"}
     fine, bad = ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR
     errors = [(a, fine), (b, bad), (late, fine)]

@@ -1,4 +1,4 @@
-"""Which batches of transactions compaction takes away, and which aborted ones it still tells of."""
+"""Which transactional batches compaction removes, and which aborted transactions stay indexed."""
 
 from __future__ import annotations
 

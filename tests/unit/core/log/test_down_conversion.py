@@ -125,7 +125,7 @@ def test_a_batch_of_which_nothing_is_wanted_takes_no_place() -> None:
     assert [r.offset for r in converted(bytes(emptied) + wanted, max_bytes=100)] == [8]
 
 
-def test_a_time_that_old_formats_cannot_tell_is_damage() -> None:
+def test_timestamp_outside_the_old_format_is_corrupt() -> None:
     late = assemble_batch(
         encode_record(0, 5, b"k", b"v"),
         base_offset=0,

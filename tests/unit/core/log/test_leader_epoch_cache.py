@@ -1,4 +1,4 @@
-"""Leader epochs and their start offsets, also against a dumb twin."""
+"""Leader epochs and their start offsets, also against a naive model."""
 
 import pytest
 from hypothesis import given
@@ -95,7 +95,7 @@ def test_the_epoch_of_an_offset() -> None:
     ask=st.integers(-1, 30),
 )
 def test_against_a_list_of_records(steps: list[tuple[int, int]], ask: int) -> None:
-    """Every record remembers its epoch: the answers must follow from that."""
+    """Every record remembers its epoch: the results must follow from that."""
     epochs = LeaderEpochCache()
     record_epochs: list[int] = []
     epoch = 0

@@ -215,7 +215,7 @@ def test_a_leaders_batches_are_checked_too() -> None:
             follower_batches(batch(base_offset=first) + batch(base_offset=second))
 
 
-def test_an_append_before_the_end_tells_where_the_leader_is() -> None:
+def test_append_below_the_log_end_reports_both_offsets() -> None:
     error = UnexpectedAppendOffset(5, 7, 9)
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert (error.first_offset, error.last_offset) == (5, 7)

@@ -231,7 +231,7 @@ def test_the_states_of_a_log_go_over_to_the_one_that_takes_its_place() -> None:
 
 
 class TestVerification:
-    """Who has to have asked the coordinator, given that the others have not (``guard`` is None)."""
+    """Which batches need a verification by the coordinator (``guard`` is None without one)."""
 
     def test_is_for_transactions_alone(self) -> None:
         states = ProducerStates()

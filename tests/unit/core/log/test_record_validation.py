@@ -1,4 +1,4 @@
-"""Batches that are opened: counts, offsets and times that the header got wrong, and who is told."""
+"""Validation of records inside batches: wrong counts, offsets and times in the header."""
 
 import struct
 from dataclasses import replace

@@ -58,7 +58,7 @@ def test_only_the_first_batch_of_a_transaction_is_verified() -> None:
 
 
 def test_transaction_marker_invalidates_a_pending_verification() -> None:
-    """Else the answer of a transaction that was aborted meanwhile would begin one that hangs."""
+    """Otherwise a late response for an aborted transaction would open one that never ends."""
     log = new_log()
     late = begin(log)
     end(log, commit=False)

@@ -1,4 +1,4 @@
-"""Delayed operations: who completes them, in which order, exactly once."""
+"""Delayed operations: what completes them, in which order, exactly once."""
 
 from collections.abc import Callable
 
@@ -102,7 +102,7 @@ def test_an_operation_has_to_watch_something() -> None:
 
 
 @pytest.mark.mission("PUR-1", "PUR-9")
-def test_time_out_forces_completion_and_then_tells_of_the_expiry() -> None:
+def test_time_out_forces_completion_and_then_calls_on_expiration() -> None:
     purgatory = Purgatory[Operation]("Test")
     operation = Operation("a", delay_ms=100)
     assert not purgatory.try_complete_else_watch(operation, ["k"], now_ms=1_000)

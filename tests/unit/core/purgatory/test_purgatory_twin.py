@@ -159,7 +159,7 @@ class PurgatoryAgainstList(RuleBasedStateMachine):
             assert not operation.is_completed or operation.expirations or operation.is_ready()
 
     @invariant()
-    def timer_and_lists_hold_what_waits(self) -> None:
+    def timer_and_lists_hold_pending_operations(self) -> None:
         for operation in self.operations:
             assert operation.watch_lists <= len(operation.targets)
         assert self.purgatory.watched == sum(op.watch_lists for op in self.operations)

@@ -1,4 +1,4 @@
-"""The cache of fetch sessions: epochs, refusals, and who makes room, beside a cache that scans."""
+"""The cache of fetch sessions: epochs, errors and evictions, compared with a scanning model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 EVICTION_MS = 120_000
 
 
-class Told(NamedTuple):
+class PartitionResult(NamedTuple):
     size: int
     high_watermark: int
     log_start_offset: int
@@ -48,7 +48,7 @@ def opened(
     if not cache.make_room(privileged, size, now_ms):
         return False
     session: FetchSession[str] = FetchSession(session_id, privileged, by_id, now_ms)
-    session.fill(list(wanted(size).items()), [Told(0, 0, 0)] * size)
+    session.fill(list(wanted(size).items()), [PartitionResult(0, 0, 0)] * size)
     cache.add(session, now_ms)
     return True
 
@@ -108,7 +108,7 @@ def test_forgotten_partitions_leave_and_the_last_takes_the_session_with_it() -> 
     assert (len(cache), cache.partitions, cache.get(7)) == (0, 0, None)
 
 
-class TestWhoMakesRoom:
+class TestEviction:
     """The cache is full. The eviction time is two minutes, strictly: a session unused for exactly
     that long stays."""
 
@@ -228,41 +228,45 @@ def test_only_changed_partitions_and_errors_are_in_the_response() -> None:
     session: FetchSession[str] = FetchSession(1, False, False, 0)
     keys = list(wanted(3))
 
-    def news(told: list[Told]) -> list[int]:
-        return session.select_changed([(key, session.partitions[key]) for key in keys], told)
+    def changed(results: list[PartitionResult]) -> list[int]:
+        return session.select_changed([(key, session.partitions[key]) for key in keys], results)
 
-    quiet = Told(0, 5, 0)
+    quiet = PartitionResult(0, 5, 0)
     session.fill(list(wanted(3).items()), [quiet] * 3)
-    assert news([quiet] * 3) == []
-    assert news([quiet, Told(9, 5, 0), quiet]) == [1]
+    assert changed([quiet] * 3) == []
+    assert changed([quiet, PartitionResult(9, 5, 0), quiet]) == [1]
     assert list(session.partitions) == [keys[0], keys[2], keys[1]]  # it had its turn
-    assert news([Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [0, 2]
-    assert news([Told(0, 6, 0), Told(0, -1, -1, is_error=True, is_urgent=True), Told(0, 5, 1)]) == [
-        1
-    ]
-    assert news([Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [1]
-    urgent = Told(0, 5, 0, is_urgent=True)
-    assert news([Told(0, 6, 0), urgent, Told(0, 5, 1)]) == [1]
+    assert changed([PartitionResult(0, 6, 0), quiet, PartitionResult(0, 5, 1)]) == [0, 2]
+    assert changed(
+        [
+            PartitionResult(0, 6, 0),
+            PartitionResult(0, -1, -1, is_error=True, is_urgent=True),
+            PartitionResult(0, 5, 1),
+        ]
+    ) == [1]
+    assert changed([PartitionResult(0, 6, 0), quiet, PartitionResult(0, 5, 1)]) == [1]
+    urgent = PartitionResult(0, 5, 0, is_urgent=True)
+    assert changed([PartitionResult(0, 6, 0), urgent, PartitionResult(0, 5, 1)]) == [1]
 
 
 @pytest.mark.mission("FET-7")
 def test_partition_with_records_or_after_an_error_is_in_every_response() -> None:
     session: FetchSession[str] = FetchSession(1, False, False, 0)
-    quiet = Told(0, 5, 0)
+    quiet = PartitionResult(0, 5, 0)
     session.fill(list(wanted(1).items()), [quiet])
 
-    def is_told(told: Told) -> bool:
-        return session.select_changed(list(session.partitions.items()), [told]) == [0]
+    def is_sent(result: PartitionResult) -> bool:
+        return session.select_changed(list(session.partitions.items()), [result]) == [0]
 
-    failed = Told(0, 5, 0, is_error=True, is_urgent=True)
-    one_byte = Told(1, 5, 0)
-    assert is_told(failed)
-    assert is_told(failed), "the very same error"
-    assert is_told(quiet), "the error is over, though no offset has changed"
-    assert not is_told(quiet)
-    assert is_told(one_byte)
-    assert is_told(one_byte), "the very same records, as when the first answer got lost"
-    assert not is_told(quiet)
+    failed = PartitionResult(0, 5, 0, is_error=True, is_urgent=True)
+    one_byte = PartitionResult(1, 5, 0)
+    assert is_sent(failed)
+    assert is_sent(failed), "the very same error"
+    assert is_sent(quiet), "the error is over, though no offset has changed"
+    assert not is_sent(quiet)
+    assert is_sent(one_byte)
+    assert is_sent(one_byte), "the very same records, as when the first response got lost"
+    assert not is_sent(quiet)
 
 
 # ------------------------------------------------------------------------ beside a cache that scans
@@ -270,7 +274,7 @@ def test_partition_with_records_or_after_an_error_is_in_every_response() -> None
 
 @dataclass
 class Naive:
-    """One session, as the rules of KIP-227 speak of it."""
+    """One session with the facts that the eviction rules of KIP-227 use."""
 
     id: int
     privileged: bool

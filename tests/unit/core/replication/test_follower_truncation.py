@@ -151,7 +151,7 @@ Log = list[int]  # the epoch of every record; the offset is the index
 
 
 def end_of(log: Log, epoch: int) -> EpochEnd:
-    """What a log answers to OffsetForLeaderEpoch, by scanning: nothing for an epoch above all it
+    """The OffsetForLeaderEpoch response of a log, by scanning: nothing for an epoch above all it
     knows, its start for an epoch below."""
     if not log or epoch > log[-1]:
         return UNDEFINED

@@ -52,7 +52,7 @@ def test_the_slowest_member_of_the_isr_decides() -> None:
     assert high_watermark(3, 10, followers, {1, 3}) == 9
 
 
-def test_a_member_never_heard_of_holds_it_where_it_is() -> None:
+def test_isr_member_that_never_fetched_holds_back_the_high_watermark() -> None:
     assert high_watermark(3, 10, {2: FollowerState()}, {1, 2}) == 3
 
 

@@ -1,4 +1,4 @@
-"""Who is caught up, who leaves the ISR, who joins, and what a pending change counts as."""
+"""Which followers are caught up, leave the ISR or join it, and the effect of a pending change."""
 
 from __future__ import annotations
 

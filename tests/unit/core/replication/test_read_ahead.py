@@ -1,4 +1,4 @@
-"""What may be asked for before the last answer is appended: nothing that anybody counts on."""
+"""Fetches ahead of the local log: never up to an offset that would count for the ISR."""
 
 from __future__ import annotations
 
@@ -90,6 +90,6 @@ def test_with_nothing_to_append_there_is_nothing_to_gain() -> None:
 
 
 def test_records_that_lead_nowhere_are_not_read_on_from() -> None:
-    """Torn, or from before: their append will tell."""
+    """Truncated or older records: appending them fails."""
     assert read_ahead([FetchedRecords(TP, AT_10, records(10, 2)[:70], 99)]) is None
     assert read_ahead([FetchedRecords(TP, AT_10, records(4, 2), 99)]) is None

@@ -1,4 +1,4 @@
-"""The rate of replication: measured as Kafka's samples say, and kept on average."""
+"""The rate of replication: measured by Kafka's samples, and limited on average."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KB = 1024
 
 
 class KafkaSamples:
-    """The twin: Kafka's ring of samples, each looked through again at every question."""
+    """The twin: Kafka's ring of samples, scanned at every call."""
 
     def __init__(self, config: QuotaConfig) -> None:
         self.window_ms = config.window_size_seconds * 1000
@@ -75,7 +75,7 @@ def test_the_rate_is_that_of_the_samples(
 def test_waiting_before_each_transfer_keeps_the_rate_within_the_quota(
     limit: int, moves: list[tuple[int, int]]
 ) -> None:
-    """Over any time, but for the one move that is one too many, and a last window's worth."""
+    """Over any time span, apart from one transfer in excess and one sample window."""
     quota = ReplicationQuota(QuotaConfig())
     quota.limit(limit)
     began_ms = now_ms = 1_000

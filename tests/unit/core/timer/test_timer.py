@@ -202,7 +202,7 @@ def test_a_million_timers_queue_a_few_dozen_buckets() -> None:
 
 
 class WheelAgainstHeap(RuleBasedStateMachine):
-    """The wheel and its dumb twin, a heap of deadlines, hand out the same tasks."""
+    """The wheel and its model, a heap of deadlines, expire the same tasks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ class WheelAgainstHeap(RuleBasedStateMachine):
         assert sorted((self.entries[task].expiration_ms, task) for task in out) == expected
 
     @invariant()
-    def what_waits_agrees(self) -> None:
+    def pending_tasks_agree(self) -> None:
         waiting = [deadline for deadline, task in self.heap if task not in self.cancelled]
         future = [deadline for deadline in waiting if deadline > self.now]
         assert self.timer.size <= len(waiting)

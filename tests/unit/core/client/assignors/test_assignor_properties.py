@@ -51,7 +51,7 @@ def remembering(wanted: Subscriptions, held: Shares, generation: int = 1) -> Sub
 
 
 def check_valid(counts: PartitionCounts, wanted: Subscriptions, shares: Shares) -> None:
-    """Each partition that somebody wants is with one who wants it."""
+    """Each subscribed partition is assigned to exactly one subscribed member."""
     assert set(shares) == set(wanted)
     given_out = [tp for share in shares.values() for tp in share]
     assert len(given_out) == len(set(given_out))
@@ -62,7 +62,7 @@ def check_valid(counts: PartitionCounts, wanted: Subscriptions, shares: Shares) 
 
 
 def check_balanced(wanted: Subscriptions, shares: Shares) -> None:
-    """Nobody could take something from one who has two more."""
+    """No member could take a partition from one that has two more."""
     for rich, poor in product(shares, shares):
         if len(shares[rich]) > len(shares[poor]) + 1:
             assert not any(tp.topic in wanted[poor].topics for tp in shares[rich])
@@ -215,7 +215,7 @@ def test_cooperative_rounds_end_and_never_overlap(
     first: dict[str, tuple[str, ...]],
     second: dict[str, tuple[str, ...]],
 ) -> None:
-    """Nobody is given what another holds; after a few rounds all is placed, balanced."""
+    """No member gets a partition that another still owns; a few rounds end balanced."""
     held: Shares = {}
     generation = 0
     for topics in (first, second):
@@ -270,7 +270,7 @@ def test_movements_cancel_each_other() -> None:
 
 
 def test_reverse_move_is_chosen_by_the_original_owner() -> None:
-    """Moved on from c by way of b to a, p would change places with q."""
+    """Moving p from c via b to a would only swap it with q."""
     p, q, r = (TopicPartition("t", number) for number in range(3))
     movements = PartitionMovements()
     movements.record(p, "c", "b")

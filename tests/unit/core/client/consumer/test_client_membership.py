@@ -1,4 +1,4 @@
-"""Membership in a group: what every answer means to a member."""
+"""Membership in a group: the effect of every response on a member."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_group_leader_gets_all_subscriptions_unless_it_skips_assignment() -> Non
         JoinGroupResponseMember("a", "static", wanted),
         JoinGroupResponseMember("b", None, wanted),
     ]
-    answer = JoinGroupResponse(
+    response = JoinGroupResponse(
         generation_id=1, protocol_name="range", leader="a", member_id="a", members=rows
     )
-    membership.on_join(answer)
+    membership.on_join(response)
     assert membership.subscriptions()["a"].group_instance_id == "static"
     assert membership.subscriptions()["b"].topics == ("t",)
-    answer.skip_assignment = True
-    membership.on_join(answer)
+    response.skip_assignment = True
+    membership.on_join(response)
     assert not membership.is_leader
 
 
@@ -192,16 +192,16 @@ def test_syncs_that_failed(code: ErrorCode, step: Next, member_id: str, lost: bo
 )
 def test_heartbeats(code: ErrorCode, step: Next, rejoin: bool, lost: bool) -> None:
     membership = stable(member())
-    asked = membership.heartbeat_request()
-    assert membership.on_heartbeat(code, asked) is step
+    request = membership.heartbeat_request()
+    assert membership.on_heartbeat(code, request) is step
     assert (membership.rejoin_needed, membership.lost) == (rejoin, lost)
 
 
 def test_heartbeat_response_for_an_older_generation_is_ignored() -> None:
     membership = stable(member())
-    asked = membership.heartbeat_request()
+    request = membership.heartbeat_request()
     stable(membership, 6)
-    assert membership.on_heartbeat(E.ILLEGAL_GENERATION, asked) is Next.GO_ON
+    assert membership.on_heartbeat(E.ILLEGAL_GENERATION, request) is Next.GO_ON
     assert membership.generation == 6
     with pytest.raises(KafkaError):
         membership.on_heartbeat(E.FENCED_INSTANCE_ID, membership.heartbeat_request())

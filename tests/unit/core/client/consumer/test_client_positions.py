@@ -16,7 +16,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 def chunk(
     tp: TopicPartition, *offsets: int, end: int | None = None, epoch: int = 0
 ) -> FetchedChunk:
-    """Records of one batch each; ``end``: a last batch that shows nothing."""
+    """Records of one batch each; ``end`` appends a batch without visible records."""
     data = b"".join(
         build_batch([Record(o, 0, None, b"", [])], base_offset=o, leader_epoch=epoch)
         for o in offsets
@@ -55,7 +55,7 @@ def test_new_partitions_are_looked_up_and_kept_ones_go_on() -> None:
     assert positions.assigned == [B]
 
 
-def test_the_timestamps_that_ask_for_an_end_of_the_log_are_those_of_kafka() -> None:
+def test_special_timestamps_are_those_of_kafka() -> None:
     assert (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) == (-1, -2)
 
 

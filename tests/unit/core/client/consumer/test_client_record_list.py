@@ -108,7 +108,9 @@ def test_a_producer_encodes_more_records_than_its_table_has() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_producer_says_codec_and_transaction(codec: Compression, transactional: bool) -> None:
+def test_producer_batch_header_has_codec_and_transactional_flag(
+    codec: Compression, transactional: bool
+) -> None:
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     batch.append((7, None, b"v", []), 0, 1)
     (built,) = parse_batches(batch.build(codec, transactional=transactional))

@@ -1,4 +1,4 @@
-"""Whom a consumer reads from: who was named, for a while, as long as that one is there."""
+"""The replica that a consumer reads from: the preferred one until it expires or goes offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cluster(*nodes: int, offline: tuple[int, ...] = ()) -> ClusterView:
     )
 
 
-def test_the_leader_until_it_names_another_and_after_a_while_again() -> None:
+def test_preferred_replica_replaces_the_leader_until_it_expires() -> None:
     sources = ReadReplicas(LEASE_MS)
     assert sources.source(TP, cluster(1, 2), 0) == 1
     sources.prefer(TP, 2, 0)

@@ -66,7 +66,7 @@ def test_a_batch_goes_at_once_without_linger() -> None:
     assert acc.used_bytes == 0
 
 
-def test_a_batch_lingers_and_says_until_when() -> None:
+def test_lingering_batch_reports_when_it_is_ready() -> None:
     acc = accumulator(linger_ms=20)
     put(acc, A, "a", now_ms=5)
     assert not put(acc, A, "b", now_ms=10)

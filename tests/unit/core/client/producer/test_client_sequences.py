@@ -317,7 +317,7 @@ def test_a_batch_in_doubt_keeps_its_stamp_when_another_partition_brings_an_epoch
     assert in_doubt.stamp == Stamp(7, 0, 4), "the broker may have written it under this one"
 
 
-# What happens to a request: the answer, and whether the batch is appended before.
+# What happens to a request: the response, and whether the batch is appended before.
 FATES = {
     "ok": (ErrorCode.NONE, True),
     "lost request": (ErrorCode.NETWORK_EXCEPTION, False),
@@ -338,7 +338,7 @@ def test_nothing_is_doubled_or_reordered_whatever_gets_lost(seed: int) -> None:
 
 
 def play(dice: random.Random) -> None:
-    """Requests and answers get lost, batches are refused for good or given up in between; brokers
+    """Requests and responses get lost, batches fail permanently or are given up in between; brokers
     take requests in order and answer in any. What is told to be written is, once, in order."""
     config = AccumulatorConfig(batch_size=1, in_flight=5, retry_backoff_ms=0)
     accumulator: Accumulator[int] = Accumulator(config)
