@@ -214,8 +214,8 @@ async def test_markers_are_written(version: int, committed: bool) -> None:
         request = WriteTxnMarkersRequest([marker(committed, 5, 0, 9), marker(committed, 4, 0)])
         replies = send(handler, version, request)
         codes = [
-            [(row.partition_index, row.error_code) for row in marker.topics[0].partitions]
-            for marker in replies.markers
+            [(row.partition_index, row.error_code) for row in result.topics[0].partitions]
+            for result in replies.markers
         ]
         assert codes == [
             [(0, 0), (9, E.UNKNOWN_TOPIC_OR_PARTITION)],
