@@ -1,7 +1,10 @@
-"""Docstrings, comments and messages of the package keep to the words that the field uses.
+"""Texts of the package and names of tests keep to the words that the field uses.
 
 A word is retired where it hides who does what: a broker does not "hear of" a leader, it receives a
 request. Words that also have a plain use ("ask" a user, "own" as an adjective) are not listed.
+
+The name of a test stands alone, so more words are retired there: the name says which broker,
+request, record or partition does what.
 """
 
 import ast
@@ -14,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "minikafka"
+TESTS = ROOT / "tests"
 
 RETIRED = re.compile(
     r"\b(hears? of|(?:is|are|was|were|be|been) told|whoever|who waits|what is wanted"
@@ -22,7 +26,14 @@ RETIRED = re.compile(
     re.IGNORECASE,
 )
 
+# Whole words between underscores ("masked" is fine), except "answer" in every form.
+RETIRED_IN_NAMES = re.compile(
+    r"(?<![a-z])(?:what|who|whoever|nobody|told|hears|asks|asked|anew|in_vain|breath|meanwhile)"
+    r"(?![a-z])|answer"
+)
+
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 
 
 def texts(source: str) -> list[tuple[int, str]]:
@@ -51,6 +62,17 @@ def retired_words(source: str) -> list[str]:
     ]
 
 
+def opaque_names(source: str) -> list[str]:
+    """Names of tests, in classes too, that contain a retired word."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and RETIRED_IN_NAMES.search(node.name)
+    ]
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_retired_word_is_used(path: Path) -> None:
     assert retired_words(path.read_text()) == []
@@ -59,3 +81,23 @@ def test_no_retired_word_is_used(path: Path) -> None:
 def test_retired_words_are_found_across_lines_and_in_messages() -> None:
     source = '"""The follower is\ntold."""\n# read\n# anew\nfail("Whoever asked")\n'
     assert retired_words(source) == ["3: anew", "1: is told", "5: Whoever"]
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_test_names_use_no_retired_word(path: Path) -> None:
+    assert opaque_names(path.read_text()) == []
+
+
+def test_retired_words_are_found_in_names_of_tests_and_methods() -> None:
+    opaque = [
+        "test_what_is_kept",
+        "test_the_leader_is_told",
+        "test_it_answers",
+        "test_waits_in_vain",
+    ]
+    plain = ["test_masked_values_whole", "told", "test_leader_responds"]
+    source = "class TestIt:\n"
+    for name in [*opaque, *plain]:
+        source += f"    async def {name}(self): ...\n"
+    assert opaque_names(source) == opaque
+    assert opaque_names("def test_nobody_leads(): ...") == ["test_nobody_leads"]
