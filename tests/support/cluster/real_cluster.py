@@ -43,8 +43,15 @@ def is_alive(pid: int) -> bool:
 
 def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
     """A ``CompletedProcess`` with text."""
+    # An unbuffered stdout loses what a write to a pipe leaves over when a signal interrupts it.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(
-        [*MINIKAFKA, *words], input=stdin, capture_output=True, text=True, timeout=limit_s
+        [*MINIKAFKA, *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        env=buffered,
     )
 
 
