@@ -94,6 +94,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("max.connections", MAX_INT, "Most connections at a time.", at_least(0)),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
     _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Off if unset. Not a key of Kafka's.", debug_listener_problem),
+    _int("event.loop.stall.threshold.ms", 100, "A stall of the event loop of so long or longer is logged as loop_stalled, with the request that ran then. Not a key of Kafka's.", at_least(2)),
     # -- topics
     _int("num.partitions", 1, "Partitions of a topic created without a number.", at_least(1)),
     _int("default.replication.factor", 1, "Replicas of a topic created without a number.", at_least(1)),

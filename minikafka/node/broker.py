@@ -28,6 +28,7 @@ from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
+from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.releases import Release
 from minikafka.storage.directories.log_manager import LogManager
@@ -72,6 +73,7 @@ class BrokerNode:
         self._dynamic = DynamicBrokerConfig(config)
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
+        self._stalls: LoopStalls | None = None
 
     @property
     def ports(self) -> list[int]:
@@ -109,6 +111,8 @@ class BrokerNode:
             if found:
                 raise
         finally:
+            if self._stalls is not None:
+                self._stalls.close()
             self._logs.close()
 
     async def _raise_failure(self) -> None:
@@ -212,7 +216,18 @@ class BrokerNode:
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
-        self._apis = Apis(self.broker_id, self.parts.routes(), release=views.release(self._config))
+        stalls = LoopStalls(
+            world.clock, views.stall_meter(self._config), self.metrics, self.broker_id
+        )
+        stalls.start()
+        self._stalls = stalls
+        self._apis = Apis(
+            self.broker_id,
+            self.parts.routes(),
+            release=views.release(self._config),
+            stalls=stalls.meter,
+            monotonic_ms=world.clock.monotonic_ms,
+        )
         self._controlled_shutdown = ShutdownHandover(
             world.network,
             world.clock,

@@ -19,6 +19,7 @@ from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
+from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, view_of
@@ -50,6 +51,10 @@ def server(config: Config) -> ServerConfig:
         connections_max_idle_ms=config.integer("connections.max.idle.ms"),
         queued_max_requests=config.integer("queued.max.requests"),
     )
+
+
+def stall_meter(config: Config) -> StallMeterConfig:
+    return StallMeterConfig(config.integer("event.loop.stall.threshold.ms"))
 
 
 def log_dirs(config: Config) -> tuple[str, ...]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from minikafka.broker.requests.context import (
@@ -15,8 +18,9 @@ from minikafka.broker.requests.context import (
     TaskHandler,
     UnreadableRequest,
 )
+from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.events import EventLog, event_log, serving_client
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
@@ -64,13 +68,25 @@ class Route:
         return ApiVersion(self.api_key, self.min_version, self.last_version)
 
 
+# Requests of brokers. Their events are the history of the replicas, and are not bounded per client.
+_BETWEEN_BROKERS = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+    }
+)
+
+
 class _Row:
     """The facts of a route, as attributes for the hot path."""
 
-    __slots__ = ("first", "handler", "last", "overlapping", "request_class", "route")
+    __slots__ = ("first", "handler", "last", "of_clients", "overlapping", "request_class", "route")
 
     def __init__(self, route: Route) -> None:
         self.route = route
+        self.of_clients = route.api_key not in _BETWEEN_BROKERS
         self.handler: Any = route.handler  # either kind; ``route.task`` says which
         self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
@@ -134,6 +150,10 @@ class Apis:
     unknown version of ApiVersions gets a response in version 0 instead (KIP-511). A ``KafkaError``
     from a handler becomes the error code of the response, or closes the connection if the response
     has none at its top level. Any other exception is a bug and stops the node.
+
+    ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
+    the decoding to the end of the handler; of a task handler, each step counts by itself. The
+    events of task handlers name the client and are bounded for each client (``serving_client``).
     """
 
     def __init__(
@@ -142,8 +162,13 @@ class Apis:
         routes: Sequence[Route],
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
+        stalls: StallMeter | None = None,
+        monotonic_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         """Serve the ``routes`` that ``release`` has, up to the newest versions of the release."""
+        self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
+        self._stall_ms = self._stalls.threshold_ms
+        self._now_ms = monotonic_ms
         self._log = log or event_log("apis", broker=broker_id)
         self._release = release
         kept = [route for r in routes if (route := _limited(r, release)) is not None]
@@ -193,9 +218,11 @@ class Apis:
         route = row.route
         if version < row.first or version > row.last:
             return self._refuse_version(connection, route, header, len(frame))
+        started_ms = self._now_ms()
         try:
             request = decode(row.request_class, version, frame, position)
         except DecodeError as error:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             api_name = route.api_key.api_name
             return _refuse(
                 connection, "bad_request", api=api_name, api_version=version, error=str(error)
@@ -205,7 +232,8 @@ class Apis:
         reply = PendingReply(slot, route, header.correlation_id, version)
         context = RequestContext(header, connection.listener, connection.client_host, connection)
         if route.task:
-            self._start(row, context, request, reply)
+            self._start(row, context, request, reply, len(frame))
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             return False
         try:
             row.handler(context, request, reply)
@@ -217,7 +245,17 @@ class Apis:
         except Exception as bug:
             self._stop_node(bug)
             raise
+        if self._now_ms() - started_ms >= self._stall_ms:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
         return False
+
+    def _note_if_long(
+        self, started_ms: int, route: Route, header: RequestHeader, host: str, size: int
+    ) -> None:
+        ran_ms = self._now_ms() - started_ms
+        if ran_ms >= self._stall_ms:
+            api = route.api_key.api_name
+            self._stalls.note(NotedRequest(api, header.client_id or "", host, size, ran_ms))
 
     # -- tasks
 
@@ -227,10 +265,15 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
+        size: int,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
+
+        def note(started_ms: int) -> None:
+            self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
+
         task = self._tasks.create_task(
-            self._serve(row, context, request, reply),
+            _in_steps(self._serve(row, context, request, reply), self._now_ms, note),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
         self._serving.add(task)
@@ -245,12 +288,13 @@ class Apis:
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
-        try:
-            response = await row.handler(context, request)
-        except KafkaError as error:
-            reply(error)
-        else:
-            reply(response)
+        with serving_client(context.client_host) if row.of_clients else nullcontext():
+            try:
+                response = await row.handler(context, request)
+            except KafkaError as error:
+                reply(error)
+            else:
+                reply(response)
 
     # -- what goes wrong
 
@@ -281,6 +325,29 @@ class Apis:
 
     async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
         await bug
+
+
+@types.coroutine
+def _in_steps(
+    work: Coroutine[Any, Any, None], now_ms: Callable[[], int], stepped: Callable[[int], None]
+) -> Generator[Any, Any, None]:
+    """Run a coroutine, and call ``stepped`` with the start of each step after it: a step is what
+    runs between two awaits that give the loop back."""
+    resume: Callable[[], Any] = partial(work.send, None)
+    while True:
+        started_ms = now_ms()
+        try:
+            awaited = resume()
+        except StopIteration:
+            return
+        finally:
+            stepped(started_ms)
+        try:
+            sent = yield awaited
+        except BaseException as error:
+            resume = partial(work.throw, error)
+        else:
+            resume = partial(work.send, sent)
 
 
 def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:

@@ -59,8 +59,14 @@ class Order:
     """One controller request, from its arrival until it has been applied."""
 
     def __init__(
-        self, fence: ControllerFence, api: str, request: ControllerRequest, number: int
+        self,
+        fence: ControllerFence,
+        api: str,
+        request: ControllerRequest,
+        number: int,
+        client_host: str,
     ) -> None:
+        self.client_host = client_host
         self._fence = fence
         self.api = api
         self.request = request
@@ -88,10 +94,10 @@ class ControllerFence:
         self._broker_epoch = broker_epoch
         self._log = event_log("state-change", broker=broker_id)
 
-    def arrived(self, api: str, request: ControllerRequest) -> Order:
+    def arrived(self, api: str, request: ControllerRequest, client_host: str = "") -> Order:
         """Number a request by its arrival. Call this before the first await of a handler."""
         self._arrived += 1
-        return Order(self, api, request, self._arrived)
+        return Order(self, api, request, self._arrived, client_host)
 
     def check(self, order: Order) -> ErrorCode:
         """Return STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for an order that must not be
@@ -109,6 +115,7 @@ class ControllerFence:
             self._log.warning(
                 "controller_request_refused",
                 api=order.api,
+                client=order.client_host,
                 error=error.name,
                 controller=request.controller_id,
                 controller_epoch=request.controller_epoch,
@@ -182,7 +189,7 @@ class LeaderAndIsrHandler:
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
         received = list(instructions(request))
-        order = self._fence.arrived("LeaderAndIsr", request)
+        order = self._fence.arrived("LeaderAndIsr", request, context.client_host)
         topics = sorted({instruction.topic_partition.topic for instruction in received})
         await self._replicas.load_topic_configs(topics)
         if self._get_ready is not None:
@@ -280,7 +287,7 @@ class StopReplicaHandler:
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
         received = list(stops(request))
-        order = self._fence.arrived("StopReplica", request)
+        order = self._fence.arrived("StopReplica", request, context.client_host)
         errors: dict[TopicPartition, ErrorCode] = {}
         for start in range(0, max(1, len(received)), STOP_SLICE):
             if start:
@@ -340,7 +347,7 @@ class UpdateMetadataHandler:
         self, context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
         topics = topics_of(request)
-        order = self._fence.arrived("UpdateMetadata", request)
+        order = self._fence.arrived("UpdateMetadata", request, context.client_host)
         if self._get_ready is not None:
             await self._get_ready(topics)
         error = order.refusal()
