@@ -147,7 +147,7 @@ class BrokerNode:
         self._apis.start(tasks)
         await self._listen()
         self._config_changes.start(tasks)
-        await self._register(store)
+        await self._register(self._zk.store)  # another session, if the first one has expired
         self._zk.on_session_lost(self.controller.on_session_lost)
         self._zk.on_new_session(self._register)
         self._zk.on_new_session(self.controller.on_new_session)
