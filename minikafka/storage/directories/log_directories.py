@@ -17,11 +17,12 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
 
-_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
+_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 
 
 def is_out_of_space(error: OSError) -> bool:
-    """Return whether an error means that the disk is full.
+    """Return whether an error means that the disk is full, or that no further file may be opened,
+    which passes as well.
 
     Kafka takes the directory offline. Here it stays online and refuses appends until there is space
     again."""

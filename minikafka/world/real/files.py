@@ -40,9 +40,17 @@ class OffLoop:
     async def with_file(self, fd: int, work: Callable[..., T], *args: Any) -> T:
         """Run ``work(copy of fd, *args)`` in a thread. The thread needs a copy of the descriptor:
         if the file is closed meanwhile, because its partition was deleted, the system may give the
-        number to another file. The copy is closed when the work is done or was cancelled."""
+        number to another file. The copy is closed when the work is done or was cancelled.
+
+        Without a descriptor for the copy the work is done on the event loop: it is not the disk
+        that has failed."""
         async with self._room:
-            own = os.dup(fd)
+            try:
+                own = os.dup(fd)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                return work(fd, *args)
             future = self._threads.submit(work, own, *args)
             future.add_done_callback(lambda _: os.close(own))
             return await asyncio.wrap_future(future)
