@@ -71,6 +71,10 @@ class Network(Protocol):
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]: ...
 
+    def descriptor_limit(self) -> int:
+        """Return how many files and connections the process may have open at a time."""
+        ...
+
     async def resolves(self, host: str) -> bool:
         """Return whether ``host`` is an IP address or a name that resolves to one."""
         ...

@@ -23,6 +23,7 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener, listeners
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
+from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.http_server import HttpServer
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
@@ -212,7 +213,8 @@ class BrokerNode:
             lambda: self.broker_epoch,
             self.metrics,
         )
-        effects = ConfigEffects(dynamic, self.parts, self.controller, lambda: self._servers)
+        self._quotas = self._make_quotas()
+        effects = ConfigEffects(dynamic, self.parts, self.controller, self._quotas)
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
@@ -236,6 +238,14 @@ class BrokerNode:
             views.controlled_shutdown(self._config, listener),
         )
 
+    def _make_quotas(self) -> ConnectionQuotas:
+        several = len(self._listeners.bound) > 1
+        return ConnectionQuotas(
+            views.connection_quotas(self._dynamic.current),
+            self._listeners.inter_broker if several else None,
+            self._world.network.descriptor_limit(),
+        )
+
     async def _listen(self) -> None:
         """Open the listeners, which hold requests until this broker is registered: only its broker
         epoch identifies controller requests for an earlier registration. Raises OSError (address
@@ -249,6 +259,7 @@ class BrokerNode:
                 self._apis.on_frame,
                 endpoint.listener,
                 unsent=self.parts.unsent,
+                quotas=self._quotas,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import resource
 import socket
 
 from minikafka.kernel.ports import Listener, ProtocolFactory
 
 BACKLOG = 1024
+UNLIMITED = 2**31 - 1
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of descriptors to the hard one, as a JVM does when it starts. The soft
+    one is small for programs that use select, which we do not."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS has a lower one that is not shown
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class RealListener:
@@ -54,6 +65,10 @@ class RealNetwork:
         transport, protocol = await loop.create_connection(factory, host, port)
         _keep_alive(transport.get_extra_info("socket"))
         return transport, protocol
+
+    def descriptor_limit(self) -> int:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
     async def resolves(self, host: str) -> bool:
         try:

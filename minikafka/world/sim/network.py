@@ -296,6 +296,9 @@ class SimNetwork:
         transport.start(protocol)
         return transport, protocol
 
+    def descriptor_limit(self) -> int:
+        return 2**31 - 1
+
     async def resolves(self, host: str) -> bool:
         self._process.check()
         return self._fabric.is_host(host) or _is_ipv4(host)
