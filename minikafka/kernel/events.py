@@ -188,7 +188,7 @@ def configure(
     printable is escaped."""
     renderers: list[Any] = [plain_line]
     if json:
-        renderers = [json_line]
+        renderers = [structlog.processors.JSONRenderer()]
     elif (stream or sys.stderr).isatty():
         renderers = [escape_facts, structlog.dev.ConsoleRenderer(colors=True)]
     structlog.configure(
@@ -215,14 +215,6 @@ def plain_line(_: Any, __: str, facts: MutableMapping[str, Any]) -> str:
     pairs = " ".join([f"{key}={_shown(facts[key])}" for key in sorted(facts)])
     line = f"{stamp} [{level:<9}] {_escaped(str(event)):<30} {pairs}".rstrip()
     return line if trace is None else f"{line}\n{_trace(trace)}"
-
-
-_JSON = structlog.processors.JSONRenderer()
-
-
-def json_line(logger: Any, method: str, facts: MutableMapping[str, Any]) -> str:
-    """Format a line as one JSON object in ASCII. JSON itself allows a raw DEL in a string."""
-    return str(_JSON(logger, method, facts)).replace("\x7f", "\\u007f")
 
 
 def escape_facts(_: Any, __: str, facts: MutableMapping[str, Any]) -> Any:
