@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from minikafka.client import Admin, ClientConfig
+from minikafka.kernel.events import diverted
 from minikafka.kernel.ports import SessionExpired, SessionState
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
 from minikafka.world.real.world import real_world, run
 from minikafka.world.real.zookeeper import RealCoordination
+from tests.support.cluster.real_cluster import until
 from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess
 
@@ -78,14 +81,14 @@ async def test_a_loop_that_runs_keeps_its_session(shared_zookeeper: ZookeeperPro
 class ThreadedBroker:
     """A broker with an event loop in a thread."""
 
-    def __init__(self, connect: str, directory: Path) -> None:
+    def __init__(self, connect: str, directory: Path, **settings: str) -> None:
         given = {
             "broker.id": "1",
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "zookeeper.connect": connect,
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             "log.dirs": str(directory / "logs"),
-        }
+        } | {name.replace("_", "."): value for name, value in settings.items()}
         self._config = BROKER_CONFIG.parse(given)
         self._started = threading.Event()
         self._thread = threading.Thread(target=run, args=(self._run(),), daemon=True)
@@ -143,4 +146,34 @@ def test_a_stalled_broker_is_replaced_and_registers_again(
         assert when_there(other, "/controller").wait(PATIENCE_S)
         assert other.exists("/brokers/ids/1").czxid > epoch
         assert int(other.get("/controller_epoch")[0]) == 2
+    longest_ms = broker.node.metrics.snapshot()["minikafka.server:EventLoopStallMaxMs"]
+    assert longest_ms > SESSION_MS / 2  # it ended only after the session
     broker.stop()
+
+
+@pytest.mark.mission("SAFE-20")
+def test_a_request_that_keeps_the_loop_of_a_broker_is_logged(
+    shared_zookeeper: ZookeeperProcess, tmp_path: Path
+) -> None:
+    connect = f"{shared_zookeeper.connect}/tests/{uuid.uuid4().hex}"
+    logged: list[dict[str, Any]] = []
+
+    def take(_: str, event: str, facts: dict[str, Any]) -> None:
+        if event == "loop_stalled":
+            logged.append(facts)
+
+    async def create_topic(port: int) -> None:
+        async with Admin(real_world(), ClientConfig(f"127.0.0.1:{port}")) as admin:
+            await admin.create_topic("many", 300, 1)
+
+    with diverted(take):
+        broker = ThreadedBroker(connect, tmp_path, event_loop_stall_threshold_ms="2")
+        run(create_topic(broker.node.ports[0]))
+        # The controller sends it to its own broker, which makes 300 logs.
+        until(lambda: [row for row in logged if row.get("api") == "LeaderAndIsr"], "a stall")
+        broker.stop()
+    row = next(row for row in logged if row.get("api") == "LeaderAndIsr")
+    assert row["stalled_ms"] >= row["ran_ms"] >= 2
+    assert row["request_bytes"] > 300
+    assert (row["client"], row["broker"]) == ("127.0.0.1", 1)
+    assert row["client_id"] != ""

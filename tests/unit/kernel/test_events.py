@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -11,6 +12,8 @@ import pytest
 import structlog
 
 from minikafka.kernel import events
+from minikafka.world.real.clock import RealClock
+from minikafka.world.real.world import run
 
 # ESC, newlines, DEL, C1 controls, line separators, bidirectional controls, a lone surrogate.
 NASTY = "\x00\x07\x08\x1b[2J\r\n\x0b\x0c\x7f\x85\x9b\u2028\u2029\u202e\u2066\u200f\ufeff\ud800"
@@ -113,6 +116,25 @@ def test_events_of_a_request_carry_its_client_and_are_bounded() -> None:
     assert {row["client"] for row in logged(stream)} == {"10.0.0.1"}
     assert len(logged(stream)) == 100
     assert logged(stream)[0]["topic"] == "x" * 1000 + "... (32000 characters)"
+
+
+def test_a_timer_is_not_part_of_the_request_that_sets_it() -> None:
+    stream = io.StringIO()
+    events.configure("INFO", json=True, stream=stream)
+
+    async def main() -> None:
+        called = asyncio.Event()
+
+        def on_timer() -> None:
+            events.event_log("isr").info("isr_shrunk")
+            called.set()
+
+        with events.serving_client("10.0.0.1"):
+            RealClock().call_later(0, on_timer)
+        await called.wait()
+
+    run(main())
+    assert "client" not in logged(stream)[0]
 
 
 def test_events_of_the_broker_itself_are_not_bounded() -> None:
