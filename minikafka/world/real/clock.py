@@ -11,8 +11,8 @@ from minikafka.world.real.wall_clock import WallClock
 
 
 class RealClock(WallClock):
-    """See ``kernel.ports.Clock``. Timers run on the loop that is running when they are set, in a
-    context of their own: a timer is not part of the request that happens to set it."""
+    """See ``kernel.ports.Clock``. Timers run on the loop that is running when they are set, in an
+    empty context: a timer is not part of the request that happens to set it."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
         loop = asyncio.get_running_loop()
