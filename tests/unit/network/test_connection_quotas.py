@@ -49,7 +49,7 @@ def test_an_address_has_its_limit_or_that_of_all() -> None:
 
 
 @pytest.mark.mission("SAFE-27")
-def test_clients_take_half_of_the_descriptors_and_nobody_the_last_quarter() -> None:
+def test_clients_take_half_of_the_descriptors_and_no_connection_the_last_quarter() -> None:
     few = quotas(2**31 - 1, protected="BROKERS", descriptors=8)
     assert [few.add("CLIENTS", "a", n) for n in range(4)] == [None] * 4
     assert few.add("CLIENTS", "a", 4) == ConnectionRefusal("descriptors", 4)
