@@ -33,6 +33,7 @@ from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.releases import Release
 from minikafka.storage.directories.log_manager import LogManager
+from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
@@ -137,8 +138,7 @@ class BrokerNode:
         await self._zk.start(tasks)
         store = self._zk.store
         await store.create_persistent_paths()
-        proposed = base64.urlsafe_b64encode(self._world.entropy.random_bytes(16)).decode()[:22]
-        cluster_id = await store.get_or_create_cluster_id(proposed)
+        cluster_id = await self._read_cluster_id(store)
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
         self._dynamic.update(*await read_broker_configs(store, self.broker_id))
@@ -169,6 +169,22 @@ class BrokerNode:
         for topic in topics:
             configs.forget(topic)
         return found
+
+    async def _read_cluster_id(self, store: ZkStore) -> str:
+        """Return the id of the cluster; create it if there is none. If its znode cannot be read,
+        return the id that the log directories have. Raises ConfigError if they are new."""
+        proposed = base64.urlsafe_b64encode(self._world.entropy.random_bytes(16)).decode()[:22]
+        try:
+            return await store.get_or_create_cluster_id(proposed)
+        except MalformedZnode as error:
+            self._log.error("cluster_id_unreadable", why=str(error))
+            stored = self._logs.cluster_id()
+            if stored is None:
+                raise ConfigError(
+                    f"the cluster id cannot be read: {error}; write it again, it is in "
+                    "meta.properties of every broker's log directories"
+                ) from error
+            return stored
 
     async def _identify(self, store: ZkStore, cluster_id: str) -> int:
         """Return the broker id: from the configuration, from the log directories, or a new one.

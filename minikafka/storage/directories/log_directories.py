@@ -70,6 +70,13 @@ class LogDirectories:
             raise ConfigError(f"log.dirs belong to several brokers: {sorted(ids)}")
         return ids.pop() if ids else None
 
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster that the directories belong to, None if they are new or
+        disagree."""
+        metas = self.each(LogDirectory.read_meta_properties)
+        ids = {meta.cluster_id for meta in metas.values() if meta.cluster_id is not None}
+        return ids.pop() if len(ids) == 1 else None
+
     async def claim(self, broker_id: int, cluster_id: str) -> None:
         """Write the broker id and cluster id into ``meta.properties`` of all directories. Raises
         ConfigError if one belongs to another broker or cluster."""
