@@ -385,9 +385,17 @@ def test_no_server_is_connection_lost(play: Play) -> None:
     play(body)
 
 
-@pytest.mark.parametrize("path", ["/a/..", "/a/.", "/./a", "/..", "/a/../b"])
-def test_relative_paths_are_refused(play: Play, path: str) -> None:
-    """Clients choose names that become paths; kazoo would raise a ValueError."""
+@pytest.mark.mission("DOOR-2")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a/..", "/a/.", "/./a", "/..", "/a/../b", "", "a", "/a/", "/a//b", "//", "/a\0", "/a\x1f",
+        "/\ud800", "/\ue000", "/\uffff", "/a\n",
+    ],
+)  # fmt: skip
+def test_bad_paths_are_refused(play: Play, path: str) -> None:
+    """Clients choose names that become paths. Kazoo would raise ValueError, or strip the path, or
+    fail in its own thread."""
 
     async def body(lab: Lab) -> None:
         session = await lab.open()
