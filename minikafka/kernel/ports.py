@@ -250,6 +250,12 @@ def require_path(path: str) -> None:
         raise BadPath(path)
 
 
+def require_version(path: str, version: int) -> None:
+    """Raise BadVersion for a number that is the version of no znode: it is not an int of Java."""
+    if not -(2**31) <= version < 2**31:
+        raise BadVersion(path)
+
+
 class SessionState(Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"  # no server reachable; the session may still live

@@ -30,6 +30,7 @@ from minikafka.kernel.ports import (
     CoordinationError,
     CoordinationOp,
     CoordinationSession,
+    CreateOp,
     NodeExists,
     NoNode,
     OpResult,
@@ -41,6 +42,7 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
     require_path,
+    require_version,
 )
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.real.zookeeper_values import (
@@ -81,7 +83,20 @@ class RealCoordination:
 
 
 async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
-    handler = _OneSessionHandler(session_timeout_ms / 1000)
+    handler = _OneSessionHandler(session_timeout_ms / 1000 / WAITS_PER_SESSION)
+    try:
+        client = _client(connect, session_timeout_ms, handler)
+    except (ValueError, OverflowError) as error:
+        raise CoordinationError(
+            f"{connect[:200]!a} is no list of ZooKeeper servers: {error}"
+        ) from error
+    session = _Session(client, handler, asyncio.get_running_loop())
+    await session.start(connect, connection_timeout_ms)
+    return session
+
+
+def _client(connect: str, session_timeout_ms: int, handler: _OneSessionHandler) -> KazooClient:
+    """Raises ValueError. Kazoo's own thread would end when it looks up an impossible host."""
     client = KazooClient(
         hosts=connect,
         timeout=session_timeout_ms / 1000,
@@ -92,9 +107,10 @@ async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: in
         # Lost connections are reported by the session's owner, once; kazoo would tell every try.
         logger=logging.Logger("kazoo", level=logging.ERROR),
     )
-    session = _Session(client, handler, asyncio.get_running_loop())
-    await session.start(connect, connection_timeout_ms)
-    return session
+    for host, _ in client.hosts:
+        host.encode("idna")
+    require_path(client.chroot or "/")
+    return client
 
 
 async def _make_chroot(servers: str, chroot: str, connection_timeout_ms: int) -> None:
@@ -327,9 +343,11 @@ class _Session:
         return sorted(names)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
+        require_version(path, version)
         return port_stat(await self._ask(path, self._client.set_async, data, version))
 
     async def delete(self, path: str, version: int = -1) -> None:
+        require_version(path, version)
         await self._ask(path, self._client.delete_async, version)
 
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
@@ -338,6 +356,8 @@ class _Session:
         transaction = self._client.transaction()
         for op in ops:
             require_path(op.path)
+            if not isinstance(op, CreateOp):
+                require_version(op.path, op.version)
             add_operation(transaction, op)
         results = await self._ask(ops[0].path, lambda _: transaction.commit_async())
         return op_results(ops, results)
@@ -351,9 +371,12 @@ class _Session:
         if self._state is SessionState.SUSPENDED:
             raise ConnectionLost(path)
         require_path(path)
+        try:
+            result = call(path, *args, **options)
+        except Exception as error:  # kazoo refuses the arguments, with many types of errors
+            raise port_error(error, path) from error
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.add(answer)
-        result = call(path, *args, **options)
         result.rawlink(partial(self._post, self._settle, answer, path))
         return answer
 
