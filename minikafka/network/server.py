@@ -86,6 +86,13 @@ class ReplySlot:
         self._reply = _Refusal(reason, facts)
         self._connection.resolve(self)
 
+    def abandon(self, reason: str, **facts: object) -> None:
+        """Close the connection as ``refuse`` does, whether the request has been answered or not."""
+        if self._sent:
+            self._connection.refuse(reason, **facts)
+        else:
+            self.refuse(reason, **facts)
+
 
 class ServerConnection(asyncio.BufferedProtocol):
     """The server side of one connection.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-import types
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import nullcontext
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +19,8 @@ from minikafka.broker.requests.context import (
 )
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.events import EventLog, event_log, serving_client
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.metrics import Metrics
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
@@ -40,6 +40,10 @@ from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
+# What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
+# is nested too deep concerns its connection only.
+UNDECODABLE = (DecodeError, MemoryError, RecursionError)
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -49,6 +53,11 @@ class Route:
     have no memoryview fields. With ``in_parts`` the record batches of the response are sent without
     a copy. An ``overlapping`` handler may be called while earlier requests of this API on the same
     connection have no reply; it keeps the order of their effects itself.
+
+    ``changes_state`` is true if the handler changes this broker's own state in several steps:
+    logs, partitions, coordinators, sessions. An unexpected exception may then leave half a change,
+    and ends the node. It is false if the handler only reads, or hands one change to ZooKeeper or
+    to the controller: an unexpected exception then closes the connection, and nothing else.
     """
 
     api_key: ApiKey
@@ -58,6 +67,7 @@ class Route:
     max_version: int | None = None
     in_parts: bool = False
     overlapping: bool = False
+    changes_state: bool = True
 
     @property
     def last_version(self) -> int:
@@ -149,11 +159,9 @@ class Apis:
     an unknown key, a version that is not served, or a response that does not fit its version. An
     unknown version of ApiVersions gets a response in version 0 instead (KIP-511). A ``KafkaError``
     from a handler becomes the error code of the response, or closes the connection if the response
-    has none at its top level. Any other exception is a bug and stops the node.
-
-    ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
-    the decoding to the end of the handler; of a task handler, each step counts by itself. The
-    events of task handlers name the client and are bounded for each client (``serving_client``).
+    has none at its top level. Any other exception is a bug: ``Route.changes_state`` says whether
+    it stops the node, or closes the connection with the event ``request_handler_failed`` and counts
+    in Kafka's ``ErrorsPerSec``.
     """
 
     def __init__(
@@ -162,20 +170,23 @@ class Apis:
         routes: Sequence[Route],
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
-        stalls: StallMeter | None = None,
-        monotonic_ms: Callable[[], int] = lambda: 0,
+        metrics: Metrics | None = None,
     ) -> None:
         """Serve the ``routes`` that ``release`` has, up to the newest versions of the release."""
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
         self._stall_ms = self._stalls.threshold_ms
         self._now_ms = monotonic_ms
         self._log = log or event_log("apis", broker=broker_id)
+        self._broker_id = broker_id
+        self._metrics = metrics or Metrics()
+        self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
         kept = [route for r in routes if (route := _limited(r, release)) is not None]
         last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
         own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
         self._served = sorted([own, *(route.listed for route in kept)], key=lambda row: row.api_key)
-        kept.append(Route(ApiKey.API_VERSIONS, ApiVersionsHandler(self._served), max_version=last))
+        handler = ApiVersionsHandler(self._served)
+        kept.append(Route(ApiKey.API_VERSIONS, handler, max_version=last, changes_state=False))
         self._rows = {int(route.api_key): _Row(route) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
         self._tasks: asyncio.TaskGroup | None = None
@@ -207,8 +218,8 @@ class Apis:
         later. ``frame`` is not kept (see ``ServerConnection``)."""
         try:
             header, position = decode_request_header(frame)
-        except DecodeError as error:
-            return _refuse(connection, "bad_header", error=str(error))
+        except UNDECODABLE as error:
+            return _refuse(connection, "bad_header", error=_reason(error))
         version = header.api_version
         row = self._rows.get(header.api_key)
         if connection.unanswered and (row is None or row.route is not connection.overlapping):
@@ -221,19 +232,17 @@ class Apis:
         started_ms = self._now_ms()
         try:
             request = decode(row.request_class, version, frame, position)
-        except DecodeError as error:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
+        except UNDECODABLE as error:
             api_name = route.api_key.api_name
             return _refuse(
-                connection, "bad_request", api=api_name, api_version=version, error=str(error)
+                connection, "bad_request", api=api_name, api_version=version, error=_reason(error)
             )
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
         reply = PendingReply(slot, route, header.correlation_id, version)
         context = RequestContext(header, connection.listener, connection.client_host, connection)
         if route.task:
-            self._start(row, context, request, reply, len(frame))
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
+            self._start(row, context, request, reply, slot)
             return False
         try:
             row.handler(context, request, reply)
@@ -243,10 +252,10 @@ class Apis:
             api_name = route.api_key.api_name
             slot.refuse("bad_request", api=api_name, api_version=version, error=str(error))
         except Exception as bug:
-            self._stop_node(bug)
-            raise
-        if self._now_ms() - started_ms >= self._stall_ms:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
+            if route.changes_state:
+                self._stop_node(bug)
+                raise
+            self._contain(bug, route, context, slot)
         return False
 
     def _note_if_long(
@@ -265,7 +274,7 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
-        size: int,
+        slot: ReplySlot,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
 
@@ -273,7 +282,7 @@ class Apis:
             self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
 
         task = self._tasks.create_task(
-            _in_steps(self._serve(row, context, request, reply), self._now_ms, note),
+            self._serve(row, context, request, reply, slot),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
         self._serving.add(task)
@@ -285,16 +294,19 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
+        slot: ReplySlot,
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
-        with serving_client(context.client_host) if row.of_clients else nullcontext():
+        try:
             try:
-                response = await row.handler(context, request)
+                reply(await row.handler(context, request))
             except KafkaError as error:
                 reply(error)
-            else:
-                reply(response)
+        except Exception as bug:
+            if row.route.changes_state:
+                raise
+            self._contain(bug, row.route, context, slot)
 
     # -- what goes wrong
 
@@ -319,6 +331,26 @@ class Apis:
         PendingReply(slot, route, header.correlation_id, 0)(response)
         return False
 
+    def _contain(
+        self, bug: Exception, route: Route, context: RequestContext, slot: ReplySlot
+    ) -> None:
+        """Close the connection of a request whose handler has failed and changes no state."""
+        self._failures += 1
+        error_id = f"{self._broker_id}-{self._failures}"
+        api_name = route.api_key.api_name
+        self._metrics.counter(errors_per_second(route.api_key)).mark()
+        self._log.error(
+            "request_handler_failed",
+            error_id=error_id,
+            api=api_name,
+            api_version=context.version,
+            client=context.client_host,
+            client_id=context.client_id,
+            error=_reason(bug),
+            traceback="".join(traceback.format_exception(bug)),
+        )
+        slot.abandon("request_handler_failed", api=api_name, error_id=error_id)
+
     def _stop_node(self, bug: Exception) -> None:
         if self._bug is not None and not self._bug.done():
             self._bug.set_exception(bug)
@@ -327,27 +359,16 @@ class Apis:
         await bug
 
 
-@types.coroutine
-def _in_steps(
-    work: Coroutine[Any, Any, None], now_ms: Callable[[], int], stepped: Callable[[int], None]
-) -> Generator[Any, Any, None]:
-    """Run a coroutine, and call ``stepped`` with the start of each step after it: a step is what
-    runs between two awaits that give the loop back."""
-    resume: Callable[[], Any] = partial(work.send, None)
-    while True:
-        started_ms = now_ms()
-        try:
-            awaited = resume()
-        except StopIteration:
-            return
-        finally:
-            stepped(started_ms)
-        try:
-            sent = yield awaited
-        except BaseException as error:
-            resume = partial(work.throw, error)
-        else:
-            resume = partial(work.send, sent)
+def errors_per_second(api_key: ApiKey) -> str:
+    """Return Kafka's name of the metric that counts the unexpected errors of an API."""
+    return (
+        "kafka.network:type=RequestMetrics,name=ErrorsPerSec,"
+        f"request={api_key.api_name},error={ErrorCode.UNKNOWN_SERVER_ERROR.name}"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, DecodeError) else repr(error)
 
 
 def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
