@@ -92,5 +92,5 @@ def _decode(data: bytes, fields: int) -> list[list[str]]:
 def _number(text: str) -> int:
     """Raises CheckpointError, also for numbers that no partition, epoch or offset can be."""
     if not _DECIMAL.fullmatch(text) or int(text) > MAX_OFFSET:
-        raise CheckpointError(f"{text[:100]!r} is no number")
+        raise CheckpointError(f"{text[:100]!r} is not a number")
     return int(text)

@@ -38,7 +38,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in the name of a file with that suffix, or None for any other name, and for an
+    """Return the offset in the name of a file with ``suffix``, None for any other name and for an
     offset that no log reaches."""
     stem = name.removesuffix(suffix)
     if stem == name or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):

@@ -444,7 +444,7 @@ def test_an_impossible_version_is_a_bad_version(play: Play, version: int) -> Non
 
 
 @pytest.mark.mission("DOOR-2")
-async def test_what_kazoo_refuses_is_an_error_of_the_port(
+async def test_arguments_refused_by_kazoo_are_an_error_of_the_port(
     real_zookeeper: ZookeeperProcess,
 ) -> None:
     lab = RealLab(real_zookeeper)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, Producer, ProducerConfig
-from minikafka.client.admin.admin import NewTopic
+from minikafka.core.client.admin.topics import NewTopic
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.zookeeper import paths

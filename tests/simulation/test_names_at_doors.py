@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin
-from minikafka.client.admin.admin import NewTopic
+from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.network.channel import Channel, ChannelConfig

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import traceback
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,7 +21,7 @@ from minikafka.broker.requests.context import (
 )
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.events import EventLog, event_log, serving_client
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
@@ -162,6 +164,10 @@ class Apis:
     has none at its top level. Any other exception is a bug: ``Route.changes_state`` says whether
     it stops the node, or closes the connection with the event ``request_handler_failed`` and counts
     in Kafka's ``ErrorsPerSec``.
+
+    ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
+    the decoding to the end of the handler; of a task handler, each step counts by itself. The
+    events of task handlers name the client and are bounded for each client (``serving_client``).
     """
 
     def __init__(
@@ -170,6 +176,8 @@ class Apis:
         routes: Sequence[Route],
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
+        stalls: StallMeter | None = None,
+        monotonic_ms: Callable[[], int] = lambda: 0,
         metrics: Metrics | None = None,
     ) -> None:
         """Serve the ``routes`` that ``release`` has, up to the newest versions of the release."""
@@ -233,6 +241,7 @@ class Apis:
         try:
             request = decode(row.request_class, version, frame, position)
         except UNDECODABLE as error:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             api_name = route.api_key.api_name
             return _refuse(
                 connection, "bad_request", api=api_name, api_version=version, error=_reason(error)
@@ -242,7 +251,8 @@ class Apis:
         reply = PendingReply(slot, route, header.correlation_id, version)
         context = RequestContext(header, connection.listener, connection.client_host, connection)
         if route.task:
-            self._start(row, context, request, reply, slot)
+            self._start(row, context, request, reply, slot, len(frame))
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             return False
         try:
             row.handler(context, request, reply)
@@ -256,6 +266,8 @@ class Apis:
                 self._stop_node(bug)
                 raise
             self._contain(bug, route, context, slot)
+        if self._now_ms() - started_ms >= self._stall_ms:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
         return False
 
     def _note_if_long(
@@ -275,6 +287,7 @@ class Apis:
         request: Message,
         reply: PendingReply,
         slot: ReplySlot,
+        size: int,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
 
@@ -282,7 +295,7 @@ class Apis:
             self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
 
         task = self._tasks.create_task(
-            self._serve(row, context, request, reply, slot),
+            _in_steps(self._serve(row, context, request, reply, slot), self._now_ms, note),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
         self._serving.add(task)
@@ -298,15 +311,16 @@ class Apis:
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
-        try:
+        with serving_client(context.client_host) if row.of_clients else nullcontext():
             try:
-                reply(await row.handler(context, request))
-            except KafkaError as error:
-                reply(error)
-        except Exception as bug:
-            if row.route.changes_state:
-                raise
-            self._contain(bug, row.route, context, slot)
+                try:
+                    reply(await row.handler(context, request))
+                except KafkaError as error:
+                    reply(error)
+            except Exception as bug:
+                if row.route.changes_state:
+                    raise
+                self._contain(bug, row.route, context, slot)
 
     # -- what goes wrong
 
@@ -357,6 +371,29 @@ class Apis:
 
     async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
         await bug
+
+
+@types.coroutine
+def _in_steps(
+    work: Coroutine[Any, Any, None], now_ms: Callable[[], int], stepped: Callable[[int], None]
+) -> Generator[Any, Any, None]:
+    """Run a coroutine, and call ``stepped`` with the start of each step after it: a step is what
+    runs between two awaits that give the loop back."""
+    resume: Callable[[], Any] = partial(work.send, None)
+    while True:
+        started_ms = now_ms()
+        try:
+            awaited = resume()
+        except StopIteration:
+            return
+        finally:
+            stepped(started_ms)
+        try:
+            sent = yield awaited
+        except BaseException as error:
+            resume = partial(work.throw, error)
+        else:
+            resume = partial(work.send, sent)
 
 
 def errors_per_second(api_key: ApiKey) -> str:

@@ -279,7 +279,7 @@ class LeaderAndIsrHandler:
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
         named = list(instructions(request))
-        order = self._fence.arrived("LeaderAndIsr", request)
+        order = self._fence.arrived("LeaderAndIsr", request, context.client_host)
         errors = EntryRefusals(self._fence.broker_id).instructions(named)
         received = [i for i in named if i.topic_partition not in errors]
         topics = sorted({instruction.topic_partition.topic for instruction in received})
@@ -379,7 +379,7 @@ class StopReplicaHandler:
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
         named = list(stops(request))
-        order = self._fence.arrived("StopReplica", request)
+        order = self._fence.arrived("StopReplica", request, context.client_host)
         refusals = EntryRefusals(self._fence.broker_id)
         errors = refusals.partitions("StopReplica", [stop.topic_partition for stop in named])
         received = [stop for stop in named if stop.topic_partition not in errors]

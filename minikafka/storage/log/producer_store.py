@@ -44,7 +44,7 @@ class ProducerStore:
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def snapshots(self) -> list[int]:
-        """Offsets of the snapshot files, rising."""
+        """Return the offsets of the snapshot files in increasing order."""
         offsets = offsets_of(self._files.list(self._directory), SNAPSHOT_SUFFIX)
         return [o for o in offsets if not self._files.is_directory(self._path(o))]
 

@@ -52,7 +52,12 @@ class OffLoop:
         Without a descriptor for the copy the work is done on the event loop: it is not the disk
         that has failed."""
         async with self._room:
-            own = os.dup(fd)
+            try:
+                own = os.dup(fd)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                return work(fd, *args)
             try:
                 future = self._submit(work, own, *args)
             except OSError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import resource
 import socket
 
 from minikafka.kernel.ports import Listener, ProtocolFactory
@@ -11,6 +13,15 @@ from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error
 
 BACKLOG = 1024
 MAX_PORT = 65535
+UNLIMITED = 2**31 - 1
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of descriptors to the hard one, as a JVM does when it starts. The soft
+    one is small for programs that use select, which we do not."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS has a lower one that is not shown
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class RealListener:

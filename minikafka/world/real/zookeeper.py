@@ -83,7 +83,7 @@ class RealCoordination:
 
 
 async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
-    handler = _OneSessionHandler(session_timeout_ms / 1000 / WAITS_PER_SESSION)
+    handler = _OneSessionHandler(session_timeout_ms / 1000)
     try:
         client = _client(connect, session_timeout_ms, handler)
     except (ValueError, OverflowError) as error:

@@ -173,5 +173,5 @@ async def test_a_segment_beyond_int64_that_comes_while_the_broker_runs(tmp_path:
 @pytest.mark.mission("DOOR-5")
 @pytest.mark.parametrize("text", ["\u00b2", "9" * 5000, "-1", "x"])
 def test_a_broker_id_in_meta_properties_that_is_none(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no number"):
+    with pytest.raises(ConfigError, match="is not a number"):
         decode_meta_properties(f"broker.id={text}\n".encode())
