@@ -7,19 +7,30 @@ import itertools
 import socket
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tests.support.attack.frames import Case, case_of
 
 ANSWER_LIMIT_S = 0.5  # how long a case waits for a response before it leaves
 HOLD_S = 2.0  # how long a slow connection stays
 CHUNK = 1 << 16
+REMEMBERED = 100_000  # cases
+
+
+class Struck(NamedTuple):
+    """A case that was sent, and when, by the monotonic clock."""
+
+    start_s: float
+    end_s: float
+    seed: int
+    kind: str
 
 
 class Attacker:
-    """A context: attacks until it is left. ``sent`` counts cases by kind, ``last_seeds`` are those
-    that were on their way when it was asked."""
+    """A context: attacks until it is left. ``sent`` counts cases by kind, ``last_seeds`` has the
+    newest seed of each thread."""
 
     def __init__(self, brokers: Sequence[tuple[str, int]], first_seed: int, threads: int) -> None:
         self._brokers = brokers
@@ -32,7 +43,7 @@ class Attacker:
         ]
         self.sent: Counter[str] = Counter()
         self.last_seeds: dict[int, int] = {}
-        self.slowest: list[tuple[float, int, str]] = []
+        self._past: deque[Struck] = deque(maxlen=REMEMBERED)
 
     def __enter__(self) -> Attacker:
         for thread in self._threads:
@@ -54,8 +65,12 @@ class Attacker:
             attack(self._brokers[seed % len(self._brokers)], case)
             with self._guard:
                 self.sent[case.kind.split(" ")[0]] += 1
-                self.slowest.append((time.monotonic() - started, seed, case.kind))
-                self.slowest = sorted(self.slowest, reverse=True)[:10]
+                self._past.append(Struck(started, time.monotonic(), seed, case.kind))
+
+    def struck_between(self, start_s: float, end_s: float) -> list[Struck]:
+        """The cases that were on their way between two moments of the monotonic clock."""
+        with self._guard:
+            return [each for each in self._past if each.start_s < end_s and each.end_s > start_s]
 
 
 def attack(broker: tuple[str, int], case: Case) -> int:

@@ -22,6 +22,7 @@ from tests.support.cluster.real_cluster import RealCluster, is_alive, until
 
 THREADS = 4
 REPORT_EVERY_S = 30
+LISTED = 12  # cases
 MEMORY_BOUND = 600 << 20  # how much more a broker may weigh at the end than at the start
 # Events at level error that a client's input may cause: none is known to be right.
 EXPECTED_ERRORS: frozenset[str] = frozenset()
@@ -67,15 +68,17 @@ def strike(bootstrap: str, seconds: float, seed: int, threads: int = THREADS) ->
                 say(
                     f"seeds on their way {sorted(attacker.last_seeds.values())}, "
                     f"{dict(attacker.sent)}; the victim: {len(victim.acknowledged)} confirmed, "
-                    f"longest wait {victim.longest_wait_s * 1000:.0f} ms"
+                    f"longest wait {victim.longest_wait}"
                 )
-        for seconds_taken, slow_seed, kind in attacker.slowest[:5]:
-            say(f"  slow: seed {slow_seed}, {seconds_taken:.1f} s, {kind[:80]}")
+        wait = victim.longest_wait
+        # The wait began when its cause was on its way, or had just been given up by the attacker.
+        for struck in attacker.struck_between(wait.end_s - wait.seconds - 1, wait.end_s)[:LISTED]:
+            say(f"  in the longest wait: seed {struck.seed}, {struck.kind[:80]}")
         victim.finish()
     say(
         f"{sum(attacker.sent.values())} cases; the victim: {len(victim.acknowledged)} confirmed, "
         f"all consumed, {victim.consumed_again} given again; "
-        f"longest wait {victim.longest_wait_s * 1000:.0f} ms"
+        f"longest wait {victim.longest_wait}"
     )
     return victim
 

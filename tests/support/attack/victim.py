@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer
 
@@ -16,11 +17,24 @@ TOPIC, GROUP = "victim", "victim-group"
 PATIENCE_S = 120
 
 
+class Wait(NamedTuple):
+    """How long a record waited to be confirmed, and when it was, by the monotonic clock."""
+
+    seconds: float
+    end_s: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1000:.0f} ms"
+
+
+NO_WAIT = Wait(0.0, 0.0)
+
+
 class Victim:
     """A context. An idempotent producer and a group member of librdkafka, on one partition.
 
     ``acknowledged`` are the numbers that the cluster has confirmed, ``consumed`` counts what the
-    group was given, ``longest_wait_s`` is the longest time from a send to its confirmation."""
+    group was given, ``longest_wait`` is the longest time from a send to its confirmation."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -32,13 +46,13 @@ class Victim:
         self.acknowledged: list[int] = []
         self.consumed: Counter[int] = Counter()
         self.failures: list[str] = []
-        self.longest_wait_s = 0.0
+        self.longest_wait = NO_WAIT
 
     def __enter__(self) -> Victim:
         for thread in self._threads:
             thread.start()
         until(lambda: len(self.consumed) > 20, "the victim produces and consumes", PATIENCE_S)
-        self.longest_wait_s = 0.0  # without the start
+        self.longest_wait = NO_WAIT  # without the start
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +103,9 @@ class Victim:
             self.failures.append(str(error))
             return
         self.acknowledged.append(int(value_of(message)))
-        self.longest_wait_s = max(self.longest_wait_s, message.latency())
+        waited_s = message.latency()
+        if waited_s > self.longest_wait.seconds:
+            self.longest_wait = Wait(waited_s, time.monotonic())
 
     def _consume(self) -> None:
         consumer = Consumer(
