@@ -27,6 +27,7 @@ from scripts.lib.cluster import Cluster
 
 LIMIT_S = 60.0  # what takes longer is "never"
 SETTLE_S = 1.0
+SPOILT_MS = 10_000  # a broker that stood still for longer may have lost its session
 AIM = 1.5
 NEIGHBOUR = "neighbour"
 
@@ -130,7 +131,7 @@ class Lab:
         alive = broker.is_running() and broker.status() != psutil.STATUS_ZOMBIE
         after = broker.memory_info().rss / 1e6 if alive else 0.0
         wait_ms = neighbour.longest_s * 1000
-        if row.destructive or not alive or math.isinf(wait_ms):
+        if row.destructive or not alive or wait_ms > SPOILT_MS:
             self.close()
         return Stall(wait_ms, outcome, before, after, alive)
 
