@@ -293,6 +293,8 @@ class LeaderAndIsrHandler:
         stale = order.staleness()
         if stale is not ErrorCode.NONE:  # not worth a read of ZooKeeper, which anyone could cause
             return LeaderAndIsrResponse(error_code=stale)
+        errors = EntryRefusals(self._fence.broker_id).instructions(named)
+        received = [i for i in named if i.topic_partition not in errors]
         topics = sorted({instruction.topic_partition.topic for instruction in received})
         await self._replicas.load_topic_configs(topics)
         if self._get_ready is not None:
