@@ -14,6 +14,7 @@ from minikafka.protocol.schema import Message
 M = TypeVar("M", bound=Message)
 
 _FIRST_FLEXIBLE = {int(key): key.first_flexible for key in ApiKey}
+_MAX_TAGS = 1_000  # of a header; Kafka defines none for requests or responses yet
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 _read_header_v0 = struct.Struct(">hhi").unpack_from
@@ -110,6 +111,8 @@ def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple
 
 def _skip_tags(frame: Buffer, position: int) -> int:
     count, position = read_uvarint(frame, position)
+    if count > _MAX_TAGS:
+        raise DecodeError(f"{count} tagged fields are too many")
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
