@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import traceback
-import types
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import nullcontext
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,11 +18,11 @@ from minikafka.broker.requests.context import (
 )
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.events import EventLog, event_log, serving_client
-from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import Buffer, Workers
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
+from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
 from minikafka.protocol.headers import (
     RequestHeader,
     decode_request_header,
@@ -42,9 +39,11 @@ from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
-# What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
-# is nested too deep concerns its connection only.
-UNDECODABLE = (DecodeError, MemoryError, RecursionError)
+# A larger request is decoded by a worker, and a response of more array elements is encoded by one:
+# either takes more than some milliseconds. Produce requests are always decoded at once: their
+# records are not copied.
+ON_LOOP_BYTES = 128 * 1024
+ON_LOOP_ELEMENTS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,12 @@ class _Row:
 class PendingReply:
     """The ``reply`` argument of handlers: encodes and sends the response of one request."""
 
-    __slots__ = ("_correlation_id", "_route", "_slot", "version")
+    __slots__ = ("_apis", "_correlation_id", "_route", "_slot", "version")
 
-    def __init__(self, slot: ReplySlot, route: Route, correlation_id: int, version: int) -> None:
+    def __init__(
+        self, apis: Apis, slot: ReplySlot, route: Route, correlation_id: int, version: int
+    ) -> None:
+        self._apis = apis
         self._slot = slot
         self._route = route
         self._correlation_id = correlation_id
@@ -129,12 +131,31 @@ class PendingReply:
                 self._slot.send(None)
             elif isinstance(response, KafkaError):
                 self._fail(response)
-            elif self._route.in_parts:
-                self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
+            elif element_count(response) > ON_LOOP_ELEMENTS and self._apis.is_open:
+                self._apis.encode_later(self, response)
             else:
-                self._slot.send(encode_response(self._correlation_id, response, self.version))
+                self._slot.send(self.encode(response))
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
+
+    def encode(self, response: Message) -> Buffer | list[Buffer]:
+        """Return the whole frame. Raises EncodeError."""
+        if self._route.in_parts:
+            return encode_response_parts(self._correlation_id, response, self.version)
+        return encode_response(self._correlation_id, response, self.version)
+
+    async def encode_and_send(self, response: Message, workers: Workers) -> None:
+        """Let a worker encode the response, then send it as ``__call__`` does."""
+        try:
+            frame = await workers.run(self.encode, response)
+        except FieldOverflow as error:
+            self._slot.refuse("response_too_large", error=str(error))
+        else:
+            self._slot.send(frame)
+
+    def refuse(self, reason: str, **facts: object) -> None:
+        """Close the connection instead (``ReplySlot.refuse``)."""
+        self._slot.refuse(reason, **facts)
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
@@ -161,19 +182,17 @@ class Apis:
     an unknown key, a version that is not served, or a response that does not fit its version. An
     unknown version of ApiVersions gets a response in version 0 instead (KIP-511). A ``KafkaError``
     from a handler becomes the error code of the response, or closes the connection if the response
-    has none at its top level. Any other exception is a bug: ``Route.changes_state`` says whether
-    it stops the node, or closes the connection with the event ``request_handler_failed`` and counts
-    in Kafka's ``ErrorsPerSec``.
+    has none at its top level. Any other exception is a bug and stops the node.
 
-    ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
-    the decoding to the end of the handler; of a task handler, each step counts by itself. The
-    events of task handlers name the client and are bounded for each client (``serving_client``).
+    Large requests and responses are decoded and encoded by ``workers``, so that the event loop does
+    not stand still. The connection serves nothing else meanwhile.
     """
 
     def __init__(
         self,
         broker_id: int,
         routes: Sequence[Route],
+        workers: Workers,
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
         stalls: StallMeter | None = None,
@@ -189,6 +208,7 @@ class Apis:
         self._metrics = metrics or Metrics()
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
+        self._workers = workers
         kept = [route for r in routes if (route := _limited(r, release)) is not None]
         last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
         own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
@@ -201,6 +221,7 @@ class Apis:
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self.is_open = False  # between ``start`` and ``close``
 
     @property
     def served(self) -> list[ApiVersion]:
@@ -211,11 +232,13 @@ class Apis:
         """Serve requests from now on. ``tasks`` is the node's group: task handlers run in it, and a
         bug in any handler fails it."""
         self._tasks = tasks
+        self.is_open = True
         self._bug = asyncio.get_running_loop().create_future()
         self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
 
     def close(self) -> None:
         """Cancel the requests that are being served in tasks."""
+        self.is_open = False
         for task in self._serving:
             task.cancel()
         if self._bug is not None and not self._bug.done():
@@ -237,38 +260,44 @@ class Apis:
         route = row.route
         if version < row.first or version > row.last:
             return self._refuse_version(connection, route, header, len(frame))
-        started_ms = self._now_ms()
+        context = RequestContext(header, connection.listener, connection.client_host, connection)
+        if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
+            connection.overlapping = None
+            slot = connection.open_slot(len(frame))
+            reply = PendingReply(self, slot, route, header.correlation_id, version)
+            work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
+            self._start(work, row, header)
+            return False
         try:
             request = decode(row.request_class, version, frame, position)
-        except UNDECODABLE as error:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
-            api_name = route.api_key.api_name
-            return _refuse(
-                connection, "bad_request", api=api_name, api_version=version, error=_reason(error)
-            )
+        except DecodeError as error:
+            return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
-        reply = PendingReply(slot, route, header.correlation_id, version)
-        context = RequestContext(header, connection.listener, connection.client_host, connection)
+        reply = PendingReply(self, slot, route, header.correlation_id, version)
         if route.task:
-            self._start(row, context, request, reply, slot, len(frame))
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
-            return False
+            self._start(self._serve(row, context, request, reply), row, header)
+        else:
+            self._serve_at_once(row, context, request, reply)
+        return False
+
+    def _serve_at_once(
+        self, row: _Row, context: RequestContext, request: Message, reply: PendingReply
+    ) -> None:
+        """Call an ``ImmediateHandler``."""
         try:
             row.handler(context, request, reply)
         except KafkaError as error:
             reply(error)
         except UnreadableRequest as error:
-            api_name = route.api_key.api_name
-            slot.refuse("bad_request", api=api_name, api_version=version, error=str(error))
+            reply.refuse("bad_request", **_facts(row.route, context.version, error))
         except Exception as bug:
-            if route.changes_state:
-                self._stop_node(bug)
-                raise
-            self._contain(bug, route, context, slot)
-        if self._now_ms() - started_ms >= self._stall_ms:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
-        return False
+            self._stop_node(bug)
+            raise
+
+    def encode_later(self, reply: PendingReply, response: Message) -> None:
+        """Let a worker encode the response, and send it then. Call only while ``is_open``."""
+        self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
     def _note_if_long(
         self, started_ms: int, route: Route, header: RequestHeader, host: str, size: int
@@ -280,26 +309,37 @@ class Apis:
 
     # -- tasks
 
-    def _start(
-        self,
-        row: _Row,
-        context: RequestContext,
-        request: Message,
-        reply: PendingReply,
-        slot: ReplySlot,
-        size: int,
-    ) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], row: _Row, header: RequestHeader) -> None:
+        self._spawn(work, f"{row.route.api_key.api_name}-{header.correlation_id}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "requests are served after start"
-
-        def note(started_ms: int) -> None:
-            self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
-
-        task = self._tasks.create_task(
-            _in_steps(self._serve(row, context, request, reply, slot), self._now_ms, note),
-            name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
-        )
+        task = self._tasks.create_task(work, name=name)
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
+
+    async def _decode_and_serve(
+        self,
+        connection: ServerConnection,
+        row: _Row,
+        context: RequestContext,
+        frame: bytes,
+        position: int,
+        reply: PendingReply,
+    ) -> None:
+        """Let a worker decode a large request, then serve it unless the client has gone."""
+        version = context.version
+        try:
+            request = await self._workers.run(decode, row.request_class, version, frame, position)
+        except DecodeError as error:
+            reply.refuse("bad_request", **_facts(row.route, version, error))
+            return
+        if connection.closed:
+            return
+        if row.route.task:
+            await self._serve(row, context, request, reply)
+        else:
+            self._serve_at_once(row, context, request, reply)
 
     async def _serve(
         self,
@@ -342,7 +382,7 @@ class Apis:
             api_keys=[] if self._release is Release.KAFKA_2_0 else named,
         )
         slot = connection.open_slot(size)
-        PendingReply(slot, route, header.correlation_id, 0)(response)
+        PendingReply(self, slot, route, header.correlation_id, 0)(response)
         return False
 
     def _contain(
@@ -415,6 +455,10 @@ def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
         return True
     connection.refuse(reason, **facts)
     return False
+
+
+def _facts(route: Route, version: int, error: Exception) -> dict[str, object]:
+    return {"api": route.api_key.api_name, "api_version": version, "error": str(error)}
 
 
 def _limited(route: Route, release: Release) -> Route | None:
