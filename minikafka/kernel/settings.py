@@ -103,6 +103,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("event.loop.stall.threshold.ms", 100, "A stall of the event loop of so long or longer is logged as loop_stalled, with the request that ran then. Not a key of Kafka's.", at_least(2)),
     # -- topics
     _int("num.partitions", 1, "Partitions of a topic created without a number.", at_least(1)),
+    _int("max.partitions.per.topic", 10000, "Most partitions that a request may give a topic; more are refused with INVALID_PARTITIONS. Not a key of Kafka's.", at_least(1)),
     _int("default.replication.factor", 1, "Replicas of a topic created without a number.", at_least(1)),
     _bool("auto.create.topics.enable", True, "Create a topic when a client asks for one that is missing."),
     _bool("delete.topic.enable", True, "Allow topics to be deleted."),

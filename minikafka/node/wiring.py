@@ -119,7 +119,7 @@ class BrokerParts:
             views.topic_admin(config),
             self._entries.check_topic,
         )
-        self._growth = PartitionGrowth(lambda: zk.store, self.cache, self._topic_reaper)
+        self._growth = self._make_growth()
         self._election_reaper: Reaper[DelayedOperation] = Reaper(
             world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
         )
@@ -169,6 +169,10 @@ class BrokerParts:
             lambda: self._zk.store,
             metrics,
         )
+
+    def _make_growth(self) -> PartitionGrowth:
+        limit = self._config.integer("max.partitions.per.topic")
+        return PartitionGrowth(lambda: self._zk.store, self.cache, self._topic_reaper, limit)
 
     def _make_internal_sizes(self) -> InternalTopicSizes:
         async def read(topic: str) -> int | None:

@@ -19,6 +19,9 @@ DEFAULT_MAX_ELEMENTS: Final = 100_000
 
 # One request names every partition of a cluster, with several broker ids for each.
 _WHOLE_CLUSTER: Final = 4_000_000
+# One request names the partitions that one broker leads, those of a group or a transaction, or the
+# topics that a client uses or an administrator changes.
+_MANY: Final = 25_000
 # One request names some groups, transactions, users or resources, each of which is looked up.
 _LOOK_UPS: Final = 10_000
 
@@ -29,6 +32,21 @@ MAX_ELEMENTS: Final = MappingProxyType(
         ApiKey.STOP_REPLICA: _WHOLE_CLUSTER,
         # kafka-reassign-partitions sends all partitions of its file at once.
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _WHOLE_CLUSTER,
+        ApiKey.PRODUCE: _MANY,
+        ApiKey.LIST_OFFSETS: _MANY,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: _MANY,
+        ApiKey.DELETE_RECORDS: _MANY,
+        ApiKey.OFFSET_COMMIT: _MANY,
+        ApiKey.OFFSET_FETCH: _MANY,
+        ApiKey.OFFSET_DELETE: _MANY,
+        ApiKey.TXN_OFFSET_COMMIT: _MANY,
+        ApiKey.ADD_PARTITIONS_TO_TXN: _MANY,
+        ApiKey.METADATA: _MANY,
+        ApiKey.CREATE_TOPICS: _MANY,
+        ApiKey.CREATE_PARTITIONS: _MANY,
+        ApiKey.DELETE_TOPICS: _MANY,
+        ApiKey.ALTER_CONFIGS: _MANY,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _MANY,
         ApiKey.FIND_COORDINATOR: _LOOK_UPS,
         ApiKey.DESCRIBE_GROUPS: _LOOK_UPS,
         ApiKey.DELETE_GROUPS: _LOOK_UPS,

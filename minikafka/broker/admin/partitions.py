@@ -8,7 +8,11 @@ from minikafka.broker.admin.topics import await_leaders, coordination_failed
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.purgatories import Reaper
 from minikafka.core.controller.assignment import is_being_reassigned
-from minikafka.core.controller.placement import assign_replicas, broker_racks
+from minikafka.core.controller.placement import (
+    assign_replicas,
+    broker_racks,
+    require_partition_count,
+)
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.cluster import Broker, ReplicaAssignment
@@ -32,11 +36,13 @@ class PartitionGrowth:
         store: Callable[[], ZkStore],
         cache: MetadataCache,
         reaper: Reaper[DelayedOperation],
+        max_partitions: int,
         log: EventLog | None = None,
     ) -> None:
         self._store = store
         self._cache = cache
         self._reaper = reaper
+        self._max_partitions = max_partitions
         self._log = log or event_log("partition-growth")
 
     async def create_partitions(
@@ -80,6 +86,7 @@ class PartitionGrowth:
         if found is None:
             raise _unknown(topic.name)
         known, version = found
+        require_partition_count(topic.count, self._max_partitions)
         added = new_partitions(topic, known.partitions, self._cache.live_brokers())
         if validate_only:
             return True
