@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
@@ -90,11 +90,36 @@ def encode_response_parts(correlation_id: int, message: Message, version: int) -
     parts: list[Buffer] = [b""]
     append_message(message, version, parts)
     size = sum(map(len, parts)) + 4
-    if version >= message.SPEC.first_flexible_header:
-        parts[0] = _pack_flexible_response(size + 1, correlation_id, 0)
-    else:
-        parts[0] = _pack_response(size, correlation_id)
+    parts[0] = _response_header(correlation_id, message, version, size)
     return parts
+
+
+def _response_header(correlation_id: int, message: Message, version: int, size: int) -> bytes:
+    """``size`` is that of the frame without tagged fields of the header."""
+    if version >= message.SPEC.first_flexible_header:
+        return _pack_flexible_response(size + 1, correlation_id, 0)
+    return _pack_response(size, correlation_id)
+
+
+_JOINED_AT_ONCE = 20_000  # parts
+
+
+def encode_large_response(correlation_id: int, message: Message, version: int) -> list[Buffer]:
+    """As ``encode_response_parts``, for a worker that must not stop the event loop.
+
+    A large response has millions of parts. They are joined, and freed, some thousands at a time:
+    one call for all of them would not give up the interpreter lock before its end."""
+    parts: list[Any] = []
+    append_message(message, version, parts)
+    size = 4
+    joined: list[Buffer] = [b""]
+    for start in range(0, len(parts), _JOINED_AT_ONCE):
+        some = parts[start : start + _JOINED_AT_ONCE]
+        parts[start : start + _JOINED_AT_ONCE] = [None] * len(some)
+        joined.append(b"".join(some))
+        size += len(joined[-1])
+    joined[0] = _response_header(correlation_id, message, version, size)
+    return joined
 
 
 def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:

@@ -19,13 +19,14 @@ from minikafka.broker.requests.context import (
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Buffer, Workers
+from minikafka.kernel.ports import Workers
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
 from minikafka.protocol.headers import (
     RequestHeader,
     decode_request_header,
+    encode_large_response,
     encode_response,
     encode_response_parts,
 )
@@ -133,21 +134,19 @@ class PendingReply:
                 self._fail(response)
             elif element_count(response) > ON_LOOP_ELEMENTS and self._apis.is_open:
                 self._apis.encode_later(self, response)
+            elif self._route.in_parts:
+                self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
             else:
-                self._slot.send(self.encode(response))
+                self._slot.send(encode_response(self._correlation_id, response, self.version))
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
-
-    def encode(self, response: Message) -> Buffer | list[Buffer]:
-        """Return the whole frame. Raises EncodeError."""
-        if self._route.in_parts:
-            return encode_response_parts(self._correlation_id, response, self.version)
-        return encode_response(self._correlation_id, response, self.version)
 
     async def encode_and_send(self, response: Message, workers: Workers) -> None:
         """Let a worker encode the response, then send it as ``__call__`` does."""
         try:
-            frame = await workers.run(self.encode, response)
+            frame = await workers.run(
+                encode_large_response, self._correlation_id, response, self.version
+            )
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
         else:

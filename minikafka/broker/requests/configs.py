@@ -71,7 +71,7 @@ UNKNOWN_TYPE = 0
 DESCRIBED_AT_ONCE: Final = 4  # resources; one broker has hundreds of entries
 # A response has about this size at most: a request of some kilobytes could name one broker a
 # thousand times.
-MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 _ENTRY_BYTES: Final = 16  # of an entry or synonym, besides its texts
 
 # A resource's type, its name and the keys that are described, and what identical ones get.
