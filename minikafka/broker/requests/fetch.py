@@ -94,7 +94,8 @@ class FetchHandler:
 
     def _entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
         """Return the entries of the request without those of its session. A topic whose id is
-        unknown has an empty name."""
+        unknown has an empty name. As in Kafka, the last entry counts for a partition that is named
+        twice."""
         entries = []
         for topic in request.topics:
             name, topic_id = topic.topic, None
@@ -113,6 +114,10 @@ class FetchHandler:
                         partition.log_start_offset,
                     )
                 )
+        if len(entries) > 1:
+            keyed = {(entry.topic_partition, entry.topic_id): entry for entry in entries}
+            if len(keyed) < len(entries):
+                return list(keyed.values())
         return entries
 
     def _params(
