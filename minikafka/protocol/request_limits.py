@@ -32,6 +32,7 @@ MAX_ELEMENTS: Final = MappingProxyType(
         ApiKey.STOP_REPLICA: _WHOLE_CLUSTER,
         # kafka-reassign-partitions sends all partitions of its file at once.
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _WHOLE_CLUSTER,
+        ApiKey.FETCH: 50_000,  # a follower names all partitions that it follows of one leader
         ApiKey.PRODUCE: _MANY,
         ApiKey.LIST_OFFSETS: _MANY,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: _MANY,
