@@ -234,11 +234,19 @@ class BrokerNode:
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
+        stalls = LoopStalls(
+            world.clock, views.stall_meter(self._config), self.metrics, self.broker_id
+        )
+        stalls.start()
+        self._stalls = stalls
         self._apis = Apis(
             self.broker_id,
             self.parts.routes(),
             world.workers,
             release=views.release(self._config),
+            stalls=stalls.meter,
+            monotonic_ms=world.clock.monotonic_ms,
+            metrics=self.metrics,
         )
         self._controlled_shutdown = ShutdownHandover(
             world.network,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Sequence
+import traceback
+import types
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +21,8 @@ from minikafka.broker.requests.context import (
 )
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.events import EventLog, event_log, serving_client
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
@@ -40,6 +44,9 @@ from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
+# What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
+# is nested too deep concerns its connection only.
+UNDECODABLE = (DecodeError, MemoryError, RecursionError)
 # A larger request is decoded by a worker, and a response of more array elements is encoded by one:
 # either takes more than some milliseconds. Produce requests are always decoded at once: their
 # records are not copied.
@@ -156,6 +163,10 @@ class PendingReply:
         """Close the connection instead (``ReplySlot.refuse``)."""
         self._slot.refuse(reason, **facts)
 
+    def abandon(self, reason: str, **facts: object) -> None:
+        """Close the connection, whether the request has been answered or not."""
+        self._slot.abandon(reason, **facts)
+
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
         api_key = self._route.api_key
@@ -181,10 +192,16 @@ class Apis:
     an unknown key, a version that is not served, or a response that does not fit its version. An
     unknown version of ApiVersions gets a response in version 0 instead (KIP-511). A ``KafkaError``
     from a handler becomes the error code of the response, or closes the connection if the response
-    has none at its top level. Any other exception is a bug and stops the node.
+    has none at its top level. Any other exception is a bug: ``Route.changes_state`` says whether
+    it stops the node, or closes the connection with the event ``request_handler_failed`` and counts
+    in Kafka's ``ErrorsPerSec``.
 
     Large requests and responses are decoded and encoded by ``workers``, so that the event loop does
     not stand still. The connection serves nothing else meanwhile.
+
+    ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
+    the decoding to the end of the handler; of a task handler, each step counts by itself. The
+    events of task handlers name the client and are bounded for each client (``serving_client``).
     """
 
     def __init__(
@@ -265,19 +282,23 @@ class Apis:
             slot = connection.open_slot(len(frame))
             reply = PendingReply(self, slot, route, header.correlation_id, version)
             work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
-            self._start(work, row, header)
+            self._start(work, row, context, len(frame))
             return False
+        started_ms = self._now_ms()
         try:
             request = decode(row.request_class, version, frame, position)
-        except DecodeError as error:
+        except UNDECODABLE as error:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
         reply = PendingReply(self, slot, route, header.correlation_id, version)
         if route.task:
-            self._start(self._serve(row, context, request, reply), row, header)
+            self._start(self._serve(row, context, request, reply), row, context, len(frame))
         else:
             self._serve_at_once(row, context, request, reply)
+        if self._now_ms() - started_ms >= self._stall_ms:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
         return False
 
     def _serve_at_once(
@@ -291,8 +312,10 @@ class Apis:
         except UnreadableRequest as error:
             reply.refuse("bad_request", **_facts(row.route, context.version, error))
         except Exception as bug:
-            self._stop_node(bug)
-            raise
+            if row.route.changes_state:
+                self._stop_node(bug)
+                raise
+            self._contain(bug, row.route, context, reply)
 
     def encode_later(self, reply: PendingReply, response: Message) -> None:
         """Let a worker encode the response, and send it then. Call only while ``is_open``."""
@@ -308,8 +331,14 @@ class Apis:
 
     # -- tasks
 
-    def _start(self, work: Coroutine[Any, Any, None], row: _Row, header: RequestHeader) -> None:
-        self._spawn(work, f"{row.route.api_key.api_name}-{header.correlation_id}")
+    def _start(
+        self, work: Coroutine[Any, Any, None], row: _Row, context: RequestContext, size: int
+    ) -> None:
+        def note(started_ms: int) -> None:
+            self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
+
+        name = f"{row.route.api_key.api_name}-{context.header.correlation_id}"
+        self._spawn(_in_steps(work, self._now_ms, note), name)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "requests are served after start"
@@ -330,7 +359,7 @@ class Apis:
         version = context.version
         try:
             request = await self._workers.run(decode, row.request_class, version, frame, position)
-        except DecodeError as error:
+        except UNDECODABLE as error:
             reply.refuse("bad_request", **_facts(row.route, version, error))
             return
         if connection.closed:
@@ -346,7 +375,6 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
-        slot: ReplySlot,
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
@@ -359,7 +387,7 @@ class Apis:
             except Exception as bug:
                 if row.route.changes_state:
                     raise
-                self._contain(bug, row.route, context, slot)
+                self._contain(bug, row.route, context, reply)
 
     # -- what goes wrong
 
@@ -385,7 +413,7 @@ class Apis:
         return False
 
     def _contain(
-        self, bug: Exception, route: Route, context: RequestContext, slot: ReplySlot
+        self, bug: Exception, route: Route, context: RequestContext, reply: PendingReply
     ) -> None:
         """Close the connection of a request whose handler has failed and changes no state."""
         self._failures += 1
@@ -402,7 +430,7 @@ class Apis:
             error=_reason(bug),
             traceback="".join(traceback.format_exception(bug)),
         )
-        slot.abandon("request_handler_failed", api=api_name, error_id=error_id)
+        reply.abandon("request_handler_failed", api=api_name, error_id=error_id)
 
     def _stop_node(self, bug: Exception) -> None:
         if self._bug is not None and not self._bug.done():
@@ -444,7 +472,8 @@ def errors_per_second(api_key: ApiKey) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, DecodeError) else repr(error)
+    named = isinstance(error, DecodeError | UnreadableRequest)
+    return str(error) if named else repr(error)
 
 
 def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
@@ -457,7 +486,7 @@ def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
 
 
 def _facts(route: Route, version: int, error: Exception) -> dict[str, object]:
-    return {"api": route.api_key.api_name, "api_version": version, "error": str(error)}
+    return {"api": route.api_key.api_name, "api_version": version, "error": _reason(error)}
 
 
 def _limited(route: Route, release: Release) -> Route | None:

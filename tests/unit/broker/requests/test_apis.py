@@ -621,4 +621,118 @@ async def test_a_large_response_that_does_not_fit_its_version_closes_its_connect
     send(peer, MetadataRequest(), 5)
     assert await peer.is_closed()
     assert lab.log.reasons() == ["response_too_large"]
+
+
+class SlowClock:
+    """Stands still except where a handler lets time pass."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def metered(lab: Lab, clock: SlowClock, *routes: Route) -> tuple[Stage, StallMeter]:
+    stage, meter = Stage(lab), StallMeter(StallMeterConfig(100), 0)
+    stage.apis = Apis(1, routes, stage.workers, lab.log, stalls=meter, monotonic_ms=clock)
+    return stage, meter
+
+
+@pytest.mark.mission("SAFE-20")
+async def test_a_handler_that_keeps_the_loop_is_noted_with_its_client(lab: Lab) -> None:
+    clock = SlowClock()
+
+    def slow(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
+        clock.ms += 100
+        cluster(context, request, reply)
+
+    stage, meter = metered(lab, clock, Route(ApiKey.DESCRIBE_CLUSTER, slow))
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    await receive(peer, DescribeClusterResponse, 0)
+    stall = meter.tick(100)
+    assert stall is not None
+    assert stall.request == NotedRequest("DescribeCluster", "me", "127.0.0.1", 15, 100)
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-20")
+async def test_of_a_task_each_step_counts_by_itself(lab: Lab) -> None:
+    clock = SlowClock()
+    steps = [99, 99, 150, 99]
+
+    async def in_steps(
+        context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        for step_ms in steps:
+            clock.ms += step_ms
+            await asyncio.sleep(0)
+        with pytest.raises(ZeroDivisionError):
+            await failing()
+        return DescribeClusterResponse(cluster_id="done")
+
+    async def failing() -> None:
+        failed = asyncio.get_running_loop().create_future()
+        failed.set_exception(ZeroDivisionError())
+        await failed
+
+    stage, meter = metered(lab, clock, Route(ApiKey.DESCRIBE_CLUSTER, in_steps, task=True))
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    _, response = await receive(peer, DescribeClusterResponse, 0)
+    assert response.cluster_id == "done"
+    stall = meter.tick(50)
+    assert stall is not None
+    assert stall.request is not None
+    assert (stall.request.api, stall.request.ran_ms) == ("DescribeCluster", 150)
+    await stage.close()
+
+
+async def test_short_requests_are_not_noted(lab: Lab) -> None:
+    clock = SlowClock()
+
+    def quick(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
+        clock.ms += 99
+        cluster(context, request, reply)
+
+    stage, meter = metered(lab, clock, Route(ApiKey.DESCRIBE_CLUSTER, quick))
+    peer = await stage.open()
+    for _ in range(3):
+        send(peer, DescribeClusterRequest(), 0)
+        await receive(peer, DescribeClusterResponse, 0)
+    stall = meter.tick(50 + 297)
+    assert stall is not None
+    assert stall.request is None
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-24")
+@pytest.mark.parametrize(
+    ("api", "request_", "response", "clients"),
+    [
+        (ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest(), DescribeClusterResponse(), True),
+        (ApiKey.UPDATE_METADATA, UpdateMetadataRequest(), UpdateMetadataResponse(), False),
+    ],
+)
+async def test_events_of_a_clients_task_name_the_client(
+    lab: Lab, api: ApiKey, request_: Any, response: Any, clients: bool
+) -> None:
+    """Those of a controller's request are the history of the replicas, and are all logged."""
+    stream = io.StringIO()
+    before = structlog.get_config()
+
+    async def logging(context: RequestContext, request: Any) -> Any:
+        event_log("topic-admin").info("topic_created")
+        return response
+
+    stage = Stage(lab, Route(api, logging, task=True))
+    peer = await stage.open()
+    try:
+        configure("INFO", json=True, stream=stream)
+        send(peer, request_, 0)
+        await peer.receive()
+    finally:
+        structlog.configure(**before)
+    assert json.loads(stream.getvalue()).get("client") == ("127.0.0.1" if clients else None)
     await stage.close()

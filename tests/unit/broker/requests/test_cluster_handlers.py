@@ -184,10 +184,10 @@ def test_other_endpoint_types() -> None:
 def test_a_key_that_is_named_twice_is_found_twice() -> None:
     lookup = Lookup()
     handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, None))
-    response = answer(handler, coordinator_request(4, "b", "a", "b"), 4)
+    response = respond(handler, coordinator_request(4, "b", "a", "b"), 4)
     assert [found.key for found in response.coordinators] == ["b", "a", "b"]
     assert {found.node_id for found in response.coordinators} == {3}
-    assert [key for _, key, _ in lookup.asked] == ["b", "a"]
+    assert [key for _, key, _ in lookup.lookups] == ["b", "a"]
 
 
 # -- DescribeConfigs
