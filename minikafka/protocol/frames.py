@@ -6,10 +6,12 @@ import struct
 from collections.abc import Sequence
 
 BUFFER_BYTES = 64 * 1024
-# A frame that does not fit the buffer gets separate memory: at first this many bytes at most,
-# whatever length it claims. Unless configured otherwise, no more is kept for the next big frame.
+# A large frame gets separate memory. It starts with FIRST_BIG_BYTES, whatever length the frame
+# claims, and is multiplied by GROWTH when it is full. A peer that has sent a frame as large before
+# gets up to BIG_BYTES at once. Unless configured otherwise, no more is kept for the next one.
+FIRST_BIG_BYTES = 2 * BUFFER_BYTES
 BIG_BYTES = 2 * 1024 * 1024
-GROWTH = 4
+GROWTH = 2
 # Where frames are reused, those of middle size get a wider buffer instead, kept for as long as they
 # come: with room for several of them, a read brings more than one, and nothing is copied together.
 WIDE_BYTES = 4 * 1024 * 1024
@@ -41,6 +43,10 @@ class FrameReader:
         self._view = memoryview(bytearray(BUFFER_BYTES))
         self._start = 0  # of what was filled but not handed out
         self._end = 0
+        # The largest frame received since ``release``, if larger than BUFFER_BYTES; and the size of
+        # the buffer that several such frames need, 0 if they get separate memory.
+        self._received_frame = 0
+        self._wide_bytes = 0
         # The big frame under way, if ``_big_size``.
         self._big: memoryview | None = None
         self._big_size = 0
@@ -56,6 +62,8 @@ class FrameReader:
         if self._big_size:
             return self._big_buffer()
         start, end = self._start, self._end
+        if self._wide_bytes > len(self._view):
+            return self._widen(self._wide_bytes)
         if start == end:
             self._start = self._end = 0
             return self._view
@@ -65,7 +73,8 @@ class FrameReader:
             if size + 4 > len(self._view):
                 if not self._reuse or 2 * (size + 4) > WIDE_BYTES:
                     return self._begin_big(size, self._view[start + 4 : end])
-                return self._widen(size + 4)
+                if left == len(self._view):
+                    return self._widen(min(size + 4, left * GROWTH))
         if start:
             self._view[:left] = self._view[start:end]
             self._start, self._end = 0, left
@@ -94,25 +103,35 @@ class FrameReader:
         self._start = start
         if self._big is not None and frames and len(self._big) > BIG_BYTES:
             self._big = None  # no more big ones, it seems
+        if frames and len(view) > BUFFER_BYTES:
+            self._note_received(max(map(len, frames)))
         return frames
 
     def release(self) -> None:
         """Free the memory of large frames, unless one is being received."""
         if not self.buffered_bytes:
             self._big = None
+            self._received_frame = self._wide_bytes = 0
             if len(self._view) > BUFFER_BYTES:
                 self._view = memoryview(bytearray(BUFFER_BYTES))
                 self._start = self._end = 0
 
-    def _widen(self, frame_bytes: int) -> memoryview:
+    def _note_received(self, size: int) -> None:
+        if size > self._received_frame and size > BUFFER_BYTES:
+            self._received_frame = size
+            if self._reuse and 2 * (size + 4) <= WIDE_BYTES:
+                self._wide_bytes = min(WIDE_FRAMES * (size + 4), WIDE_BYTES)
+
+    def _widen(self, size: int) -> memoryview:
         left = self._end - self._start
-        wide = memoryview(bytearray(min(WIDE_FRAMES * frame_bytes, WIDE_BYTES)))
+        wide = memoryview(bytearray(size))
         wide[:left] = self._view[self._start : self._end]
         self._view, self._start, self._end = wide, 0, left
         return wide[left:]
 
     def _begin_big(self, size: int, head: memoryview) -> memoryview:
-        capacity = min(size, BIG_BYTES)
+        known = min(self._received_frame, BIG_BYTES)
+        capacity = min(size, max(FIRST_BIG_BYTES, known, GROWTH * len(head)))
         if self._big is None or len(self._big) < capacity:
             self._big = memoryview(bytearray(capacity))
         self._big[: len(head)] = head
@@ -132,6 +151,7 @@ class FrameReader:
     def _finish_big(self) -> memoryview:
         assert self._big is not None
         frame = self._big[: self._big_size]
+        self._note_received(self._big_size)
         self._big_size = self._big_filled = 0
         if not self._reuse or len(self._big) > self._kept_bytes:
             self._big = None
