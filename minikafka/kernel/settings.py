@@ -99,6 +99,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("max.connections.per.ip", MAX_INT, "Most connections from one address; 0 only if there are overrides.", at_least(0)),
     _string("max.connections.per.ip.overrides", "", "Other limits for single addresses: address:count,...", connection_overrides_problem),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
+    _long("queued.max.request.bytes", -1, "Most bytes of unanswered requests of all connections; above, a connection that has one is not read. Unlimited if 0 or less."),
     _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Off if unset. Not a key of Kafka's.", debug_listener_problem),
     _int("event.loop.stall.threshold.ms", 100, "A stall of the event loop of so long or longer is logged as loop_stalled, with the request that ran then. Not a key of Kafka's.", at_least(2)),
     # -- topics
@@ -243,7 +244,6 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
     "num.io.threads": _ONE_THREAD,
     "num.network.threads": _ONE_THREAD,
     "principal.builder.class": _NO_LOGIN,
-    "queued.max.request.bytes": "Each connection is bounded instead; see queued.max.requests.",
     "quota.window.num": _NO_QUOTAS,
     "quota.window.size.seconds": _NO_QUOTAS,
     "replica.socket.receive.buffer.bytes": _OS_BUFFERS,

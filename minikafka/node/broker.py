@@ -269,6 +269,9 @@ class BrokerNode:
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
         config = views.server(self._dynamic.current)
+        memory = views.request_memory(self._dynamic.current)
+        self.metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.used_bytes)
+        self.metrics.gauge("minikafka.server:UnsentResponseBytes", lambda: self.parts.unsent.bytes)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,
@@ -278,6 +281,7 @@ class BrokerNode:
                 endpoint.listener,
                 unsent=self.parts.unsent,
                 quotas=self._quotas,
+                memory=memory,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)

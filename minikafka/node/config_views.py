@@ -22,10 +22,11 @@ from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from minikafka.kernel.config import Config, view_of
+from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.listeners import connection_overrides
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import ConnectionQuotaConfig
+from minikafka.network.request_memory import RequestMemory
 from minikafka.network.server import ServerConfig
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.releases import Release
@@ -52,6 +53,16 @@ def server(config: Config) -> ServerConfig:
         connections_max_idle_ms=config.integer("connections.max.idle.ms"),
         queued_max_requests=config.integer("queued.max.requests"),
     )
+
+
+def request_memory(config: Config) -> RequestMemory:
+    """Raises ConfigError if the largest request would not fit."""
+    limit = config.integer("queued.max.request.bytes")
+    if 0 < limit < config.integer("socket.request.max.bytes"):
+        raise ConfigError(
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
+        )
+    return RequestMemory(limit)
 
 
 def connection_quotas(config: Config) -> ConnectionQuotaConfig:
