@@ -151,6 +151,7 @@ class BrokerParts:
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self._preparation = RecordPreparation(world.workers, world.clock, self.replicas.hosted)
+        self._list_offsets = ListOffsetsHandler(self.replicas, world.clock, world.workers)
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
@@ -234,6 +235,7 @@ class BrokerParts:
         self.groups.start(tasks)
         self.transactions.start(tasks)
         self._preparation.start(tasks)
+        self._list_offsets.start(tasks)
 
     async def stop(self) -> None:
         self.transactions.close()
@@ -281,11 +283,7 @@ class BrokerParts:
                 overlapping=True,
             ),
             Route(ApiKey.FETCH, fetch, in_parts=True),
-            Route(
-                ApiKey.LIST_OFFSETS,
-                ListOffsetsHandler(replicas, self._world.clock),
-                changes_state=False,
-            ),
+            Route(ApiKey.LIST_OFFSETS, self._list_offsets),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(
                 ApiKey.METADATA,

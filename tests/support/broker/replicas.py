@@ -318,6 +318,8 @@ class ReplicaCluster:
         )
         preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
         preparation.start(self.tasks)
+        list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)
+        list_offsets.start(self.tasks)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(
                 unverified_appends(replicas),
@@ -326,7 +328,7 @@ class ReplicaCluster:
                 cast(Any, self.metadata),
             ),
             ApiKey.FETCH: fetch,
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),
+            ApiKey.LIST_OFFSETS: list_offsets,
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),
