@@ -71,7 +71,9 @@ class BrokerNode:
         self._zk = ZkSession(
             world.coordination, world.clock, views.zookeeper(config), self.broker_id
         )
-        self._logs = LogManager(world.files, world.clock, views.log_manager(config), self.fail)
+        self._logs = LogManager(
+            world.files, world.clock, world.workers, views.log_manager(config), self.fail
+        )
         self._dynamic = DynamicBrokerConfig(config)
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None

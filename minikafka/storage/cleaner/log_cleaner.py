@@ -21,7 +21,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock, Files
+from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.cleaning import (
     CleaningAborted,
     CleaningMeans,
@@ -77,6 +77,7 @@ class LogCleaner:
         directories: Callable[[], Iterable[LogDirectory]],
         stable_offset: Callable[[TopicPartition], int | None],
         failed: Callable[[LogDirectory, OSError], object],
+        workers: Workers,
         events: EventLog | None = None,
     ) -> None:
         self.stats = CleanerStats()  # of the last cleaning
@@ -87,6 +88,7 @@ class LogCleaner:
         self._directories = directories
         self._stable_offset = stable_offset
         self._failed = failed
+        self._workers = workers
         self._events = events or event_log("log_cleaner")
         self._throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic_ms())
         self._cleaning: dict[UnifiedLog, asyncio.Event] = {}  # set at the end of the cleaning
@@ -214,7 +216,13 @@ class LogCleaner:
         )
         paused = self._paused
         cleaning = LogCleaning(
-            self._files, self._clock, log, dirt, means, lambda: log.topic_partition not in paused
+            self._files,
+            self._clock,
+            log,
+            dirt,
+            means,
+            lambda: log.topic_partition not in paused,
+            self._workers,
         )
         events = self._events.bind(log=str(log.topic_partition))
         events.info("cleaning", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable)

@@ -13,7 +13,7 @@ from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, Files
+from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.storage.directories.config import LogManagerConfig
@@ -73,6 +73,7 @@ class LogManager:
         self,
         files: Files,
         clock: Clock,
+        workers: Workers,
         config: LogManagerConfig,
         all_failed: Callable[[OSError], None] = lambda error: None,
     ) -> None:
@@ -112,6 +113,7 @@ class LogManager:
             lambda: self.directories.live,
             self._stable_offset,
             self.failed,
+            workers,
         )
         self.moves = LogMoves(
             files, clock, self.directories, self.removal, self, config.moves_quota, self._events

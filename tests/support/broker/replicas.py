@@ -291,7 +291,9 @@ class ReplicaCluster:
     async def start(self, broker_id: int, files: MemoryFiles | None = None) -> Node:
         assert self.tasks is not None
         files = files or MemoryFiles()
-        logs = LogManager(files, self.clock, LogManagerConfig(log_dirs=("/data", "/more")))
+        logs = LogManager(
+            files, self.clock, self.workers, LogManagerConfig(log_dirs=("/data", "/more"))
+        )
         await logs.start()
         metrics = Metrics()
         replicas = ReplicaManager(

@@ -19,7 +19,8 @@ from minikafka.storage.directories.log_manager import (
     LogManagerConfig,
 )
 from tests.support.storage.logs import batch
-from tests.support.storage.memory_files import MemoryFile, MemoryFiles
+from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
@@ -28,7 +29,9 @@ BROKEN = OSError(errno.EIO, "broken")
 
 
 def manager(files: MemoryFiles, *dirs: str) -> LogManager:
-    return LogManager(files, VirtualClock(), LogManagerConfig(log_dirs=dirs or ("/d", "/e")))
+    return LogManager(
+        files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=dirs or ("/d", "/e"))
+    )
 
 
 async def test_the_replicas_are_connected_once() -> None:
@@ -56,6 +59,7 @@ async def test_its_logs_go_and_the_others_stay() -> None:
     logs = LogManager(
         files,
         VirtualClock(),
+        ManualWorkers(),
         LogManagerConfig(log_dirs=("/d", "/e")),
         all_failed=lambda error: told.append((str(error), [])),
     )

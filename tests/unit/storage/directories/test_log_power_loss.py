@@ -37,7 +37,9 @@ class PowerLoss:
 
     async def start(self) -> None:
         config = LogManagerConfig(("/data",), producer_id_expiration_ms=2**62, log=CONFIG)
-        self.logs = LogManager(self.host.world.files, self.host.world.clock, config)
+        self.logs = LogManager(
+            self.host.world.files, self.host.world.clock, self.host.world.workers, config
+        )
         await self.logs.start()
 
     async def run(self, host: SimHost) -> None:

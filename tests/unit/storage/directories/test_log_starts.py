@@ -14,6 +14,7 @@ from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import batch, batches_of, load, new_log, values_of
 from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.searches import run_search
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A = TopicPartition("a", 0)
@@ -23,7 +24,7 @@ TWO_A_SEGMENT = LogConfig(segment_bytes=400)
 
 
 async def started(files: MemoryFiles, tasks: asyncio.TaskGroup | None = None) -> LogManager:
-    logs = LogManager(files, VirtualClock(), LogManagerConfig(log_dirs=("/d",)))
+    logs = LogManager(files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     await logs.start(tasks)
     return logs
 
