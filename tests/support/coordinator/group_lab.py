@@ -169,6 +169,9 @@ class MemoryLog:
     def bounds(self, partition: int) -> tuple[int, int] | None:
         return (0, self.end) if self.is_led else None
 
+    async def opened(self, batch: RecordBatch) -> bytes:
+        return batch.plain_records()
+
     async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
         return b"".join(
             batch for batch in self.batches if parse_batch(batch, 0).last_offset >= offset

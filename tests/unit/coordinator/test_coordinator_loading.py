@@ -21,11 +21,13 @@ from minikafka.core.group.shard import GroupShard
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from minikafka.protocol.records.batch import parse_batch, stamp
+from minikafka.protocol.records.batch import TRANSACTIONAL_FLAG, parse_batch, stamp
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import ControlRecordType, EndTxnMarker
 from minikafka.protocol.records.control import encode_end_txn_marker as encode_marker
+from minikafka.protocol.records.record import encode_record as record_bytes
 from tests.support.coordinator.group_lab import GroupLab, LabClock, MemoryLog, run
+from tests.support.storage.stored_batches import stored_batch
 from tests.support.world.recording_log import RecordingLog
 
 
@@ -408,3 +410,35 @@ def test_a_parked_sync_fails_when_the_coordinator_resigns() -> None:
     waiting = lab.sync("b", 1)
     lab.resign()
     assert [response.error_code for response in waiting] == [ErrorCode.NOT_COORDINATOR]
+
+
+# -- batches that an admin client wrote
+
+
+@pytest.mark.mission("SAFE-63")
+@pytest.mark.parametrize("attributes", [0, TRANSACTIONAL_FLAG])
+@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, 7), (-1, 0)])
+def test_a_batch_whose_offsets_cannot_be_is_skipped(
+    deltas: tuple[int, int], attributes: int
+) -> None:
+    log, events = RefusingLog(), RecordingLog()
+    payload = b"".join(
+        record_bytes(delta, 0, b"\x00\x01k", b"%d" % number) for number, delta in enumerate(deltas)
+    )
+    log.append(0, stored_batch(payload, 2, attributes=attributes), lambda *_: None)
+    commits(log, 2)
+    log.batches.insert(1, b"")  # what is read at the offset inside of the batch
+    shard = load(log, events)
+    assert len(shard.groups["g"].offsets) == 2
+    assert "batch_unreadable" in [name for _, name, _ in events.events]
+
+
+@pytest.mark.mission("SAFE-63")
+def test_the_headers_of_records_are_not_parsed() -> None:
+    log, events = RefusingLog(), RecordingLog()
+    where = TopicPartition("t", 0)
+    record = encode_record(OffsetCommitted("g", where, CommittedOffset(0)))
+    whole = record_bytes(0, 0, *record, [("h", b"")])
+    broken = whole[:-3] + b"\xff\xff\xff"
+    log.append(0, stored_batch(broken, 1), lambda *_: None)
+    assert len(load(log, events).groups["g"].offsets) == 1
