@@ -19,6 +19,7 @@ from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
+from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
@@ -151,6 +152,7 @@ class BrokerParts:
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self._preparation = RecordPreparation(world.workers, world.clock, self.replicas.hosted)
+        self._conversion = FormatConversion(world.workers)
         self._list_offsets = ListOffsetsHandler(self.replicas, world.clock, world.workers)
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
@@ -236,6 +238,7 @@ class BrokerParts:
         self.transactions.start(tasks)
         self._preparation.start(tasks)
         self._list_offsets.start(tasks)
+        self._conversion.start(tasks)
 
     async def stop(self) -> None:
         self.transactions.close()
@@ -272,6 +275,7 @@ class BrokerParts:
             cache,
             self._fetch_sessions,
             self.unsent,
+            self._conversion,
             FetchConfig(config.integer("fetch.max.bytes")),
         )
         return [

@@ -13,6 +13,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
@@ -315,9 +316,10 @@ class ReplicaCluster:
             self._session_slots,
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
-        fetch = FetchHandler(
-            replicas, cast(Any, self.metadata), sessions, UnsentReplies(), FetchConfig()
-        )
+        conversion = FormatConversion(self.workers)
+        conversion.start(self.tasks)
+        metadata, unsent = cast(Any, self.metadata), UnsentReplies()
+        fetch = FetchHandler(replicas, metadata, sessions, unsent, conversion, FetchConfig())
         preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
         preparation.start(self.tasks)
         list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)

@@ -24,7 +24,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
-from minikafka.protocol.records.batch import parse_batch, stamp
+from minikafka.protocol.records.batch import RecordBatch, parse_batch, stamp
 from minikafka.protocol.records.record import decode_records
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog

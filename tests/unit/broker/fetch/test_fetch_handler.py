@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
@@ -275,7 +276,12 @@ async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() 
         sessions = FetchSessions(cluster.clock, SimEntropy(1), Metrics(), lambda topic_id: None)
         config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_reduced=1)
         node.handlers[ApiKey.FETCH] = FetchHandler(
-            node.replicas, cast(Any, cluster.metadata), sessions, unsent, config
+            node.replicas,
+            cast(Any, cluster.metadata),
+            sessions,
+            unsent,
+            FormatConversion(cluster.workers),
+            config,
         )
         node.produce("a", acks=1)
         node.produce("b", acks=-1)
