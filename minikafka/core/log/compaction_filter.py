@@ -281,15 +281,17 @@ class BatchFilter:
         self, batch: RecordBatch, data: bytes, kept: array[int], sets_horizon: bool
     ) -> Slices[Buffer]:
         base = batch.base_timestamp
-        last = base + max(kept[2::3])
-        if last > _MAX_LONG:
-            raise CorruptRecordError(f"the batch at offset {batch.base_offset} ends at time {last}")
-        max_timestamp = batch.max_timestamp if batch.timestamp_type_log_append else last
+        first, last = base + min(kept[2::3]), base + max(kept[2::3])
         flags, shift = batch.attributes, 0
         if sets_horizon:
             flags |= DELETE_HORIZON_FLAG
             horizon = min(self.now_ms + self.delete_retention_ms, NO_LIMIT)
             base, shift = horizon, base - horizon
+        if last > _MAX_LONG or min(first, first - base) < -_MAX_LONG:
+            raise CorruptRecordError(
+                f"the batch at offset {batch.base_offset} has times from {first} to {last}"
+            )
+        max_timestamp = batch.max_timestamp if batch.timestamp_type_log_append else last
         work = partial(_payload, data, kept, shift, batch.compression)
         if len(data) > ON_LOOP_BYTES:
             payload: bytes = yield work

@@ -437,5 +437,5 @@ def test_a_time_beyond_64_bits_is_a_corrupt_batch() -> None:
     data = bytearray(build_batch([(0, b"k", b"", []), (1, b"k", b"", [])]))
     data[27:35] = (2**63 - 1).to_bytes(8, "big")  # the base timestamp
     data[17:21] = crc_of(data, 0, len(data)).to_bytes(4, "big")
-    with pytest.raises(KafkaError, match="ends at time 9223372036854775808"):
+    with pytest.raises(KafkaError, match="to 9223372036854775808"):
         cleaned(bytes(data), latest={b"k": 1})
