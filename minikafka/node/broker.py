@@ -296,6 +296,7 @@ class BrokerNode:
                 self.controller.facts,
                 self.controller.context_dump,
                 self.parts.groups.facts,
+                self.parts.replicas.mending.facts,
             )
             self._debug = HttpServer(self._world.network, self._world.clock, routes)
             await self._debug.start(debug.host, debug.port)

@@ -32,6 +32,7 @@ from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.releases import Release
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManagerConfig
+from minikafka.storage.scrubber.config import LogScrubberConfig
 from minikafka.zookeeper.session import ZkSessionConfig
 
 
@@ -87,6 +88,7 @@ def log_manager(config: Config) -> LogManagerConfig:
         file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         log=topic_config(topic_defaults(config)).log,
         cleaner=log_cleaner(config),
+        scrubber=view_of(LogScrubberConfig, config.values, "log.scrubber."),
         moves_quota=_quota(config, "alter.log.dirs.replication.quota."),
     )
 

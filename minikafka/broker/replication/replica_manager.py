@@ -25,6 +25,7 @@ from minikafka.broker.replication.isr import IsrConfig, IsrMaintenance
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.leadership import Leadership
 from minikafka.broker.replication.log_dir_failures import LogDirFailures
+from minikafka.broker.replication.mending import ReplicaMending
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_appends import RecordAppends
 from minikafka.broker.replication.record_deletion import RecordDeletion
@@ -123,6 +124,17 @@ class ReplicaManager:
             self.disk_failed,
             metrics,
         )
+        self.mending = ReplicaMending(
+            config.broker_id,
+            clock,
+            log_manager.scrubber,
+            hosted,
+            self.fetchers,
+            purgatories,
+            store,
+            self.disk_failed,
+            self._log,
+        )
         self._background: list[asyncio.Task[None]] = []
 
     def _make_fetchers(
@@ -171,6 +183,8 @@ class ReplicaManager:
             tasks.create_task(self._checkpoint_forever(), name="highwatermark-checkpoint"),
             tasks.create_task(self.log_dir_failures.run(), name="LogDirFailureHandler"),
         ]
+        if self._log_manager.scrubber.is_on:
+            self._background.append(tasks.create_task(self.mending.run(), name="replica-mending"))
 
     async def stop(self) -> None:
         """Stop fetchers and purgatories, then checkpoint the high watermarks. Parked operations are
@@ -187,6 +201,7 @@ class ReplicaManager:
     def _register_gauges(self) -> None:
         hosted, metrics = self.hosted, self._metrics
         self._log_manager.cleaner.register(metrics)
+        self._log_manager.scrubber.register(metrics)
         metrics.gauge("kafka.server:PartitionCount", lambda: len(hosted))
         metrics.gauge("kafka.server:LeaderCount", lambda: sum(p.is_leader for p in hosted))
         metrics.gauge("kafka.server:OfflineReplicaCount", lambda: hosted.offline_count)

@@ -27,6 +27,7 @@ from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log.loader import assign_topic_id, create_log
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
+from minikafka.storage.scrubber.scrubber import LogScrubber
 
 __all__ = ["NO_REPLICAS", "LogConfig", "LogManager", "LogManagerConfig", "ReplicaCallbacks"]
 
@@ -115,6 +116,9 @@ class LogManager:
             self.failed,
             workers,
         )
+        self.scrubber = LogScrubber(
+            clock, config.scrubber, lambda: self.directories.live, self.failed, self._events
+        )
         self.moves = LogMoves(
             files, clock, self.directories, self.removal, self, config.moves_quota, self._events
         )
@@ -195,6 +199,8 @@ class LogManager:
             for name, work in self.background_tasks.tasks().items():
                 self.run_in_background(tasks, name, work)
             self._background += self.cleaner.start(tasks)
+            if self.scrubber.is_on:
+                self.run_in_background(tasks, "log-scrubber", self.scrubber.run())
 
     def run_in_background(
         self, tasks: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None]

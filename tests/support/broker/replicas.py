@@ -69,6 +69,7 @@ from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.scrubber.config import LogScrubberConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.storage.memory_files import MemoryFiles
@@ -242,6 +243,8 @@ class Node:
 class ReplicaCluster:
     """``isr``, ``fetcher``, ``session_slots``, ``selector``: settings of every broker."""
 
+    scrubber = LogScrubberConfig()
+
     def __init__(
         self,
         broker_ids: Iterable[int] = (1, 2, 3),
@@ -293,7 +296,10 @@ class ReplicaCluster:
         assert self.tasks is not None
         files = files or MemoryFiles()
         logs = LogManager(
-            files, self.clock, self.workers, LogManagerConfig(log_dirs=("/data", "/more"))
+            files,
+            self.clock,
+            self.workers,
+            LogManagerConfig(log_dirs=("/data", "/more"), scrubber=self.scrubber),
         )
         await logs.start()
         metrics = Metrics()
