@@ -151,11 +151,16 @@ class BrokerParts:
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
-        self._preparation = RecordPreparation(world.workers, world.clock, self.replicas.hosted)
-        self._conversion = FormatConversion(world.workers)
-        self._list_offsets = ListOffsetsHandler(self.replicas, world.clock, world.workers)
+        self._make_long_work()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
+
+    def _make_long_work(self) -> None:
+        """Create the parts that leave long work on record batches to workers."""
+        clock, workers, replicas = self._world.clock, self._world.workers, self.replicas
+        self._preparation = RecordPreparation(workers, clock, replicas.hosted)
+        self._conversion = FormatConversion(workers)
+        self._list_offsets = ListOffsetsHandler(replicas, clock, workers)
 
     def _reapers(self) -> list[Reaper[DelayedOperation]]:
         others = [self._topic_reaper, self._election_reaper]
