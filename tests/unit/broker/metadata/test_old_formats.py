@@ -65,7 +65,7 @@ def produce(
 
 
 def fetch(node: Node, version: int, offset: int = 0, **fields: Any) -> Any:
-    """The answers by partition."""
+    """The response, by partition."""
     (response,) = send_fetch(node, version, offset, **fields)
     return response.responses[0].partitions
 

@@ -19,7 +19,7 @@ from minikafka.storage.directories.log_manager import (
     LogManagerConfig,
 )
 from tests.support.storage.logs import batch
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.memory_files import MemoryFile, MemoryFiles
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
@@ -157,7 +157,7 @@ async def test_a_roll_without_descriptors_loses_nothing_and_is_repeated(number: 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 async def test_a_flush_without_descriptors_waits_for_them(number: int) -> None:
     files, clock = NoDescriptors(), VirtualClock()
-    logs = LogManager(files, clock, LogManagerConfig(log_dirs=("/d",)))
+    logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     await logs.start()
     log = logs.get_or_create(A, ID, LogConfig())
     log.append_as_leader(bytearray(batch(b"x")), 0, 0)
