@@ -151,14 +151,12 @@ class _Replay(Generic[R]):
                 try:
                     await self._add(batch)
                 except KafkaError as error:
-                    self._events.error(
-                        "batch_unreadable", offset=batch.base_offset, error=repr(error)
-                    )
+                    self._events.error("batch_skipped", offset=batch.base_offset, error=repr(error))
                 else:
                     offset = batch.next_offset
                 next_offset = batch.next_offset
         except KafkaError as error:
-            self._events.error("no_batch", after_offset=offset, error=repr(error))
+            self._events.error("batch_not_found", after_offset=offset, error=repr(error))
         return max(offset, next_offset)
 
     async def flush(self) -> None:
@@ -222,10 +220,10 @@ class _Replay(Generic[R]):
         try:
             decoded = self._shard.decode(key, value)
         except DecodeError as error:
-            self._events.warning("record_unreadable", offset=offset, error=str(error))
+            self._events.warning("malformed_record_skipped", offset=offset, error=str(error))
             return
         if decoded is None:
-            self._events.warning("record_of_unknown_kind", offset=offset)
+            self._events.warning("unknown_record_skipped", offset=offset)
             return
         self._shard.replay(decoded, base_offset, producer_id)
 

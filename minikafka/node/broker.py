@@ -136,7 +136,9 @@ class BrokerNode:
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         if self._config.without_effect:
-            self._log.warning("settings_without_effect", keys=list(self._config.without_effect))
+            self._log.warning(
+                "ineffective_settings_ignored", keys=list(self._config.without_effect)
+            )
         await self._zk.start(tasks)
         store = self._zk.store
         await store.create_persistent_paths()
@@ -158,7 +160,9 @@ class BrokerNode:
         self.controller.start(tasks)
         for server in self._servers:
             server.enable_request_processing()
-        self._log.info("started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports)
+        self._log.info(
+            "broker_started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports
+        )
         self.started.set()
 
     async def _settings_on_disk(self) -> dict[str, LogConfig]:
@@ -326,9 +330,9 @@ class BrokerNode:
                     raise ConfigError(
                         f"another broker is registered with broker.id {self.broker_id}"
                     ) from None
-                self._log.info("waiting_for_old_registration_to_expire")
+                self._log.info("old_registration_awaited")
                 await clock.sleep(REGISTER_RETRY_MS)
-        self._log.info("registered", epoch=self.broker_epoch)
+        self._log.info("broker_registered", epoch=self.broker_epoch)
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         """Return the advertised endpoints, with the bound port where 0 is configured."""
@@ -359,7 +363,7 @@ class BrokerNode:
             self._apis.close()
         await self._zk.close()
         await self._logs.shutdown()
-        self._log.info("stopped")
+        self._log.info("broker_stopped")
 
     def _can_hand_over(self) -> bool:
         """Whether a controlled shutdown can succeed. Without ZooKeeper no leadership moves, and the

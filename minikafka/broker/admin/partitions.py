@@ -65,7 +65,7 @@ class PartitionGrowth:
             while not await self._try(topic, validate_only):
                 pass  # the znode has changed between the read and the write
         except KafkaError as error:
-            self._log.info("topic_not_grown", topic=topic.name, error=str(error))
+            self._log.info("topic_partitions_not_added", topic=topic.name, error=str(error))
             return error
         except NoNode:
             return _unknown(topic.name)
@@ -99,7 +99,7 @@ class PartitionGrowth:
             )
         except BadVersion:
             return False
-        self._log.info("topic_grown", topic=topic.name, partitions=topic.count)
+        self._log.info("topic_partitions_added", topic=topic.name, partitions=topic.count)
         return True
 
 

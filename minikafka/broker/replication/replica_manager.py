@@ -235,7 +235,7 @@ class ReplicaManager:
                 await self.topic_configs.load(topics)
                 return
             except CoordinationError as error:
-                self._log.warning("topic_configs_unreadable", error=repr(error))
+                self._log.warning("topic_configs_read_failed", error=repr(error))
                 await self._clock.sleep(TOPIC_CONFIG_RETRY_MS)
 
     def topic_configs_changed(self, topics: Container[str]) -> None:

@@ -225,7 +225,9 @@ class LogCleaner:
             self._workers,
         )
         events = self._events.bind(log=str(log.topic_partition))
-        events.info("cleaning", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable)
+        events.info(
+            "log_cleaning_started", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable
+        )
         try:
             end = await cleaning.run()
             if log.closed:
@@ -233,25 +235,27 @@ class LogCleaner:
             log.cleaned_offset = end
             await filthy.directory.checkpoint_cleaned()
         except CleaningAborted:
-            events.info("cleaning_aborted")
+            events.info("log_cleaning_aborted")
         except KafkaError as error:
             self._give_up(log, error)
         except OSError as error:
             self._disk_failed(filthy, error)
         else:
             stats = self.stats = cleaning.stats
-            events.info("cleaned", end=end, **vars(stats))
+            events.info("log_cleaned", end=end, **vars(stats))
 
     def _give_up(self, log: UnifiedLog, error: KafkaError) -> None:
         self.uncleanable.add(log)
-        self._events.error("log_uncleanable", log=str(log.topic_partition), error=str(error))
+        self._events.error("log_marked_uncleanable", log=str(log.topic_partition), error=str(error))
 
     def _disk_failed(self, filthy: Filthy, error: OSError) -> None:
         if filthy.log.closed:
             return  # it was deleted, and its files were renamed
         # If it was a full disk, the directory stays; the others get their turn before this one.
         self._resting[filthy.log] = self._clock.monotonic_ms() + _REST_MS
-        self._events.error("cleaning_failed", log=str(filthy.log.topic_partition), error=str(error))
+        self._events.error(
+            "log_cleaning_failed", log=str(filthy.log.topic_partition), error=str(error)
+        )
         self._failed(filthy.directory, error)
 
     def _forget_closed(self) -> None:

@@ -231,7 +231,7 @@ class LogManager:
     def failed(self, directory: LogDirectory, error: OSError) -> bool:
         """Handle an error of a directory, as ``storage_failed`` does for a log."""
         if is_out_of_space(error):
-            self._events.error("log_directory_full", directory=directory.path, error=str(error))
+            self._events.error("log_directory_filled", directory=directory.path, error=str(error))
             return False
         self.directories.fail(directory, error)
         return True
@@ -342,7 +342,7 @@ class LogManager:
         aside = self._put_aside(directory, log, stray)
         del self._logs[topic_partition], self._homes[topic_partition]
         del directory.logs[topic_partition]
-        event = "log_is_stray" if stray else "log_deleted"
+        event = "stray_log_renamed" if stray else "log_deleted"
         self._events.info(event, log=str(topic_partition), directory=aside)
         if topic_partition in directory.checkpointed_starts:
             await directory.checkpoint_starts()
@@ -443,7 +443,7 @@ class LogManager:
                     # Without the marker, the next start recovers what this one could not bring to
                     # disk; the other directories still get theirs.
                     self._events.error(
-                        "shutdown_not_clean", directory=directory.path, error=str(error)
+                        "clean_shutdown_failed", directory=directory.path, error=str(error)
                     )
         self.close()
 

@@ -73,7 +73,7 @@ def test_a_record_of_an_inconsistent_group_is_skipped(bad: GroupMetadataValue) -
     lab.commit({("t", 0): 7})
     write(lab, encode_record(GroupStored("g", bad)))
     reload(lab)
-    assert lab.said().count("record_unreadable") == 1
+    assert lab.said().count("malformed_record_skipped") == 1
     assert lab.committed() == {("t", 0): 7}
     lab.stable("x", "y")
     assert lab.group.state is GroupState.STABLE
@@ -105,7 +105,7 @@ def test_a_damaged_batch_is_skipped(damage: tuple[int, bytes]) -> None:
     assert lab.log.batches[1] != batch
     reload(lab)
     assert lab.committed() == {("t", 1): 1, ("t", 3): 3}
-    assert lab.said().count("batch_unreadable") == 1
+    assert lab.said().count("batch_skipped") == 1
 
 
 def test_after_a_damaged_header_the_records_before_it_are_served() -> None:
@@ -131,7 +131,7 @@ def test_a_batch_that_overlaps_the_previous_one_is_skipped() -> None:
     lab.log.batches[1] = bytes(overlapping)
     reload(lab)
     assert lab.committed() == {("t", 1): 1, ("t", 2): 2}
-    assert lab.said().count("batch_unreadable") == 1
+    assert lab.said().count("batch_skipped") == 1
 
 
 class RefusingLog(MemoryLog):
