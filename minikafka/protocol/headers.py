@@ -1,4 +1,4 @@
-"""Request and response headers, and whole frames made of a header with a message."""
+"""Request and response headers, and frames (a header followed by a message)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _pack_flexible_response = struct.Struct(">iiB").pack
 
 @dataclass(slots=True)
 class RequestHeader:
-    """``api_key`` may be one we do not know; ``client_id`` is None where none was sent."""
+    """The header of a request. ``api_key`` may be unknown; ``client_id`` is None if it is null or
+    the header version has none."""
 
     api_key: int
     api_version: int
@@ -37,10 +38,10 @@ class RequestHeader:
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """(header, position where the body starts) of a frame without its size.
+    """Decode the header of a frame without its size. Return it with the position of the body.
 
-    An unknown key is read with a header of version 1, so that it can be named when the connection
-    is closed. Raises DecodeError.
+    An unknown API key is assumed to have header version 1, so that the key can be logged when the
+    connection is closed. Raises DecodeError.
     """
     try:
         api_key, api_version, correlation_id, length = _read_header(frame)
@@ -51,7 +52,9 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         if length >= 0:
             position += length
             if position > len(frame):
-                raise DecodeError("the client id goes beyond the frame")
+                raise DecodeError(
+                    f"the client id ends at byte {position} of a frame of {len(frame)} bytes"
+                )
             client_id = frame[10:position].tobytes().decode()
         if api_version >= _FIRST_FLEXIBLE.get(api_key, NEVER):
             position = _skip_tags(frame, position) if frame[position] else position + 1
@@ -61,11 +64,11 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def encode_request(header: RequestHeader, message: Message) -> bytes:
-    """The whole frame, its int32 size included. Raises EncodeError."""
+    """Encode a request as a frame, including its int32 size. Raises EncodeError."""
     spec = message.SPEC
     version = header.api_version
     if spec.api_key != header.api_key:
-        raise EncodeError(f"{type(message).__name__} is no request of API {header.api_key}")
+        raise EncodeError(f"{type(message).__name__} is not a request of API {header.api_key}")
     client_id = b""
     if not (header.api_key == _CONTROLLED_SHUTDOWN and version == 0):
         encoded = None if header.client_id is None else header.client_id.encode()
@@ -81,12 +84,13 @@ def encode_request(header: RequestHeader, message: Message) -> bytes:
 
 
 def encode_response(correlation_id: int, message: Message, version: int) -> bytes:
-    """The whole frame, its int32 size included. Raises EncodeError."""
+    """Encode a response as a frame, including its int32 size. Raises EncodeError."""
     return b"".join(encode_response_parts(correlation_id, message, version))
 
 
 def encode_response_parts(correlation_id: int, message: Message, version: int) -> list[Buffer]:
-    """As ``encode_response``, not joined: record batches are in the list as they were given."""
+    """Encode a response as the parts of a frame. Record batches are among the parts without a
+    copy. Raises EncodeError."""
     parts: list[Buffer] = [b""]
     append_message(message, version, parts)
     size = sum(map(len, parts)) + 4
@@ -123,7 +127,8 @@ def encode_large_response(correlation_id: int, message: Message, version: int) -
 
 
 def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
-    """(correlation id, message) of a frame without its size. Raises DecodeError."""
+    """Decode a response frame without its size prefix. Return the correlation id and the message.
+    Raises DecodeError."""
     try:
         (correlation_id,) = _read_correlation_id(frame)
         position = 4
@@ -143,5 +148,7 @@ def _skip_tags(frame: Buffer, position: int) -> int:
         size, position = read_uvarint(frame, position)
         position += size
     if position > len(frame):
-        raise DecodeError("a tagged field goes beyond the frame")
+        raise DecodeError(
+            f"a tagged field ends at byte {position} of a frame of {len(frame)} bytes"
+        )
     return position

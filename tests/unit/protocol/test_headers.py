@@ -121,7 +121,7 @@ def test_a_response_header_with_tagged_fields_is_read() -> None:
 
 
 def test_a_request_under_the_wrong_key_is_refused() -> None:
-    with pytest.raises(EncodeError, match="no request of API 0"):
+    with pytest.raises(EncodeError, match="not a request of API 0"):
         encode_request(RequestHeader(0, 1, 1, None), MetadataRequest())
 
 
