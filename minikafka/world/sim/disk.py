@@ -1,4 +1,4 @@
-"""A simulated disk: what the page cache holds, and what a power loss would leave of it."""
+"""A simulated disk with a page cache, whose unflushed changes may be lost at a power loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MESSAGES = {
 
 
 def os_error(code: int, path: str) -> OSError:
-    """Python picks the class (``FileNotFoundError``, ...) by the code."""
+    """Return an ``OSError``, whose subclass (``FileNotFoundError``, ...) Python chooses by code."""
     return OSError(code, MESSAGES[code], path)
 
 
@@ -64,8 +64,9 @@ def _weight(change: Change) -> int:
 
 @dataclass(eq=False, slots=True)
 class Inode:
-    """A file: ``data`` is what reads see, ``durable`` what the disk has for certain, ``changes``
-    lead from the one to the other. ``holders`` counts names and open files."""
+    """A file. Reads return ``data``; a power loss cannot remove ``durable``. Applying ``changes``,
+    which are not flushed, to ``durable`` gives ``data``. ``holders`` counts the names and open
+    handles of the file."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -84,11 +85,11 @@ class Inode:
             self.flush(self.flushed + 1)
 
     def mark(self) -> int:
-        """How many changes were ever made: give it to ``flush``."""
+        """Return the number of changes made so far, for a later call of ``flush``."""
         return self.flushed + len(self.changes)
 
     def flush(self, mark: int) -> None:
-        """Make durable what had been changed by ``mark``."""
+        """Make the changes durable that were made before ``mark`` was returned."""
         while self.flushed < mark:
             change = self.changes.popleft()
             self.dirty_bytes -= _weight(change)
@@ -96,8 +97,8 @@ class Inode:
             self.flushed += 1
 
     def lose_power(self, entropy: SimEntropy) -> None:
-        """A random number of the last changes is lost; of the first one lost a part may be there,
-        or its length without its bytes."""
+        """Drop a random number of the last unflushed changes. If the first dropped one is a write,
+        it may leave a part of its bytes, or zeros up to its end."""
         self.flush(self.flushed + entropy.between(0, len(self.changes)))
         if self.changes and isinstance(torn := self.changes[0], Write):
             if entropy.random() < TEAR_PROBABILITY:
@@ -115,8 +116,9 @@ class Inode:
 
 @dataclass(eq=False, slots=True)
 class Directory:
-    """Names. Each element of ``changes`` is atomic: names with what they now stand for. A file's
-    own flush does not make its name durable, as POSIX has it."""
+    """A directory: names of files and directories. Each element of ``changes`` is atomic; it maps
+    names to their new nodes (None: removed). As in POSIX, flushing a file does not make its name
+    durable."""
 
     entries: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
@@ -131,7 +133,7 @@ class Directory:
         self.changes.clear()
 
     def lose_power(self, entropy: SimEntropy) -> None:
-        """A random number of the last changes is lost, here and below."""
+        """Drop a random number of the last unflushed changes, here and in all subdirectories."""
         for change in self.changes[: entropy.between(0, len(self.changes))]:
             _enter(self.durable, change)
         self.entries = dict(self.durable)
@@ -152,10 +154,10 @@ def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
 
 
 class Disk:
-    """The file system of one host; outlives its processes.
+    """The file system of one host. It outlives the host's processes.
 
-    ``capacity_bytes`` is a budget for the sizes of all files (None: no limit); what does not fit
-    fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
+    ``capacity_bytes`` limits the sum of all file sizes (None: no limit): a write beyond it stores
+    the bytes that fit and raises ENOSPC. Operations on paths in or below ``broken`` raise EIO.
     """
 
     def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
@@ -169,7 +171,8 @@ class Disk:
     # -------------------------------------------------------------------------------- looking up
 
     def resolve(self, path: str) -> Node:
-        """Raises ``FileNotFoundError``, ``NotADirectoryError`` (on the way)."""
+        """Return the file or directory at ``path``. Raises ``FileNotFoundError``, and
+        ``NotADirectoryError`` if a parent is a file."""
         node: Node = self._root
         for name in _names(path):
             if isinstance(node, Inode):
@@ -200,14 +203,14 @@ class Disk:
         return node
 
     def parent(self, path: str) -> tuple[Directory, str]:
-        """The directory that holds the name, and the name."""
+        """Return the directory that contains the last name of ``path``, and that name."""
         names = _names(path)
         if not names:
             raise os_error(errno.EINVAL, path)
         return self.directory("/" + "/".join(names[:-1])), names[-1]
 
     def check(self, path: str) -> None:
-        """Raises ``OSError`` (EIO) where the disk is broken."""
+        """Raise ``OSError`` (EIO) if ``path`` is in or below one of ``broken``."""
         for broken in self.broken:
             if path == broken or path.startswith(f"{broken.rstrip('/')}/"):
                 raise os_error(errno.EIO, path)
@@ -232,7 +235,7 @@ class Disk:
                 raise os_error(errno.EEXIST if depth == len(names) else errno.ENOTDIR, here)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic. Between two directories it is durable at once, with all that happened in both."""
+        """Rename atomically. A rename between two directories also flushes both."""
         from_directory, from_name = self.parent(source)
         to_directory, to_name = self.parent(target)
         moved = from_directory.entries.get(from_name)
@@ -314,7 +317,7 @@ class Disk:
         self.used_bytes += len(inode.data) - before
 
     def release(self, inode: Inode) -> None:
-        """One name or open file less."""
+        """Remove one holder of a file; without holders the file frees its space."""
         inode.holders -= 1
         if inode.holders == 0:
             self.used_bytes -= len(inode.data)
@@ -322,8 +325,8 @@ class Disk:
     # -------------------------------------------------------------------------------- power loss
 
     def crash(self) -> None:
-        """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
-        process may be left that has files open."""
+        """Simulate a power loss: each unflushed change is kept, torn or lost at random. No process
+        may have files open."""
         self._root.lose_power(self.entropy)
         self.used_bytes = 0
         self._count(self._root, "")
@@ -339,7 +342,7 @@ class Disk:
 
 
 def _names(path: str) -> list[str]:
-    """Raises ``OSError`` unless the path is absolute."""
+    """Return the components of ``path``. Raises ``OSError`` (EINVAL) if it is not absolute."""
     if not path.startswith("/"):
         raise os_error(errno.EINVAL, path)
     names: list[str] = []

@@ -75,7 +75,7 @@ class SimFile:
 
 
 class SimFileLock:
-    """Held until released or until the process is no more."""
+    """A lock that is held until its release or the death of the process."""
 
     def __init__(self, inode: Inode) -> None:
         self._inode = inode
@@ -87,7 +87,7 @@ class SimFileLock:
 
 
 class SimFiles:
-    """See ``kernel.ports.Files``. Flushes take simulated time; all else is immediate."""
+    """See ``kernel.ports.Files``. Only flushes take simulated time."""
 
     def __init__(self, process: Process, disk: Disk) -> None:
         self.process = process
@@ -212,7 +212,7 @@ class SimFiles:
         return lock
 
     def _close_all(self) -> None:
-        """As the kernel does for a process that is no more."""
+        """Close files and release locks, as the kernel does for a dead process."""
         for file in list(self.opened):
             file.close()
         for lock in self._locks:

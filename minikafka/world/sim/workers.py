@@ -1,4 +1,4 @@
-"""The simulated Workers: work is done at once, and its caller goes on some time later."""
+"""The simulated Workers: a job runs immediately, and its caller resumes after a random delay."""
 
 from __future__ import annotations
 
