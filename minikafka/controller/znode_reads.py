@@ -50,7 +50,7 @@ async def read_topics(store: ZkStore, watcher: Watcher, log: EventLog) -> list[s
     for name in names:
         problem = name_problem(name)
         if problem is not None:
-            log.error("topic_name_invalid", topic=name, why=problem)
+            log.error("topic_name_refused", topic=name, why=problem)
     return [name for name in names if name_problem(name) is None]
 
 

@@ -387,7 +387,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         memory = self._server.memory
         if not self.closed and self._lacks_memory() and memory.wait(self._resume_soon):
             self._log.warning(
-                "request_memory_full", client=self.client_host, used_bytes=memory.used_bytes
+                "request_memory_exhausted", client=self.client_host, used_bytes=memory.used_bytes
             )
 
     def _must_wait(self) -> bool:

@@ -183,7 +183,7 @@ class BrokerNode:
         try:
             return await store.get_or_create_cluster_id(proposed)
         except MalformedZnode as error:
-            self._log.error("cluster_id_unreadable", why=str(error))
+            self._log.error("cluster_id_malformed", error=str(error))
             stored = self._logs.cluster_id()
             if stored is None:
                 raise ConfigError(

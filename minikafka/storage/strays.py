@@ -66,4 +66,4 @@ def _put_apart(files: Files, path: str, events: EventLog) -> None:
     while files.exists(target):
         target += APART_SUFFIX
     files.rename(path, target)
-    events.warning("stray_put_apart", path=ascii(path), target=ascii(target))
+    events.warning("stray_renamed", path=ascii(path), target=ascii(target))

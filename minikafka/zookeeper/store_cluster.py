@@ -44,7 +44,7 @@ class ZkClusterStore:
         await in_chunks([partial(make, path) for path in paths.PERSISTENT_PATHS])
 
     async def cluster_id(self) -> str | None:
-        """Return the cluster's id, or None if it has none yet. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.CLUSTER_ID)
         return ClusterIdZnode.decode(found[0]).cluster_id if found else None
 
@@ -116,7 +116,7 @@ class ZkClusterStore:
         }
 
     async def broker(self, broker_id: int, watcher: Watcher | None = None) -> Broker | None:
-        """Return a live broker, or None if it is not registered. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.broker_id(broker_id), watcher)
         return BrokerZnode.decode(broker_id, found[0]).broker(found[1].czxid) if found else None
 

@@ -55,11 +55,11 @@ class ZkConfigStore:
         }
 
     async def topic_config(self, topic: str) -> dict[str, str]:
-        """Return a topic's own settings. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return await self.entity_config(paths.TOPIC_CONFIGS, topic)
 
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the own settings of these topics. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return await self.entity_configs(paths.TOPIC_CONFIGS, topics)
 
     async def configured_entities(self, entity_type: str) -> list[str]:

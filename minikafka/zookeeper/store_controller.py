@@ -186,7 +186,7 @@ class ZkControllerStore:
         return {tp for node in nodes for tp in node.partitions}
 
     async def delete_isr_changes(self, sequences: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete these ISR change notifications. Raises ``ControllerMoved``."""
+        """Raises ``ControllerMoved``."""
         await self._fenced_delete([paths.isr_change(s) for s in sequences], epoch_zk_version)
 
     async def propagate_log_dir_event(self, broker_id: int) -> None:
@@ -199,12 +199,12 @@ class ZkControllerStore:
         return await self._sequence_numbers(paths.LOG_DIR_EVENTS, "log_dir_event_", watcher)
 
     async def log_dir_event_brokers(self, sequences: Sequence[str]) -> set[int]:
-        """Return the brokers that these notifications name. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         found = await self._requests.get_all([paths.log_dir_event(s) for s in sequences])
         return {LogDirEventZnode.decode(node[0]).broker_id for node in found if node is not None}
 
     async def delete_log_dir_events(self, sequences: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete these log-directory notifications. Raises ``ControllerMoved``."""
+        """Raises ``ControllerMoved``."""
         await self._fenced_delete([paths.log_dir_event(s) for s in sequences], epoch_zk_version)
 
     async def _sequence_numbers(self, path: str, prefix: str, watcher: Watcher | None) -> list[str]:
@@ -228,7 +228,7 @@ class ZkControllerStore:
         await self._requests.multi_or_raise([CreateOp(node.path, node.encode())])
 
     async def delete_preferred_election(self, epoch_zk_version: int) -> None:
-        """Delete the request for preferred elections. Raises ``ControllerMoved``."""
+        """Raises ``ControllerMoved``."""
         await self._fenced_delete([paths.PREFERRED_REPLICA_ELECTION], epoch_zk_version)
 
     async def reassignment(

@@ -35,15 +35,15 @@ StateWrites = dict[TopicPartition, LeaderAndIsr | CoordinationError]
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """The content of a topic's znode. ``topic_id`` is None if the topic is older than Kafka 2.8."""
+    """``topic_id`` is None for a topic that was created before Kafka 2.8."""
 
     topic_id: UUID | None
     partitions: Mapping[int, ReplicaAssignment]
 
 
 class ZkTopicStore:
-    """Znodes of topics and partitions. Methods with ``epoch_zk_version`` are a controller's fenced
-    writes: they raise ``ControllerMoved`` if ``/controller_epoch`` is not at this version."""
+    """Methods with ``epoch_zk_version`` are a controller's fenced writes: they raise
+    ``ControllerMoved`` if ``/controller_epoch`` is not at this version."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests

@@ -165,9 +165,9 @@ def test_garbage_in_every_znode_stops_no_broker() -> None:
     SimCluster(7).run(play)
     said = {event.name for event in seen}
     assert {
-        "topic_unreadable", "partition_state_unreadable", "broker_registration_unreadable",
-        "topic_settings_garbled", "broker_settings_garbled", "reassignment_unreadable",
-        "preferred_election_unreadable", "topic_name_invalid", "cluster_id_unreadable",
+        "topic_assignment_malformed", "partition_state_malformed", "broker_registration_malformed",
+        "topic_settings_malformed", "broker_settings_malformed", "reassignment_malformed",
+        "preferred_election_malformed", "topic_name_refused", "cluster_id_malformed",
     } <= said  # fmt: skip
     assert "event_failed" not in said
 

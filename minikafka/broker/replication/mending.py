@@ -111,7 +111,7 @@ class ReplicaMending:
         if self._states.get(topic_partition) != state:
             self._states[topic_partition] = state
             self._log.warning(
-                "damaged_replica",
+                "damaged_replica_found",
                 partition=str(topic_partition),
                 offset=batch.offset,
                 state=state,
@@ -164,7 +164,7 @@ class ReplicaMending:
         try:
             await self._fetchers.fetch_once(attempt.leader, partition.topic_partition, state)
         except OSError as error:
-            self._log.info("leader_unreachable", source=attempt.leader, error=repr(error))
+            self._log.info("leader_not_reached", source=attempt.leader, error=repr(error))
             return
         if self._attempts.get(partition.topic_partition) is attempt:
             self._attempts[partition.topic_partition] = attempt._replace(told=True)

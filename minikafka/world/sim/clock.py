@@ -1,4 +1,4 @@
-"""The simulated Clock: it reads the simulated loop's time; each host may shift its wall clock."""
+"""The simulated Clock: the loop's jumping time, shifted on each host's wall."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EPOCH_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 def universal_ms(now_us: int) -> int:
-    """Return the wall clock time, in ms since 1970, of a host without an offset."""
+    """The time of day on a host without an offset."""
     return EPOCH_MS + (now_us - START_US) // 1000
 
 

@@ -1,4 +1,4 @@
-"""A simulated disk with a page cache, whose unflushed changes may be lost at a power loss."""
+"""A simulated disk: what the page cache holds, and what a power loss would leave of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MESSAGES = {
 
 
 def os_error(code: int, path: str) -> OSError:
-    """Return an ``OSError``, whose subclass (``FileNotFoundError``, ...) Python chooses by code."""
+    """Python picks the class (``FileNotFoundError``, ...) by the code."""
     return OSError(code, MESSAGES[code], path)
 
 
@@ -64,9 +64,8 @@ def _weight(change: Change) -> int:
 
 @dataclass(eq=False, slots=True)
 class Inode:
-    """A file. Reads return ``data``; a power loss cannot remove ``durable``. Applying ``changes``,
-    which are not flushed, to ``durable`` gives ``data``. ``holders`` counts the names and open
-    handles of the file."""
+    """A file: ``data`` is what reads see, ``durable`` what the disk has for certain, ``changes``
+    lead from the one to the other. ``holders`` counts names and open files."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -85,11 +84,11 @@ class Inode:
             self.flush(self.flushed + 1)
 
     def mark(self) -> int:
-        """Return the number of changes made so far, for a later call of ``flush``."""
+        """How many changes were ever made: give it to ``flush``."""
         return self.flushed + len(self.changes)
 
     def flush(self, mark: int) -> None:
-        """Make the changes durable that were made before ``mark`` was returned."""
+        """Make durable what had been changed by ``mark``."""
         while self.flushed < mark:
             change = self.changes.popleft()
             self.dirty_bytes -= _weight(change)
@@ -97,8 +96,8 @@ class Inode:
             self.flushed += 1
 
     def lose_power(self, entropy: SimEntropy) -> None:
-        """Drop a random number of the last unflushed changes. If the first dropped one is a write,
-        it may leave a part of its bytes, or zeros up to its end."""
+        """A random number of the last changes is lost; of the first one lost a part may be there,
+        or its length without its bytes."""
         self.flush(self.flushed + entropy.between(0, len(self.changes)))
         if self.changes and isinstance(torn := self.changes[0], Write):
             if entropy.random() < TEAR_PROBABILITY:
@@ -116,9 +115,8 @@ class Inode:
 
 @dataclass(eq=False, slots=True)
 class Directory:
-    """A directory: names of files and directories. Each element of ``changes`` is atomic; it maps
-    names to their new nodes (None: removed). As in POSIX, flushing a file does not make its name
-    durable."""
+    """Names. Each element of ``changes`` is atomic: names with what they now stand for. A file's
+    own flush does not make its name durable, as POSIX has it."""
 
     entries: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
@@ -133,7 +131,7 @@ class Directory:
         self.changes.clear()
 
     def lose_power(self, entropy: SimEntropy) -> None:
-        """Drop a random number of the last unflushed changes, here and in all subdirectories."""
+        """A random number of the last changes is lost, here and below."""
         for change in self.changes[: entropy.between(0, len(self.changes))]:
             _enter(self.durable, change)
         self.entries = dict(self.durable)
@@ -154,10 +152,10 @@ def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
 
 
 class Disk:
-    """The file system of one host. It outlives the host's processes.
+    """The file system of one host; outlives its processes.
 
-    ``capacity_bytes`` limits the sum of all file sizes (None: no limit): a write beyond it stores
-    the bytes that fit and raises ENOSPC. Operations on paths in or below ``broken`` raise EIO.
+    ``capacity_bytes`` is a budget for the sizes of all files (None: no limit); what does not fit
+    fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
     """
 
     def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
@@ -171,8 +169,7 @@ class Disk:
     # -------------------------------------------------------------------------------- looking up
 
     def resolve(self, path: str) -> Node:
-        """Return the file or directory at ``path``. Raises ``FileNotFoundError``, and
-        ``NotADirectoryError`` if a parent is a file."""
+        """Raises ``FileNotFoundError``, ``NotADirectoryError`` (on the way)."""
         node: Node = self._root
         for name in _names(path):
             if isinstance(node, Inode):
@@ -203,14 +200,14 @@ class Disk:
         return node
 
     def parent(self, path: str) -> tuple[Directory, str]:
-        """Return the directory that contains the last name of ``path``, and that name."""
+        """The directory that holds the name, and the name."""
         names = _names(path)
         if not names:
             raise os_error(errno.EINVAL, path)
         return self.directory("/" + "/".join(names[:-1])), names[-1]
 
     def check(self, path: str) -> None:
-        """Raise ``OSError`` (EIO) if ``path`` is in or below one of ``broken``."""
+        """Raises ``OSError`` (EIO) where the disk is broken."""
         for broken in self.broken:
             if path == broken or path.startswith(f"{broken.rstrip('/')}/"):
                 raise os_error(errno.EIO, path)
@@ -235,7 +232,7 @@ class Disk:
                 raise os_error(errno.EEXIST if depth == len(names) else errno.ENOTDIR, here)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically. A rename between two directories also flushes both."""
+        """Atomic. Between two directories it is durable at once, with all that happened in both."""
         from_directory, from_name = self.parent(source)
         to_directory, to_name = self.parent(target)
         moved = from_directory.entries.get(from_name)
@@ -317,7 +314,7 @@ class Disk:
         self.used_bytes += len(inode.data) - before
 
     def release(self, inode: Inode) -> None:
-        """Remove one holder of a file; without holders the file frees its space."""
+        """One name or open file less."""
         inode.holders -= 1
         if inode.holders == 0:
             self.used_bytes -= len(inode.data)
@@ -325,8 +322,8 @@ class Disk:
     # -------------------------------------------------------------------------------- power loss
 
     def crash(self) -> None:
-        """Simulate a power loss: each unflushed change is kept, torn or lost at random. No process
-        may have files open."""
+        """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
+        process may be left that has files open."""
         self._root.lose_power(self.entropy)
         self.used_bytes = 0
         self._count(self._root, "")
@@ -342,7 +339,7 @@ class Disk:
 
 
 def _names(path: str) -> list[str]:
-    """Return the components of ``path``. Raises ``OSError`` (EINVAL) if it is not absolute."""
+    """Raises ``OSError`` unless the path is absolute."""
     if not path.startswith("/"):
         raise os_error(errno.EINVAL, path)
     names: list[str] = []

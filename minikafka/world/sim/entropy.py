@@ -1,4 +1,4 @@
-"""The simulated Entropy: pseudo-random numbers from a seed."""
+"""The simulated Entropy: dice thrown from a seed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import random
 
 
 class SimEntropy:
-    """See ``kernel.ports.Entropy``. Each purpose has a separate stream: one more draw for one
-    purpose does not change the others. Seeding by text does not depend on PYTHONHASHSEED."""
+    """See ``kernel.ports.Entropy``. Each purpose has a separate stream, so that one more throw
+    here moves nothing there; seeding by text does not depend on PYTHONHASHSEED."""
 
     def __init__(self, seed: object) -> None:
         self._seed = str(seed)
         self._dice = random.Random(self._seed)
 
     def fork(self, purpose: str) -> SimEntropy:
-        """Return a stream that depends on the seed and the purpose only."""
+        """A stream that depends on the seed and the purpose only."""
         return SimEntropy(f"{self._seed}/{purpose}")
 
     def random_bytes(self, count: int) -> bytes:
@@ -27,5 +27,5 @@ class SimEntropy:
         return self._dice.random()
 
     def between(self, low: int, high: int) -> int:
-        """Return an integer, uniformly distributed over ``low <= n <= high``."""
+        """Uniform over ``low <= n <= high``."""
         return self._dice.randint(low, high)

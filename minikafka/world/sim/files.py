@@ -75,7 +75,7 @@ class SimFile:
 
 
 class SimFileLock:
-    """A lock that is held until its release or the death of the process."""
+    """Held until released or until the process is no more."""
 
     def __init__(self, inode: Inode) -> None:
         self._inode = inode
@@ -87,7 +87,7 @@ class SimFileLock:
 
 
 class SimFiles:
-    """See ``kernel.ports.Files``. Only flushes take simulated time."""
+    """See ``kernel.ports.Files``. Flushes take simulated time; all else is immediate."""
 
     def __init__(self, process: Process, disk: Disk) -> None:
         self.process = process
@@ -212,7 +212,7 @@ class SimFiles:
         return lock
 
     def _close_all(self) -> None:
-        """Close files and release locks, as the kernel does for a dead process."""
+        """As the kernel does for a process that is no more."""
         for file in list(self.opened):
             file.close()
         for lock in self._locks:

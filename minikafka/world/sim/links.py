@@ -1,4 +1,4 @@
-"""The simulated links between hosts: ordered delivery with delays, and blocked directions."""
+"""The simulated wires: delays, order, cuts and clogs between hosts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LinkProfile:
-    """The behaviour of links. ``split_probability`` is that of a write arriving in several pieces,
-    ``give_up_us`` the time for which Linux retransmits before it fails a connection
-    (tcp_retries2)."""
+    """How the wires behave. ``split_probability``: a write arrives in more than one piece.
+    ``give_up_us``: as long as Linux retransmits before it gives a connection up (tcp_retries2)."""
 
     min_delay_us: int = 50
     max_delay_us: int = 1000
@@ -33,9 +32,9 @@ class LinkProfile:
 class Links:
     """The open and blocked directions between hosts, and the lanes on them.
 
-    A direction is open unless it is blocked or one of its hosts is dark (without power). A
-    blocked lane holds its bytes and delivers them in order after it was opened, since TCP
-    retransmits lost bytes.
+    A direction is open unless it is blocked or one of its ends is dark (without power). Bytes
+    never vanish from the middle of a lane, as TCP sends them again: a blocked lane holds them,
+    and lets them go, in order, when it is opened again.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Links:
         self.entropy = entropy
         self.trace = trace
         self.profile = profile
-        self.context: Context = copy_context()  # of no process: deliveries run in it
+        self.context: Context = copy_context()  # of nobody: for what happens on the wire
         self._blocked: set[tuple[str, str]] = set()
         self._dark: set[str] = set()
         self._lanes: dict[Lane[object], None] = {}
@@ -68,7 +67,7 @@ class Links:
         self._changed()
 
     def open_all(self) -> None:
-        """Open all blocked directions; hosts without power stay dark."""
+        """Undo every block; hosts without power stay dark."""
         self._blocked.clear()
         self._changed()
 
@@ -76,7 +75,7 @@ class Links:
         return host in self._dark
 
     def set_dark(self, host: str, dark: bool) -> None:
-        """Set whether a host has no power. It then sends nothing and refuses no connections."""
+        """Without power a host neither sends nor receives, nor refuses."""
         if dark:
             self._dark.add(host)
         else:
@@ -106,10 +105,10 @@ class Links:
 
 
 class Lane(Generic[T]):
-    """One direction of one connection. Items arrive in order, each after a random delay.
+    """One direction of one connection: things arrive in order, each after a random delay.
 
-    ``deliver`` is called outside of any process, so it must not run a process's code itself.
-    ``give_up`` is called when an item has been held for ``LinkProfile.give_up_us``.
+    ``deliver`` is called in the wire's context, so it must not run a process's code itself.
+    ``give_up`` is called when something has been held for ``LinkProfile.give_up_us``.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class Lane(Generic[T]):
         links.add(self)  # type: ignore[arg-type]
 
     def send(self, thing: T) -> None:
-        """Send an item; without effect on a closed lane."""
+        """Send a thing; ignored on a closed lane."""
         if self._closed:
             return
         links = self._links
@@ -144,7 +143,7 @@ class Lane(Generic[T]):
         self.look()
 
     def look(self) -> None:
-        """Deliver if the lane is open; hold items if it is blocked. Call it after a change."""
+        """After a change: go on if the lane is open, hold if it is blocked."""
         if not self._moving or self._closed:
             return
         if not self._links.is_open(self.source, self.target):
@@ -167,7 +166,7 @@ class Lane(Generic[T]):
             )
 
     def _release(self) -> None:
-        """Send the held items again after the lane was opened."""
+        """Send the held things again after the lane was opened."""
         self._held = False
         self._stop_timers()
         links = self._links
@@ -192,12 +191,12 @@ class Lane(Generic[T]):
         self.look()
 
     def rush(self) -> None:
-        """Deliver the items in flight immediately, while the lane is open."""
+        """Deliver at once what is under way, as far as the lane is open."""
         while self._moving and self._links.is_open(self.source, self.target):
             self._deliver(self._moving.popleft()[1])
 
     def drop(self) -> None:
-        """Drop the items in flight."""
+        """Lose all things under way."""
         self._moving.clear()
         self._stop_timers()
 

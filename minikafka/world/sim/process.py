@@ -15,15 +15,15 @@ END_PATIENCE_S = (0.001, 1.0, 10.0, 60.0)  # a task that swallows its cancellati
 
 
 class HostDown(asyncio.CancelledError):
-    """A dead process used one of its ports. The tasks of the process are being cancelled, and this
-    error is one more cancellation to them: ``finally`` blocks run, but without outside effect."""
+    """A port of a dead process was used. To the code that still unwinds there it is one more
+    cancellation: ``finally`` blocks run, but reach nothing."""
 
 
 class Process:
-    """Tasks, timers and resources of one process of a host.
+    """Tasks, timers and resources of one incarnation of a host.
 
-    Every port calls ``check`` first, so that the clean-up code of cancelled tasks has no effect
-    outside of the dead process.
+    Every port of the process asks ``check`` first, so that nothing it still does after its death
+    (its tasks unwind) can be seen from outside.
     """
 
     def __init__(self, loop: SimLoop, host: str) -> None:
@@ -72,12 +72,11 @@ class Process:
             callback()
 
     def at_death(self, callback: Callable[[], None]) -> None:
-        """Register a callback that disconnects one port when the process dies. Callbacks are called
-        in the order of registration, before any task is cancelled."""
+        """``callback`` cuts one port. In the order of registration, before any task ends."""
         self._at_death.append(callback)
 
     def die(self) -> None:
-        """Disconnect the ports, then cancel the tasks, oldest first. Idempotent."""
+        """Cut the ports, then cancel the tasks, oldest first. Idempotent."""
         if not self.alive:
             return
         self.alive = False
@@ -87,8 +86,8 @@ class Process:
             task.cancel()
 
     async def end(self) -> None:
-        """Wait after ``die`` until every task has ended. This takes no simulated time unless the
-        clean-up of a task waits. Raises ``RuntimeError`` if some tasks do not end."""
+        """After ``die``: returns when every task has ended, which takes no simulated time unless
+        a task waits for something in its clean-up. Raises ``RuntimeError`` if some do not end."""
         me = asyncio.current_task()
         for patience_s in END_PATIENCE_S:
             rest = [task for task in self._tasks if task is not me]

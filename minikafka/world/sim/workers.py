@@ -1,4 +1,4 @@
-"""The simulated Workers: a job runs immediately, and its caller resumes after a random delay."""
+"""The simulated Workers: work is done at once, and its caller goes on some time later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated world, determined by one seed: hosts, the links between them, and ZooKeeper."""
+"""A whole simulated world under one seed: hosts, the links between them, ZooKeeper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT_S = 24 * 3600
 
 
 class SimHost:
-    """One machine. It runs one process at a time; its files outlive the processes."""
+    """One machine. Its ``world`` is that of the process running there now; its files last."""
 
     def __init__(self, name: str, simulation: SimWorld) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class SimHost:
 
     @property
     def world(self) -> World:
-        """The ports of the current process; between its death and ``restart``, still its ports."""
+        """The ports of the present process; after a death, until ``restart``, the dead one's."""
         return self._world
 
     @property
@@ -49,17 +49,17 @@ class SimHost:
         return self._process.alive
 
     def spawn(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Run a task in the current process. The task, and every task it starts, dies with it.
+        """Run as part of the present process: the task, and every task it starts, dies with it.
 
-        If nothing awaits the task, ``SimWorld.run`` raises its error at the end.
+        What it raises, ``SimWorld.run`` raises at the end, unless somebody has awaited the task.
         """
         task = self._process.spawn(coro, name)
         self._simulation.spawned.append(task)
         return task
 
     def start(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Run the main task of the process, as ``spawn`` does. When the task ends, also by an
-        error, the process exits, and its tasks and connections end as in ``kill``."""
+        """As ``spawn``, for what the process is there for: when the task ends, however it ends,
+        the process exits, and all that is its own goes as in ``kill``."""
         process = self._process
         task = self.spawn(coro, name)
 
@@ -72,22 +72,22 @@ class SimHost:
         return task
 
     def set_wall_offset(self, offset_ms: int) -> None:
-        """Set the wall clock ahead, or behind if negative, also for later processes."""
+        """Put the wall clock ahead (or behind), now and after restarts."""
         self._wall_offset_ms = self._clock.offset_ms = offset_ms
 
     async def kill(self) -> None:
-        """Simulate kill -9: disconnect the ports, close the connections as the kernel does, and
-        cancel and await the tasks. Written data stay in the page cache."""
+        """kill -9: ports cut, peers' connections closed by the kernel, tasks cancelled and
+        awaited. What was written stays in the page cache."""
         await self._end("kill")
 
     async def crash(self) -> None:
-        """Simulate a power loss: peers receive nothing, and a random part of the unflushed data is
-        lost. The host stays without power until ``restart``."""
+        """Power loss: peers hear nothing, and of what was not flushed the dice decide how much is
+        there. The host is dark until ``restart``."""
         self._simulation.links.set_dark(self.name, True)
         await self._end("crash", dark=True)
 
     def restart(self) -> World:
-        """Start a new process with the same files. Raises ``RuntimeError`` if the old one lives."""
+        """A new process on the same files. Raises ``RuntimeError`` while the old one lives."""
         if self._process.alive:
             raise RuntimeError(f"{self.name} is alive")
         self._simulation.tracer.add("restart", host=self.name)
@@ -121,9 +121,9 @@ class SimHost:
 
 
 class SimWorld:
-    """The hosts, network and ZooKeeper of one seed. Create hosts and tasks inside ``run``.
+    """Everything under one seed. Hosts, and tasks on them, are made inside ``run``.
 
-    ``trace`` lists the events. Two runs with the same seed have the same ``digest()``.
+    ``trace`` lists what happened; ``digest()`` covers it all: two runs with one seed agree.
     """
 
     def __init__(self, seed: int, profile: LinkProfile | None = None) -> None:
@@ -147,11 +147,11 @@ class SimWorld:
         return self.tracer.digest()
 
     def run(self, main: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
-        """Run ``main`` to its end, then kill all hosts. Call this once per world.
+        """Run ``main`` to its end, then kill all hosts. Once per world.
 
-        Raises the error of ``main``, ``Deadlock`` if all tasks wait and no timer is set,
-        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, or ``Livelock``. Otherwise errors
-        of callbacks, and of tasks that nothing awaited, are raised as one ExceptionGroup.
+        Raises what ``main`` raises; ``Deadlock`` when nothing can happen any more,
+        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, ``Livelock``; else, as one
+        ExceptionGroup, what callbacks raised and tasks of hosts that nobody has awaited.
         """
         self.loop.limit_us = START_US + round(limit_s * 1_000_000)
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
@@ -166,7 +166,7 @@ class SimWorld:
         return result
 
     def host(self, name: str) -> SimHost:
-        """Return the host of that name; the first call creates it."""
+        """The host of that name, made when first asked for."""
         if name not in self._hosts:
             self.fabric.add_host(name)
             self._hosts[name] = SimHost(name, self)
@@ -175,12 +175,12 @@ class SimWorld:
     # ---------------------------------------------------------------------------------- faults
 
     def partition(self, one: str, other: str) -> None:
-        """Block both directions between two hosts until ``heal``; ``zookeeper`` is a host, too."""
+        """Nothing passes between two hosts, until ``heal``; ``zookeeper`` is a host, too."""
         self.clog(one, other)
         self.clog(other, one)
 
     def clog(self, source: str, target: str) -> None:
-        """Block the direction from ``source`` to ``target`` until ``unclog`` or ``heal``."""
+        """Nothing passes from ``source`` to ``target``, until ``unclog`` or ``heal``."""
         self.tracer.add("clog", source=source, target=target)
         self.links.block(source, target)
 
@@ -189,13 +189,13 @@ class SimWorld:
         self.links.open(source, target)
 
     def isolate(self, name: str) -> None:
-        """Block both directions between a host and all others, ZooKeeper included."""
+        """Cut a host off from every other and from ZooKeeper."""
         for other in (*self._hosts, "zookeeper"):
             if other != name:
                 self.partition(name, other)
 
     def heal(self) -> None:
-        """Open every link; the held bytes arrive."""
+        """Open every link; what was held arrives."""
         self.tracer.add("heal")
         self.links.open_all()
 

@@ -1,4 +1,4 @@
-"""The znode tree of ZooKeeper: versions, transactions, and the watch events of each change."""
+"""A ZooKeeper tree: znodes, versions, transactions, and what each change sets off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from minikafka.kernel.ports import (
 
 @dataclass(slots=True)
 class Znode:
-    """A znode. ``creations`` counts all children ever created, and numbers sequential ones."""
+    """``creations`` counts the children ever made here: it numbers sequential ones."""
 
     data: bytes
     czxid: int
@@ -39,8 +39,7 @@ class Znode:
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> ZnodeStat:
-        """Return the stat that clients see. Its ``cversion`` counts creations and deletions of
-        children, as in ZooKeeper's StatPersisted."""
+        """Outside ``cversion`` counts deletions, too, as in ZooKeeper's StatPersisted."""
         return ZnodeStat(
             czxid=self.czxid,
             mzxid=self.mzxid,
@@ -68,9 +67,9 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one transaction: a result or error per operation, and watch events in order.
+    """Of one transaction: a result or error per operation, and the events for watchers, in order.
 
-    A ``CHILDREN`` event carries the parent's path. If any result is an error, nothing was changed.
+    A ``CHILDREN`` event carries the parent's path. Nothing happened if any result is an error.
     """
 
     results: list[OpResult]
@@ -78,7 +77,7 @@ class Outcome:
 
     @property
     def error(self) -> CoordinationError | None:
-        """The error of the operation that made the transaction fail; None if it succeeded."""
+        """The culprit's, if the transaction failed."""
         for result in self.results:
             if isinstance(result, CoordinationError) and not isinstance(result, RolledBack):
                 return result
@@ -86,7 +85,7 @@ class Outcome:
 
 
 class ZnodeTree:
-    """The znodes of the ensemble. Each transaction, also a failed one, takes the next ``zxid``."""
+    """The state of the ensemble. Each transaction, failed ones too, takes the next ``zxid``."""
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -100,7 +99,7 @@ class ZnodeTree:
         return self._nodes
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Return the data and stat of a znode. Raises ``NoNode``."""
+        """Raises ``NoNode``."""
         node = self._find(path)
         return node.data, node.stat()
 
@@ -110,27 +109,27 @@ class ZnodeTree:
         return None if node is None else node.stat()
 
     def children(self, path: str) -> list[str]:
-        """Return the names of the children, sorted. Raises ``NoNode``."""
+        """Sorted names. Raises ``NoNode``."""
         return sorted(self._find(path).children)
 
     def ephemerals(self, session_id: int) -> list[str]:
-        """Return the paths of a session's ephemeral znodes, sorted."""
+        """Paths of a session's ephemeral nodes, sorted."""
         nodes = self._nodes.items()
         return sorted(path for path, node in nodes if node.ephemeral_owner == session_id)
 
     def dump(self) -> list[tuple[str, bytes, int]]:
-        """Return every path with its data and version, sorted."""
+        """Every path with its data and version, sorted."""
         return [(path, node.data, node.version) for path, node in sorted(self._nodes.items())]
 
     # -------------------------------------------------------------------------------- writing
 
     def new_session(self) -> int:
-        """Return a zxid for a new session: ZooKeeper logs session openings as transactions."""
+        """ZooKeeper writes session openings to its log, too: they take a zxid."""
         self.zxid += 1
         return self.zxid
 
     def apply(self, ops: Sequence[CoordinationOp], session_id: int, wall_ms: int) -> Outcome:
-        """Carry out all operations or none, as one transaction."""
+        """All of them or none, as one transaction."""
         self.zxid += 1
         undo: dict[str, Znode | None] = {}
         results: list[OpResult] = []
@@ -144,7 +143,7 @@ class ZnodeTree:
         return Outcome(results, events)
 
     def end_session(self, session_id: int) -> list[WatchEvent]:
-        """Delete the session's ephemeral znodes in one transaction; return the watch events."""
+        """Remove its ephemeral nodes in one transaction."""
         self.zxid += 1
         events: list[WatchEvent] = []
         for path in self.ephemerals(session_id):

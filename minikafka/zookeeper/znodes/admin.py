@@ -67,7 +67,7 @@ class IsrChangeZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> IsrChangeZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return cls(_partition_set(Fields(cls.path, data)))
 
 
@@ -84,7 +84,7 @@ class LogDirEventZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> LogDirEventZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return cls(Fields(cls.path, data).integer("broker"))
 
 
@@ -105,7 +105,7 @@ class ReassignPartitionsZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> ReassignPartitionsZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return cls(
             {
                 _topic_partition(e): e.integers("replicas")
@@ -127,5 +127,5 @@ class PreferredElectionZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> PreferredElectionZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return cls(_partition_set(Fields(cls.path, data)))

@@ -71,11 +71,11 @@ class ControllerEpochZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> ControllerEpochZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
-        text = data.decode("ascii", "replace")
-        if not _DECIMAL.fullmatch(text):
-            raise MalformedZnode(cls.path, data, "not a number")
-        return cls(int(text))
+        """Raises ``MalformedZnode``."""
+        epoch = decimal(data.decode("ascii", "replace"), INT_BITS)
+        if epoch is None or not 0 <= epoch <= MAX_EPOCH:
+            raise MalformedZnode(cls.path, data, "not an epoch")
+        return cls(epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ClusterIdZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> ClusterIdZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         return cls(Fields(cls.path, data).text("id"))
 
 
@@ -137,7 +137,7 @@ class BrokerZnode:
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes) -> BrokerZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         fields = Fields(paths.broker_id(broker_id), data)
         version = fields.integer("version")
         if version < 1:
@@ -211,7 +211,7 @@ class ProducerIdBlockZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerIdBlockZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         fields = Fields(cls.path, data)
         first, last = fields.integer_text("block_start"), fields.integer_text("block_end")
         if not 0 <= first <= last:

@@ -64,7 +64,7 @@ class TopicZnode:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> TopicZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         fields = Fields(paths.topic(topic), data)
         topic_id = None
         if "topic_id" in fields:
@@ -115,7 +115,7 @@ class PartitionStateZnode:
     def decode(
         cls, topic_partition: TopicPartition, data: bytes, zk_version: int
     ) -> PartitionStateZnode:
-        """Decode the znode's data. Raises ``MalformedZnode``."""
+        """Raises ``MalformedZnode``."""
         fields = Fields(paths.partition_state(topic_partition), data)
         leader_epoch = fields.integer("leader_epoch")
         if not 0 <= leader_epoch <= MAX_EPOCH:

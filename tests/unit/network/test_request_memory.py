@@ -16,7 +16,7 @@ def test_a_limit_that_is_not_positive_is_none(limit: int) -> None:
     assert not memory.is_full
 
 
-def test_what_waits_is_called_once_when_bytes_are_free() -> None:
+def test_a_waiting_callback_is_called_once_when_bytes_are_free() -> None:
     memory, woken = RequestMemory(10), list[str]()
 
     def wake() -> None:

@@ -417,7 +417,7 @@ async def test_queued_requests_of_all_connections_share_one_memory(lab: Lab) -> 
     await turns_of_the_loop()
     assert handler.seen == 2
     assert memory.used_bytes == 1204
-    assert {event for _, event, _ in lab.log.events} == {"request_memory_full"}
+    assert {event for _, event, _ in lab.log.events} == {"request_memory_exhausted"}
     idle.send(b"fetch")
     assert await idle.receive() == b"fetch"  # it holds nothing: something always proceeds
     handler.release(b"p1" + bytes(600), framed(b"1"))

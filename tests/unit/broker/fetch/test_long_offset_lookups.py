@@ -66,7 +66,7 @@ async def test_a_small_batch_is_searched_on_the_event_loop() -> None:
 
 
 @pytest.mark.mission("SAFE-60")
-async def test_a_search_starts_again_if_the_log_is_truncated_meanwhile() -> None:
+async def test_a_search_starts_again_if_the_log_is_truncated_during_it() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await node_with(cluster, many_records(30_000))
         log = node.partition().log

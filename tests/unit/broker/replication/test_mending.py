@@ -163,7 +163,7 @@ async def test_nothing_is_truncated_while_the_znode_names_the_replica() -> None:
 
 
 @pytest.mark.mission("SAFE-66")
-async def test_a_new_leader_epoch_begins_anew() -> None:
+async def test_a_new_leader_epoch_starts_again() -> None:
     async with Scrubbed() as cluster:
         await replicated(cluster)
         log = await damage(cluster, cluster[2])

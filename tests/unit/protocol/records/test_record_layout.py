@@ -156,7 +156,7 @@ def test_the_error_names_the_fault(data: bytes, problem: str) -> None:
 
 
 @pytest.mark.mission("SAFE-61")
-def test_what_is_wrong_in_a_large_batch_is_not_looked_for() -> None:
+def test_the_fault_in_a_large_batch_is_not_searched() -> None:
     record = encode_record(0, 0, b"k", b"v")
     count = 2 * EXPLAINED_BYTES // len(record)
     with pytest.raises(CorruptRecordError, match=f"among {count} records in "):

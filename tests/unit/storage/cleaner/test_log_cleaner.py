@@ -166,6 +166,7 @@ async def test_a_base_offset_that_cannot_be_is_damage(lab: Lab, base_offset: int
 @pytest.mark.parametrize(
     "stray",
     [garbage(), stored_batch(b"", 2**20), large_record(101 << 20)],
+    ids=["garbage", "no records", "too large"],
 )
 async def test_a_stray_batch_in_an_old_log_stops_the_cleaning_of_this_log_only(
     lab: Lab, stray: bytes
@@ -178,7 +179,7 @@ async def test_a_stray_batch_in_an_old_log_stops_the_cleaning_of_this_log_only(
         while await lab.cleaner.clean_filthiest():
             pass
     assert lab.cleaner.uncleanable == {a}
-    assert [event["event"] for event in events].count("log_uncleanable") == 1
+    assert [event["event"] for event in events].count("log_marked_uncleanable") == 1
     assert b.cleaned_offset == b.segments.base_offsets[-1]
 
 

@@ -98,7 +98,7 @@ async def test_a_damaged_first_batch_leaves_nothing_of_its_log(tmp_path: Path) -
     logs.close()
 
 
-async def test_a_log_that_is_deleted_meanwhile_is_left_alone(tmp_path: Path) -> None:
+async def test_a_log_that_is_deleted_during_scrubbing_is_left_alone(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     await logs.start()
     log = log_of(logs, A)
