@@ -46,8 +46,6 @@ INTER_BROKER = frozenset(
 FENCED_FIELDS = {"controller_epoch": FENCED_EPOCH, "controller_id": 1_000, "broker_id": 1_000}
 # Resource types of configurations: those of brokers are left alone.
 HARMLESS_RESOURCE_TYPES = (0, 1, 2, 3, 8, 16, 32, 127, -128)
-# A cluster may be asked for millions of partitions; scripts/bench stalls shows what that costs.
-PARTITION_COUNTS = ("num_partitions", "count")
 SHORT_WAITS = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
 
 
@@ -91,8 +89,6 @@ def _struct(dice: random.Random, cls: type[Any], version: int, flexible: bool) -
 def _field(dice: random.Random, field: Field, version: int, flexible: bool) -> Any:
     if field.name in FENCED_FIELDS:
         return FENCED_FIELDS[field.name]
-    if field.name in PARTITION_COUNTS:
-        return dice.choice((-(2**31), -2, -1, 0, 1, 2, 3, 10))
     if field.name in SHORT_WAITS and dice.random() < 0.9:
         return dice.choice((0, 1, 100, 6_000))
     if field.name == "entity_type":
