@@ -45,26 +45,33 @@ class OffLoop:
             raise OSError(errno.EAGAIN, str(error)) from error
 
     async def with_file(self, fd: int, work: Callable[..., T], *args: Any) -> T:
-        """Run ``work(copy of fd, *args)`` in a thread. The thread needs a copy of the descriptor:
-        if the file is closed meanwhile, because its partition was deleted, the system may give the
+        """Run ``work(copy of fd, *args)`` in a thread. The copy is made at once: if the file is
+        closed before the work is done, because its partition was deleted, the system may give the
         number to another file. The copy is closed when the work is done or was cancelled.
 
         Without a descriptor for the copy the work is done on the event loop: it is not the disk
         that has failed."""
-        async with self._room:
-            try:
-                own = os.dup(fd)
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE):
-                    raise
-                return work(fd, *args)
-            try:
-                future = self._submit(work, own, *args)
-            except OSError:
-                os.close(own)
+        try:
+            own = os.dup(fd)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
+            return work(fd, *args)
+        try:
+            await self._room.acquire()
+        except BaseException:
+            os.close(own)
+            raise
+        try:
+            future = self._submit(work, own, *args)
+        except OSError:
+            os.close(own)
+            raise
+        else:
             future.add_done_callback(lambda _: os.close(own))
             return await asyncio.wrap_future(future)
+        finally:
+            self._room.release()
 
 
 def _read(fd: int, length: int, offset: int) -> bytes:

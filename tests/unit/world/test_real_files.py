@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.world.real.files import RealFiles
+from minikafka.world.real.files import OffLoop, RealFiles
 from minikafka.world.real.world import run
 
 CONTENT = bytes(i % 251 for i in range(300_000))
@@ -169,6 +169,35 @@ def test_a_descriptor_stays_valid_for_its_thread(
     run(main())
 
 
+def test_a_read_that_waits_for_a_thread_keeps_its_file(path: str, tmp_path: Path) -> None:
+    """Its descriptor used to be copied after the wait, when the number might belong to another
+    file."""
+    (tmp_path / "other").write_bytes(b"other" * 10)
+    free = threading.Event()
+
+    async def scenario() -> None:
+        off_loop = OffLoop(max_threads=1, max_waiting=1)
+        before = open_descriptors()
+        blocking = asyncio.create_task(off_loop.run(free.wait))
+        fd = os.open(path, os.O_RDONLY)
+        reading = asyncio.create_task(off_loop.with_file(fd, os.pread, 5, 0))
+        cancelled = asyncio.create_task(off_loop.with_file(fd, os.pread, 5, 0))
+        await asyncio.sleep(0)
+        os.close(fd)
+        other = os.open(tmp_path / "other", os.O_RDONLY)
+        assert other == fd, "the system gives the number to the next file"
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        free.set()
+        assert await reading == CONTENT[:5]
+        await blocking
+        os.close(other)
+        await off_loop.run(len, "")  # after the callback that closes the copy
+        assert open_descriptors() == before
+
+    run(scenario())
+
+
 def test_a_cancelled_flush_leaks_no_descriptor(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldFsync(lambda fd: None)
     monkeypatch.setattr(os, "fdatasync", held)
@@ -181,7 +210,7 @@ def test_a_cancelled_flush_leaks_no_descriptor(path: str, monkeypatch: pytest.Mo
         before = open_descriptors()
         flushes = [asyncio.ensure_future(file.flush()) for _ in range(10)]
         await asyncio.to_thread(held.wait_for_start)
-        assert open_descriptors() == before + 4  # one runs, three wait, six may not yet
+        assert open_descriptors() == before + 10  # one runs, nine wait with a copy each
         for flush in flushes:
             flush.cancel()
         await asyncio.wait(flushes)
@@ -249,7 +278,7 @@ def test_replace_is_synced_before_and_after_the_rename(
 def test_a_lock_of_another_process_goes_with_it(tmp_path: Path) -> None:
     lock = str(tmp_path / ".lock")
     hold = f"""
-from minikafka.world.real.files import RealFiles
+from minikafka.world.real.files import OffLoop, RealFiles
 held = RealFiles().lock({lock!r})
 print("held", flush=True)
 input()
