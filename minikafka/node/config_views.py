@@ -28,8 +28,8 @@ from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import ConnectionQuotaConfig
 from minikafka.network.request_memory import RequestMemory
 from minikafka.network.server import ServerConfig
+from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
-from minikafka.protocol.releases import Release
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManagerConfig
 from minikafka.storage.scrubber.config import LogScrubberConfig
