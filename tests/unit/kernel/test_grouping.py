@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 
 
 def test_partitions_are_grouped_by_topic_in_order_of_appearance() -> None:

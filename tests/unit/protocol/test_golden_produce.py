@@ -3,7 +3,7 @@
 import pytest
 
 from minikafka.protocol.codec import DecodeError, decode, encode
-from minikafka.protocol.frames import (
+from minikafka.protocol.headers import (
     RequestHeader,
     decode_request_header,
     decode_response,
