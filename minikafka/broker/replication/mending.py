@@ -40,7 +40,7 @@ class _Attempt(NamedTuple):
 
     leader: int
     leader_epoch: int
-    told: bool = False
+    notified: bool = False
 
 
 class ReplicaMending:
@@ -149,14 +149,14 @@ class ReplicaMending:
                 return "waits until more replicas are in sync"
             self._fetchers.remove([topic_partition])
             attempt = _Attempt(source, epoch)
-        elif attempt.told and self._broker_id not in isr:
+        elif attempt.notified and self._broker_id not in isr:
             self._truncate(partition, batch, attempt)
             return "fetches the records again"
         self._attempts[topic_partition] = attempt
-        await self._tell_leader(partition, batch, attempt)
+        await self._notify_leader(partition, batch, attempt)
         return "leaves the ISR"
 
-    async def _tell_leader(
+    async def _notify_leader(
         self, partition: Partition, batch: DamagedBatch, attempt: _Attempt
     ) -> None:
         """Send one Fetch from the offset of the truncation. Its records are dropped."""
@@ -167,7 +167,7 @@ class ReplicaMending:
             self._log.info("leader_not_reached", source=attempt.leader, error=repr(error))
             return
         if self._attempts.get(partition.topic_partition) is attempt:
-            self._attempts[partition.topic_partition] = attempt._replace(told=True)
+            self._attempts[partition.topic_partition] = attempt._replace(notified=True)
 
     def _truncate(self, partition: Partition, batch: DamagedBatch, attempt: _Attempt) -> None:
         topic_partition, log = partition.topic_partition, partition.log
