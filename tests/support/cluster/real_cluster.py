@@ -17,7 +17,7 @@ import psutil
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from scripts.lib.cluster import Cluster
+from scripts.lib.cluster import LAST_LINES, Cluster
 
 T = TypeVar("T")
 
@@ -189,7 +189,21 @@ class RealCluster(Cluster):
                     return False
             return True
 
-        until(whole, "the cluster is whole", 60)
+        try:
+            until(whole, "the cluster is whole", 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.last_words()}") from None
+
+    def last_words(self) -> str:
+        """Whether each broker runs, and the end of its log."""
+        words = []
+        for broker_id in self.broker_ids:
+            pid_file = self.home(f"broker-{broker_id}") / "pid"
+            pid = int(pid_file.read_text()) if pid_file.exists() else None
+            state = "no pid file" if pid is None else "runs" if is_alive(pid) else "ended"
+            words.append(f"--- broker {broker_id} (pid {pid}): {state}")
+            words += self.log(broker_id).splitlines()[-LAST_LINES:]
+        return "\n".join(words)
 
     def topics(self, action: str, *options: str) -> Any:
         done = run_verb("topics", action, "--bootstrap-server", self.bootstrap, *options)
