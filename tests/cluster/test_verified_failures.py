@@ -15,13 +15,13 @@ import pytest
 
 from tests.support.cluster.real_cluster import RealCluster, until
 from tests.support.cluster.verify_process import VerifyProcess
+from tests.support.cluster.wall_clock import COMPILER, WallClock, compile_wall_clock
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 SESSION_S = 2
 LONGER_THAN_SESSION_S = 15
 TOPIC = "watched"
-FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
 @pytest.fixture
@@ -139,22 +139,19 @@ def test_brokers_stop_although_the_controller_is_frozen(
 @pytest.fixture
 def clocks(
     whole: RealCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[int, Path]]:
-    """How far each broker's wall clock is off, in a file of its own that is read at each look."""
-    if not FAKETIME:
-        pytest.skip("no libfaketime (apt-get install libfaketime)")
-    files = {broker_id: tmp_path / f"clock-{broker_id}" for broker_id in whole.broker_ids}
-    for broker_id, file in files.items():
-        file.write_text("+0")
+) -> Iterator[dict[int, WallClock]]:
+    """Each broker's wall clock."""
+    if not COMPILER:
+        pytest.skip("no C compiler (apt-get install gcc libc6-dev)")
+    library = compile_wall_clock(tmp_path)
+    clocks = {b: WallClock(library, tmp_path / f"clock-{b}") for b in whole.broker_ids}
+    for broker_id, clock in clocks.items():
         with monkeypatch.context() as given:
-            given.setenv("LD_PRELOAD", str(FAKETIME[0]))
-            given.setenv("FAKETIME_TIMESTAMP_FILE", str(file))
-            given.setenv("FAKETIME_NO_CACHE", "1")
-            given.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            given.setenv("NO_FAKE_STAT", "1")
+            for name, value in clock.environment().items():
+                given.setenv(name, value)
             restart(whole, broker_id)
-    yield files
-    for broker_id in files:
+    yield clocks
+    for broker_id in clocks:
         restart(whole, broker_id)
 
 
@@ -164,14 +161,15 @@ def restart(cluster: RealCluster, broker_id: int) -> None:
     cluster.until_whole()
 
 
-def test_clocks_jump(clocks: dict[int, Path], whole: RealCluster, load: VerifyProcess) -> None:
+def test_clocks_jump(clocks: dict[int, WallClock], whole: RealCluster, load: VerifyProcess) -> None:
     """A leader's and the controller's: three days ahead, and then behind all others."""
     for role in (leader, controller):
         for days in (3, -1):
             victim = role(whole)
             mark = len(whole.log(victim))
-            clocks[victim].write_text(f"{days:+}d")
-            day = f"{datetime.now(UTC) + timedelta(days):%Y-%m-%d}"
+            jump = timedelta(days)
+            clocks[victim].set_offset(int(jump.total_seconds()))
+            day = f"{datetime.now(UTC) + jump:%Y-%m-%d}"
             whole.create_topic(f"{role.__name__}-after-{days}")
             until(partial(lambda b, m, d: d in whole.log(b)[m:], victim, mark, day), "it jumps", 60)
             load.until_more()
