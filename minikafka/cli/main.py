@@ -15,7 +15,7 @@ from typing import Protocol
 from minikafka.cli.kafka_form import KAFKA_FORMS, WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.ports import CoordinationError
+from minikafka.kernel.ports import CoordinationError, SessionExpired
 
 VERBS = {
     "up": (
@@ -147,6 +147,8 @@ def describe(error: BaseException) -> str:
     """Format an error as one line for the user."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, SessionExpired):
+        return "the ZooKeeper session expired; is zookeeper.session.timeout.ms too short?"
     return str(error) or type(error).__name__
 
 

@@ -1,0 +1,26 @@
+"""What a verb prints of an error that ends it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from minikafka.cli.main import describe
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.ports import ConnectionLost, SessionExpired
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SessionExpired("/brokers/ids/1"), "the ZooKeeper session expired"),
+        (ConnectionLost("no ZooKeeper server at here:1 answered"), "no ZooKeeper server at here:1"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/x"), "directory: /x"),
+        (ConfigError("broker.id is missing"), "broker.id is missing"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_failed(error: BaseException, said: str) -> None:
+    assert said in describe(error)
+    assert "\n" not in describe(error)
