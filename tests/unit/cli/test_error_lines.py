@@ -21,6 +21,6 @@ from minikafka.kernel.ports import ConnectionLost, SessionExpired
         (TimeoutError(), "TimeoutError"),
     ],
 )
-def test_an_error_is_one_line_that_says_what_failed(error: BaseException, said: str) -> None:
+def test_an_error_is_one_line_with_its_cause(error: BaseException, said: str) -> None:
     assert said in describe(error)
     assert "\n" not in describe(error)
