@@ -1,77 +1,64 @@
-"""Mends a damaged replica: a follower fetches the records again from the leader.
+"""Mends damaged logs: fetches the records from another replica again.
 
-The scrubber of this broker finds the damaged batch. If the follower truncated its log at once, it
-would be in the ISR without committed records, and could be elected. So it leaves the ISR first:
+The scrubber of this broker finds a damaged batch. Nothing is truncated, because the other replica
+may be damaged, too, there or further up: the segment is rebuilt beside the old one, which is
+replaced only when all its batches are sound (``storage/scrubber/segment_repair``). So a replica may
+stay in the ISR meanwhile, and a leader is mended like a follower.
 
-1. It stops fetching the partition, and sends the leader one Fetch from the offset to which it will
-   truncate. The leader knows now how little this replica has, and removes it from the ISR after
-   ``replica.lag.time.max.ms``. Until then, acks=all waits, as for any follower that lags.
-2. When the state znode names it no longer, at the same leader epoch, it truncates its log, flushes
-   the truncation, and fetches as a follower that has less data.
-
-It does not begin while the other members of the ISR are fewer than ``min.insync.replicas``. A new
-leader epoch ends an attempt, and the next one begins from the start. A leader does not mend itself,
-since its log is what others follow: the damage is mended after another replica was elected.
+The leader is the first source, then the other members of the ISR; these serve it as they serve
+consumers (KIP-392), up to their high watermark. If no source has sound records, the log stays as it
+is, and the next attempt follows after ``RETRY_MS``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final
 
-from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
-from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock, CoordinationError
-from minikafka.storage.scrubber.scrubber import DamagedBatch, LogScrubber
+from minikafka.kernel.ports import Buffer, Clock, CoordinationError
+from minikafka.storage.directories.log_manager import LogManager
+from minikafka.storage.scrubber.scrubber import DamagedBatch
+from minikafka.storage.scrubber.segment_repair import NoReplacement, SegmentChanged
 from minikafka.zookeeper.store import ZkStore
 
 CHECK_MS: Final = 5_000
-
-
-class _Attempt(NamedTuple):
-    """A replica that has stopped fetching from ``leader``, and whether the leader knows how little
-    it will have."""
-
-    leader: int
-    leader_epoch: int
-    notified: bool = False
+RETRY_MS: Final = 60_000
 
 
 class ReplicaMending:
-    """Mends what ``scrubber`` has found, one partition after the other.
+    """Mends what the scrubber of ``log_manager`` has found, one log after the other.
 
     ``store`` returns the store of the current ZooKeeper session. ``on_disk_error`` is called with
-    every OSError."""
+    every OSError of this broker's disk."""
 
     def __init__(
         self,
         broker_id: int,
         clock: Clock,
-        scrubber: LogScrubber,
+        log_manager: LogManager,
         hosted: HostedPartitions,
         fetchers: ReplicaFetcherManager,
-        purgatories: ReplicaPurgatories,
         store: Callable[[], ZkStore],
         on_disk_error: Callable[[TopicPartition, OSError], object],
         log: EventLog,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
-        self._scrubber = scrubber
+        self._log_manager = log_manager
         self._hosted = hosted
         self._fetchers = fetchers
-        self._purgatories = purgatories
         self._store = store
         self._on_disk_error = on_disk_error
         self._log = log
-        self._attempts: dict[TopicPartition, _Attempt] = {}
         self._states: dict[TopicPartition, str] = {}
+        self._retries: dict[TopicPartition, int] = {}  # when the next attempt may begin (ms)
 
     async def run(self) -> None:
         while True:
@@ -81,30 +68,36 @@ class ReplicaMending:
     def facts(self, limit: int) -> dict[str, Any]:
         """Return what the debug listener shows: the scrubber's facts, and what becomes of each
         damaged batch."""
-        facts = self._scrubber.facts(limit)
+        facts = self._log_manager.scrubber.facts(limit)
         for row in facts["damaged"]:
             topic_partition = TopicPartition(row["topic"], row["partition"])
             row["state"] = self._states.get(topic_partition, "found")
         return facts
 
     async def check(self) -> None:
-        """Do the next step for each damaged log. Call it again after ``CHECK_MS``."""
-        damaged = self._scrubber.damaged()
+        """Try to mend each damaged log whose time has come."""
+        damaged = self._log_manager.scrubber.damaged()
         known = {batch.topic_partition for batch in damaged}
         self._states = {tp: state for tp, state in self._states.items() if tp in known}
+        self._retries = {tp: due for tp, due in self._retries.items() if tp in known}
         for batch in damaged:
             topic_partition = batch.topic_partition
             partition = self._hosted.get(topic_partition)
             if partition is None or not partition.has_log or partition.log is not batch.log:
                 continue
+            if self._clock.monotonic_ms() < self._retries.get(topic_partition, 0):
+                continue
             try:
-                self._note(batch, await self._step(partition, batch))
+                state = await self._mend(partition, batch)
+            except SegmentChanged:
+                continue  # the scrubber looks at what the log has now
             except (CoordinationError, KafkaError) as error:
-                self._log.warning(
-                    "mending_failed", partition=str(topic_partition), error=repr(error)
-                )
+                state = f"failed: {error!r}"
             except OSError as error:
                 self._on_disk_error(topic_partition, error)
+                continue
+            self._retries[topic_partition] = self._clock.monotonic_ms() + RETRY_MS
+            self._note(batch, state)
 
     def _note(self, batch: DamagedBatch, state: str) -> None:
         topic_partition = batch.topic_partition
@@ -117,90 +110,34 @@ class ReplicaMending:
                 state=state,
             )
 
-    async def _step(self, partition: Partition, batch: DamagedBatch) -> str:
+    async def _mend(self, partition: Partition, batch: DamagedBatch) -> str:
+        """Return how the attempt has ended. Raises SegmentChanged, CoordinationError, KafkaError,
+        and OSError of this broker's disk."""
         topic_partition = partition.topic_partition
-        attempt = self._attempts.get(topic_partition)
-        source = self._fetchers.source_of(topic_partition)
-        epoch = partition.leader_epoch
-        if attempt is not None and (source is not None or attempt.leader_epoch != epoch):
-            del self._attempts[topic_partition]  # a LeaderAndIsr has begun something new
-            attempt = None
-        if partition.is_leader:
-            if partition.state.replication_factor == 1:
-                return "no other replica has these records"
-            if len(partition.state.isr.committed) == 1:
-                return "this broker leads, and no other replica is in sync"
-            return "this broker leads: elect another leader, then it fetches the records again"
-        if attempt is None and source is None:
-            return "the partition has no leader"
         found = (await self._store().leader_isr_states([topic_partition])).get(topic_partition)
-        if (
-            found is None
-            or found.leader_and_isr.leader_epoch != epoch
-            or partition.leader_epoch != epoch
-            or not batch.is_there
-        ):
-            return "the leader is changing"
-        isr = found.leader_and_isr.isr
-        if attempt is None:
-            source = self._fetchers.source_of(topic_partition)
-            others = len(set(isr) - {self._broker_id})
-            if source is None or others < max(1, partition.config.min_insync_replicas):
-                return "waits until more replicas are in sync"
-            self._fetchers.remove([topic_partition])
-            attempt = _Attempt(source, epoch)
-        elif attempt.notified and self._broker_id not in isr:
-            self._truncate(partition, batch, attempt)
-            return "fetches the records again"
-        self._attempts[topic_partition] = attempt
-        await self._notify_leader(partition, batch, attempt)
-        return "leaves the ISR"
+        if found is None:
+            return "the partition has no state"
+        leader, isr = found.leader_and_isr.leader, found.leader_and_isr.isr
+        sources = [b for b in sorted(isr, key=lambda b: b != leader) if b != self._broker_id]
+        if not sources:
+            return "no other replica is in sync"
+        reasons = []
+        for source in sources:
+            if not batch.is_there:
+                raise SegmentChanged
+            try:
+                await self._log_manager.repair(batch, partial(self._fetch, source, partition))
+            except NoReplacement as error:
+                reasons.append(f"broker {source}: {error}")
+            else:
+                return f"mended from broker {source}"
+        return "; ".join(reasons)
 
-    async def _notify_leader(
-        self, partition: Partition, batch: DamagedBatch, attempt: _Attempt
-    ) -> None:
-        """Send one Fetch from the offset of the truncation. Its records are dropped."""
-        state = self._fetch_state(partition, _kept(batch), None)
+    async def _fetch(self, source: int, partition: Partition, offset: int) -> Buffer:
+        """Return the batches of ``source`` from ``offset`` on. Raises NoReplacement."""
         try:
-            await self._fetchers.fetch_once(attempt.leader, partition.topic_partition, state)
+            return await self._fetchers.read_once(
+                source, partition.topic_partition, partition.leader_epoch, offset
+            )
         except OSError as error:
-            self._log.info("leader_not_reached", source=attempt.leader, error=repr(error))
-            return
-        if self._attempts.get(partition.topic_partition) is attempt:
-            self._attempts[partition.topic_partition] = attempt._replace(notified=True)
-
-    def _truncate(self, partition: Partition, batch: DamagedBatch, attempt: _Attempt) -> None:
-        topic_partition, log = partition.topic_partition, partition.log
-        kept = _kept(batch)
-        self._log.warning(
-            "damaged_replica_truncated",
-            partition=str(topic_partition),
-            offset=kept,
-            log_end_offset=log.log_end_offset,
-            leader=attempt.leader,
-        )
-        if kept <= log.log_start_offset:
-            partition.truncate_fully_and_start_at(log.log_start_offset)
-        else:
-            partition.truncate_to(kept)
-        del self._attempts[topic_partition]
-        self._purgatories.partition_changed(topic_partition)
-        state = self._fetch_state(partition, log.log_end_offset, log.latest_epoch)
-        self._fetchers.add(attempt.leader, topic_partition, state)
-        self._fetchers.flush_truncation(topic_partition)
-
-    def _fetch_state(
-        self, partition: Partition, offset: int, epoch: int | None
-    ) -> PartitionFetchState:
-        return PartitionFetchState(
-            partition.topic_id,
-            partition.leader_epoch,
-            offset,
-            epoch,
-            truncating=partition.log.cut_unflushed,
-        )
-
-
-def _kept(batch: DamagedBatch) -> int:
-    """Return the log end offset after the truncation."""
-    return max(batch.keep_below, batch.log.log_start_offset)
+            raise NoReplacement(str(error) or repr(error)) from error

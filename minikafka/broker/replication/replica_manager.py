@@ -127,10 +127,9 @@ class ReplicaManager:
         self.mending = ReplicaMending(
             config.broker_id,
             clock,
-            log_manager.scrubber,
+            log_manager,
             hosted,
             self.fetchers,
-            purgatories,
             store,
             self.disk_failed,
             self._log,

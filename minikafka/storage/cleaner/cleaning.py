@@ -33,8 +33,8 @@ from minikafka.protocol.records.batch import (
     parse_batches,
 )
 from minikafka.storage.log.segment import LogSegment
+from minikafka.storage.log.segment_rewrite import rewrite_segments
 from minikafka.storage.log.unified_log import UnifiedLog
-from minikafka.storage.names import CLEANED_SUFFIX
 
 T = TypeVar("T")
 
@@ -155,30 +155,13 @@ class LogCleaning:
         now_ms: int,
     ) -> None:
         """Write the remaining batches of ``group`` into a new segment, which replaces the group."""
-        log = self.log
-        self._check(*group)
-        base_offset = group[0].base_offset
-        cleaned = LogSegment(self._files, log.directory, base_offset, log.config, CLEANED_SUFFIX)
-        cleaned.create()
-        in_place = False
-        try:
-            await self._copy(group, cleaned, offsets, transactions, now_ms)
-            cleaned.persist()
-            await cleaned.flush()
-            cleaned.deactivate()
-            self._check(*group)
-            in_place = True
-            log.replace_segments(cleaned, group)
-        finally:
-            if not in_place and not log.closed:
-                cleaned.remove()
-            elif not in_place:
-                cleaned.close()  # the log was closed, and its directory may have been renamed
-        for segment in group[1:]:
-            log.producers.remove_snapshot(segment.base_offset)
-        await self._files.flush_directory(log.directory)
-        for segment in group:
-            log.remove_later(segment)
+        await rewrite_segments(
+            self._files,
+            self.log,
+            group,
+            lambda cleaned: self._copy(group, cleaned, offsets, transactions, now_ms),
+            lambda: self._check(*group),
+        )
 
     async def _copy(
         self,

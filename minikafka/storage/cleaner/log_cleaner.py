@@ -66,7 +66,7 @@ class LogCleaner:
     ``stable_offset`` returns the offset up to which a partition may be cleaned (all records below
     it are committed and in no open transaction), None if the broker does not host the partition.
     ``failed`` is called with a directory and the OSError that it raised. A log with a corrupt batch
-    is not cleaned again until the broker restarts.
+    is not cleaned again until it is repaired or the broker restarts.
     """
 
     def __init__(
@@ -130,6 +130,10 @@ class LogCleaner:
         assert self._paused[topic_partition] >= 0, "resumed more often than paused"
         if not self._paused[topic_partition]:
             del self._paused[topic_partition]
+
+    def clean_again(self, log: UnifiedLog) -> None:
+        """Forget that the log has a corrupt batch: it was repaired."""
+        self.uncleanable.discard(log)
 
     # ---- choosing
 

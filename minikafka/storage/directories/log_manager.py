@@ -27,7 +27,8 @@ from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log.loader import assign_topic_id, create_log
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
-from minikafka.storage.scrubber.scrubber import LogScrubber
+from minikafka.storage.scrubber.scrubber import DamagedBatch, LogScrubber
+from minikafka.storage.scrubber.segment_repair import FetchBatches
 
 __all__ = ["NO_REPLICAS", "LogConfig", "LogManager", "LogManagerConfig", "ReplicaCallbacks"]
 
@@ -117,7 +118,7 @@ class LogManager:
             workers,
         )
         self.scrubber = LogScrubber(
-            clock, config.scrubber, lambda: self.directories.live, self.failed, self._events
+            files, clock, config.scrubber, lambda: self.directories.live, self.failed, self._events
         )
         self.moves = LogMoves(
             files, clock, self.directories, self.removal, self, config.moves_quota, self._events
@@ -421,6 +422,16 @@ class LogManager:
         async with asyncio.TaskGroup() as tasks:
             for log in logs:
                 tasks.create_task(self.flushes.up_to_now(log))
+
+    async def repair(self, damaged: DamagedBatch, fetch: FetchBatches) -> None:
+        """Replace a damaged batch by what ``fetch`` returns, see ``SegmentRepair``. The cleaner may
+        clean the log again afterwards. Raises NoReplacement, SegmentChanged and OSError."""
+        await self.cleaner.pause(damaged.topic_partition)
+        try:
+            await self.scrubber.repair(damaged, fetch)
+        finally:
+            self.cleaner.resume(damaged.topic_partition)
+        self.cleaner.clean_again(damaged.log)
 
     # ---- shutdown
 

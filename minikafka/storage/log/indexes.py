@@ -58,6 +58,11 @@ class OffsetIndex(SparseIndex):
         """Return the last entry up to ``position``; (base offset, 0) if there is none."""
         return self._entry_or_start(self.floor(position, 1).fields)
 
+    def entries_after(self, position: int) -> Iterator[OffsetPosition]:
+        """Yield the entries behind ``position``, in order."""
+        for index in range(self.floor(position, 1).number + 1, self.count):
+            yield self._entry_or_start(self.entry(index))
+
     def last_entry(self) -> OffsetPosition:
         """Return the last entry; (base offset, 0) if the index is empty."""
         return self._entry_or_start(self.last)
