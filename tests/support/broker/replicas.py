@@ -72,7 +72,7 @@ from minikafka.storage.directories.log_manager import LogManager, LogManagerConf
 from minikafka.storage.scrubber.config import LogScrubberConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replica_fakes import Configs, Metadata, StateZnodes
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.transactions import unverified_appends
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
@@ -138,7 +138,7 @@ class Node:
     """One broker's data path."""
 
     id: int
-    files: MemoryFiles
+    files: InstantFiles
     logs: LogManager
     replicas: ReplicaManager
     fence: ControllerFence
@@ -292,9 +292,9 @@ class ReplicaCluster:
             await node.replicas.stop()
         await self.tasks.__aexit__(*failure)
 
-    async def start(self, broker_id: int, files: MemoryFiles | None = None) -> Node:
+    async def start(self, broker_id: int, files: InstantFiles | None = None) -> Node:
         assert self.tasks is not None
-        files = files or MemoryFiles()
+        files = files or InstantFiles()
         logs = LogManager(
             files,
             self.clock,
@@ -370,7 +370,7 @@ class ReplicaCluster:
     def is_cut(self, source: int, target: int) -> bool:
         return source in self._cut or target in self._cut
 
-    async def stop(self, broker_id: int) -> MemoryFiles:
+    async def stop(self, broker_id: int) -> InstantFiles:
         """An orderly stop; what is on its disk."""
         node = self.nodes.pop(broker_id)
         self.metadata.alive.pop(broker_id)

@@ -30,8 +30,8 @@ from minikafka.storage.dump.text import (
     decode_transaction_record,
 )
 from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, NOW, load, new_log
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.searches import run_search
 from tests.support.storage.transactions import marker
 
@@ -121,7 +121,7 @@ def _mutate(dice: random.Random, work: bytearray) -> None:
 def fuzz_appends(seed: int) -> None:
     """Only Kafka's errors come out, and the log is as whole as before."""
     dice = random.Random(seed)
-    files = MemoryFiles()
+    files = InstantFiles()
     config = any_config(dice)
     log = new_log(files, **config)
     for _ in range(12):
@@ -168,7 +168,7 @@ def producers(states: ProducerStates) -> list[tuple[int, int, int, int]]:
 def fuzz_files(seed: int) -> None:
     """A log whose files were tampered with loads, or raises Kafka's errors; then it is used."""
     dice = random.Random(seed)
-    files = MemoryFiles()
+    files = InstantFiles()
     config = any_config(dice) | {"max_message_bytes": 10**6, "cleanup_policy": "delete"}
     log = new_log(files, **config)
     for number in range(dice.randint(1, 15)):
@@ -198,7 +198,7 @@ def fuzz_files(seed: int) -> None:
     read_everything(again, looked_at)
 
 
-def _tamper(dice: random.Random, files: MemoryFiles) -> None:
+def _tamper(dice: random.Random, files: InstantFiles) -> None:
     names = files.list(DIRECTORY)
     if not names:
         return
@@ -246,7 +246,7 @@ def read_everything(log: UnifiedLog, looked_at: bool = True) -> None:
         log.end_offset_for_epoch(epoch)
 
 
-def dump_everything(files: MemoryFiles) -> None:
+def dump_everything(files: InstantFiles) -> None:
     for decode in (decode_offsets_record, decode_transaction_record):
         dumped = LogDump(files, DumpOptions(deep=True, contents=True, decode=decode))
         for name in files.list(DIRECTORY):

@@ -11,7 +11,8 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, LogHome, UnifiedLog
-from tests.support.storage.memory_files import MemoryFiles, SilentEvents
+from tests.support.storage.instant_files import InstantFiles
+from tests.support.world.recording_log import RecordingLog
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"
@@ -23,13 +24,13 @@ def batch(*values: bytes, at_ms: int = NOW, **fields: Any) -> bytes:
 
 
 def new_log(
-    files: MemoryFiles | None = None, home: LogHome | None = None, **config: Any
+    files: InstantFiles | None = None, home: LogHome | None = None, **config: Any
 ) -> UnifiedLog:
-    return create_log(files or MemoryFiles(), DIRECTORY, TP, None, LogConfig(**config), home)
+    return create_log(files or InstantFiles(), DIRECTORY, TP, None, LogConfig(**config), home)
 
 
 def load(
-    files: MemoryFiles,
+    files: InstantFiles,
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
@@ -37,7 +38,7 @@ def load(
 ) -> UnifiedLog:
     log = UnifiedLog(files, DIRECTORY, TP, LogConfig(**config))
     found = Checkpointed(clean, recovery_point, log_start_offset)
-    run_now(LogLoader(files, log, found, SilentEvents()).load())
+    run_now(LogLoader(files, log, found, RecordingLog()).load())
     if log.cut_unflushed:
         run_now(log.flush())
     return log

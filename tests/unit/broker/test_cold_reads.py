@@ -9,8 +9,8 @@ import pytest
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.storage.log import reader as log_reader
+from minikafka.world.sim.files import SimFile
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
-from tests.support.storage.memory_files import MemoryFile
 
 OTHER = TP._replace(partition=1)
 
@@ -26,16 +26,16 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    real = MemoryFile.read_cold
+    real = SimFile.read_cold
 
-    async def slow(self: MemoryFile, length: int, offset: int) -> bytes:
+    async def slow(self: SimFile, length: int, offset: int) -> bytes:
         disk.reads += 1
         await disk.come.wait()
         return await real(self, length, offset)
 
     monkeypatch.setattr(log_reader, "RECENT_BYTES", -1)
-    monkeypatch.setattr(MemoryFile, "is_cached", lambda self, length, offset: disk.come.is_set())
-    monkeypatch.setattr(MemoryFile, "read_cold", slow)
+    monkeypatch.setattr(SimFile, "is_cached", lambda self, length, offset: disk.come.is_set())
+    monkeypatch.setattr(SimFile, "read_cold", slow)
     return disk
 
 

@@ -6,13 +6,13 @@ import errno
 
 from minikafka.kernel.errors import ErrorCode
 from tests.support.broker.replicas import ReplicaCluster, error_of
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.instant_files import InstantFiles
 
 
 class NoRoomForEpochs:
     """Leader epochs cannot be written while this is ``full``; all else can."""
 
-    def __init__(self, files: MemoryFiles) -> None:
+    def __init__(self, files: InstantFiles) -> None:
         self.full = True
         self.refused = 0
         self._write = files.replace_unsynced
@@ -69,13 +69,13 @@ async def test_a_cut_that_a_full_disk_stops_half_way_takes_the_high_watermark_al
 async def test_replica_without_disk_space_is_retried_when_there_is_space() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         leader, follower = cluster[1], cluster[2]
-        follower.files.room_bytes = 0
+        follower.files.leave_room(0)
         told = await cluster.elect(1, isr=[1], replicas=[1, 2])
         assert error_of(told[2].topics[0].partition_errors) is ErrorCode.KAFKA_STORAGE_ERROR
         leader.produce("a")
         await cluster.clock.advance(60_000)
         assert cluster.znodes.log_dir_events == []
-        follower.files.room_bytes = 10**6
+        follower.files.leave_room(10**6)
         await cluster.clock.advance(60_000)
         assert cluster.znodes.log_dir_events == [2]
         cluster.znodes.states.clear()

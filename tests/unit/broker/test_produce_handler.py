@@ -262,11 +262,11 @@ async def test_a_failing_disk_takes_its_partitions_offline_and_no_others() -> No
         waiting = node.produce("b")
         assert parked == []
         assert waiting == []
-        node.files.broken, node.files.broken_below = True, "/data"
+        node.files.break_below("/data")
         assert produce(node, batch("c")) is ErrorCode.KAFKA_STORAGE_ERROR
         assert error_of(parked) is ErrorCode.KAFKA_STORAGE_ERROR
         assert error_of(waiting) is ErrorCode.KAFKA_STORAGE_ERROR
-        node.files.broken = False
+        node.files.repair()
         assert produce(node, batch("c")) is ErrorCode.KAFKA_STORAGE_ERROR
         other = node.produce("d", acks=1, topic_partition=TopicPartition(TOPIC, 1))
         assert error_of(other) is ErrorCode.NONE

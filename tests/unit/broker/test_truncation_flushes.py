@@ -10,8 +10,8 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.world.sim.files import SimFile
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster
-from tests.support.storage.memory_files import MemoryFile
 
 OTHER = TopicPartition(TOPIC, 1)
 
@@ -22,13 +22,13 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = asyncio.Event()
         self.free.set()
-        real = MemoryFile.flush
+        real = SimFile.flush
 
-        async def flush(file: MemoryFile) -> None:
+        async def flush(file: SimFile) -> None:
             await self.free.wait()
             await real(file)
 
-        monkeypatch.setattr(MemoryFile, "flush", flush)
+        monkeypatch.setattr(SimFile, "flush", flush)
 
 
 @pytest.fixture

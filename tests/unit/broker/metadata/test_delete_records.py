@@ -24,7 +24,7 @@ from minikafka.protocol.messages.list_offsets import (
 )
 from tests.support.broker.deletions import delete_records
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, error_of
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.instant_files import InstantFiles
 
 STARTS = "/data/log-start-offset-checkpoint"
 
@@ -359,7 +359,7 @@ class TestRemembering:
             assert answers[0].low_watermark == -1
 
 
-def _fail(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, path: str, number: int) -> None:
+def _fail(monkeypatch: pytest.MonkeyPatch, files: InstantFiles, path: str, number: int) -> None:
     replace: Any = files.replace_unsynced
 
     def refuse(target: str, data: bytes) -> None:

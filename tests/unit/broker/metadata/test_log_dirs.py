@@ -31,8 +31,8 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from minikafka.world.sim.files import VOLUME_BYTES, SimFile
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
-from tests.support.storage.memory_files import MemoryFile
 
 OTHER = TP._replace(partition=1)
 
@@ -60,7 +60,7 @@ async def alter(node: Node, path: str, *partitions: int, version: int = 2) -> li
 
 
 def breaks(node: Node, path: str) -> None:
-    node.files.broken, node.files.broken_below = True, path
+    node.files.break_below(path)
 
 
 # ---------------------------------------------------------------------------------------- failure
@@ -104,15 +104,15 @@ async def test_a_full_disk_refuses_until_there_is_space_again() -> None:
         leader, follower = cluster[1], cluster[2]
         leader.produce("a", acks=1)
         await cluster.clock.settle()
-        leader.files.room_bytes = 10
+        leader.files.leave_room(10)
         assert error_of(leader.produce("b")) is ErrorCode.KAFKA_STORAGE_ERROR
         assert leader.held() == ["a"]
-        leader.files.room_bytes = 10**6
-        follower.files.room_bytes = 10
+        leader.files.leave_room(10**6)
+        follower.files.leave_room(10)
         assert error_of(leader.produce("c", acks=1)) is ErrorCode.NONE
         await cluster.clock.advance(3_000)
         assert follower.held() == ["a"]
-        follower.files.room_bytes = 10**6
+        follower.files.leave_room(10**6)
         await cluster.clock.advance(3_000)
         assert follower.held() == leader.held() == ["a", "c"]
 
@@ -136,7 +136,7 @@ async def test_describe_log_dirs_lists_replicas_and_failed_directories(version: 
         (found,) = more.topics[0].partitions
         size = node.partition(OTHER).log.size_bytes
         assert (found.partition_size, found.offset_lag, found.is_future_key) == (size, 0, False)
-        assert (data.total_bytes == 2**60) == (version >= 4)
+        assert (data.total_bytes == VOLUME_BYTES) == (version >= 4)
         one = [DescribableLogDirTopic(TOPIC, [0])]
         answer = await node.command(DescribeLogDirsRequest(topics=one), version)
         assert [len(row.topics) for row in answer.results] == [1, 0]
@@ -193,7 +193,7 @@ class SlowDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = asyncio.Event()
-        real = MemoryFile.flush
+        real = SimFile.flush
         slow = self
 
         async def flush(file: Any) -> None:
@@ -201,7 +201,7 @@ class SlowDisk:
                 await slow.go.wait()
             await real(file)
 
-        monkeypatch.setattr(MemoryFile, "flush", flush)
+        monkeypatch.setattr(SimFile, "flush", flush)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -250,7 +250,7 @@ async def test_failed_flush_gives_a_storage_error(monkeypatch: pytest.MonkeyPatc
         async def failing(file: Any) -> None:
             raise OSError(errno.EIO, "broken")
 
-        monkeypatch.setattr(MemoryFile, "flush", failing)
+        monkeypatch.setattr(SimFile, "flush", failing)
         answers = cluster[1].produce("a", acks=1)
         await cluster.clock.settle()
         assert error_of(answers) is ErrorCode.KAFKA_STORAGE_ERROR

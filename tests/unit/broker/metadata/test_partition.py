@@ -10,7 +10,7 @@ from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.broker.replicas import TP, batch
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.instant_files import InstantFiles
 
 LAG_MS = 1_000
 
@@ -23,7 +23,7 @@ class Submitted(list[Partition]):
 def partition(live: tuple[int, ...] = (1, 2, 3)) -> tuple[Partition, Submitted]:
     submitted = Submitted()
     made = Partition(TP, 1, LAG_MS, live, submitted)
-    files = MemoryFiles()
+    files = InstantFiles()
     files.make_directories("/data/flights-0")
     made.open_log(UnifiedLog(files, "/data/flights-0", TP, LogConfig()), 0)
     return made, submitted

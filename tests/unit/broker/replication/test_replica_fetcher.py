@@ -137,12 +137,12 @@ async def test_a_partition_whose_disk_fails_is_copied_no_more_and_others_are() -
         await cluster.elect(1, isr=[1], replicas=[1, 2], partitions=[0, 1])
         await cluster.clock.settle()
         files = cluster[2].files
-        files.broken, files.broken_below = True, "/data"
+        files.break_below("/data")
         cluster[1].produce("v", acks=1)
         await cluster.clock.advance(2_000)
         assert cluster[2].replicas.hosted.is_offline(TP)
         assert cluster[2].replicas.fetchers.source_of(TP) is None
-        cluster[2].files.broken = False
+        cluster[2].files.repair()
         other = TP._replace(partition=1)
         cluster[1].produce("w", acks=1, topic_partition=other)
         await cluster.clock.advance(2_000)

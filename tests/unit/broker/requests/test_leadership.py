@@ -282,7 +282,7 @@ async def test_coordinators_are_notified_of_a_failed_disk() -> None:
 
 async def test_a_disk_that_cannot_make_logs_takes_the_partition_offline() -> None:
     async with ReplicaCluster([1]) as cluster:
-        cluster[1].files.broken = True
+        cluster[1].files.break_below()
         assert await partition_error(cluster, epoch=1) is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster[1].replicas.hosted.is_offline(TP)
         assert await partition_error(cluster, epoch=2) is ErrorCode.KAFKA_STORAGE_ERROR

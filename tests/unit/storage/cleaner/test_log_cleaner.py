@@ -20,8 +20,8 @@ from minikafka.storage.directories.log_manager import NO_REPLICAS, LogManager, L
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.storage.compaction import committed_records, latest
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.stored_batches import garbage, large_record, stored_batch
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.manual_workers import ManualWorkers
@@ -34,7 +34,7 @@ class Lab:
     """A log manager whose cleaner the test runs. Reads wait for ``turn`` when there is one."""
 
     def __init__(self, **cleaner: Any) -> None:
-        self.files = MemoryFiles()
+        self.files = InstantFiles()
         self.clock = ManualClock()
         self.cleaner_config = LogCleanerConfig(**cleaner)
         self.stable_offsets: dict[TopicPartition, int | None] = {}  # others: the log end offset
@@ -210,13 +210,13 @@ async def test_a_cleaning_ends_if_the_log_is_truncated_while_a_worker_opens_a_ba
 async def test_a_full_disk_costs_nothing_and_the_next_log_has_its_turn(lab: Lab) -> None:
     a = await lab.log(A)
     before = table(a)
-    lab.files.room_bytes = 40
+    lab.files.leave_room(40)
     assert await lab.cleaner.clean_filthiest()
     assert table(a) == before
     assert a.cleaned_offset is None
     assert lab.manager.directories.live
     assert not [n for n in lab.files.list("/data/a-0") if n.endswith((".cleaned", ".swap"))]
-    lab.files.room_bytes = 2**40
+    lab.files.leave_room(2**40)
     b = await lab.log(B, 30)
     assert await lab.cleaner.clean_filthiest()
     assert b.cleaned_offset is not None

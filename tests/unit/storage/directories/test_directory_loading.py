@@ -11,8 +11,8 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
@@ -20,7 +20,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 MARKER = ".kafka_cleanshutdown"
 
 
-class SlowFiles(MemoryFiles):
+class SlowFiles(InstantFiles):
     """A flush of ``slow`` itself lasts until ``over``, and then fails if there is an ``error``."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ async def left_behind() -> SlowFiles:
     return files
 
 
-def manager(files: MemoryFiles) -> LogManager:
+def manager(files: InstantFiles) -> LogManager:
     return LogManager(
         files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=("/d", "/e"))
     )

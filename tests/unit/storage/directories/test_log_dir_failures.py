@@ -12,14 +12,15 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import File
 from minikafka.storage.directories.log_manager import (
     NO_REPLICAS,
     LogConfig,
     LogManager,
     LogManagerConfig,
 )
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch
-from tests.support.storage.memory_files import MemoryFile, MemoryFiles
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
@@ -28,20 +29,20 @@ ID = UUID(int=5)
 BROKEN = OSError(errno.EIO, "broken")
 
 
-def manager(files: MemoryFiles, *dirs: str) -> LogManager:
+def manager(files: InstantFiles, *dirs: str) -> LogManager:
     return LogManager(
         files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=dirs or ("/d", "/e"))
     )
 
 
 async def test_the_replicas_are_connected_once() -> None:
-    logs = manager(MemoryFiles())
+    logs = manager(InstantFiles())
     logs.connect(replace(NO_REPLICAS))
     with pytest.raises(AssertionError, match="connected already"):
         logs.connect(replace(NO_REPLICAS))
 
 
-async def started(files: MemoryFiles, *dirs: str) -> LogManager:
+async def started(files: InstantFiles, *dirs: str) -> LogManager:
     logs = manager(files, *dirs)
     await logs.broker_id()
     await logs.claim(1, "cluster")
@@ -49,12 +50,8 @@ async def started(files: MemoryFiles, *dirs: str) -> LogManager:
     return logs
 
 
-def breaks(files: MemoryFiles, path: str) -> None:
-    files.broken, files.broken_below = True, path
-
-
 async def test_its_logs_go_and_the_others_stay() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     told: list[tuple[str, list[TopicPartition]]] = []
     logs = LogManager(
         files,
@@ -87,9 +84,9 @@ async def test_its_logs_go_and_the_others_stay() -> None:
 
 
 async def test_new_logs_go_where_it_works_and_others_may_be_lost_ones() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
-    breaks(files, "/d")
+    files.break_below("/d")
     assert logs.get_or_create(A, ID, LogConfig()).directory == "/e/a-0"
     assert list(logs.directories.offline) == ["/d"]
     with pytest.raises(KafkaError) as caught:
@@ -99,37 +96,37 @@ async def test_new_logs_go_where_it_works_and_others_may_be_lost_ones() -> None:
 
 
 async def test_a_full_directory_stays() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, LogConfig())
     assert not logs.storage_failed(A, OSError(errno.ENOSPC, "full"))
     assert logs.get(A) is log
-    files.room_bytes = 10
+    files.leave_room(10)
     with pytest.raises(KafkaError) as caught:
         logs.get_or_create(B, ID, LogConfig())
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert files.list("/e") == [".lock", "meta.properties"] or "b-0" not in files.list("/e")
-    files.room_bytes = 10**6
+    files.leave_room(10**6)
     assert logs.get_or_create(B, ID, LogConfig()).directory == "/e/b-0"
 
 
 @pytest.mark.mission("SAFE-28")
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 async def test_a_directory_stays_when_no_file_can_be_opened(number: int) -> None:
-    logs = await started(MemoryFiles())
+    logs = await started(InstantFiles())
     log = logs.get_or_create(A, ID, LogConfig())
     assert not logs.storage_failed(A, OSError(number, "too many open files"))
     assert logs.get(A) is log
     assert logs.directories.offline == {}
 
 
-class NoDescriptors(MemoryFiles):
+class NoDescriptors(InstantFiles):
     """Files that cannot be opened while ``error`` is set, although those that are open can be
     used."""
 
     error: int | None = None
 
-    def open(self, path: str, create: bool = False) -> MemoryFile:
+    def open(self, path: str, create: bool = False) -> File:
         if self.error is not None:
             raise OSError(self.error, "too many open files", path)
         return super().open(path, create)
@@ -176,7 +173,7 @@ async def test_a_flush_without_descriptors_waits_for_them(number: int) -> None:
 async def test_a_flush_that_fails_on_a_full_disk_is_no_small_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, LogConfig())
     log.append_as_leader(bytearray(batch(b"x")), 0, 0)
@@ -190,17 +187,10 @@ async def test_a_flush_that_fails_on_a_full_disk_is_no_small_matter(
 
 
 async def test_one_that_cannot_be_used_at_the_start_counts_as_failed() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     (await started(files)).close()
     again = manager(files)
-    breaks(files, "/e/")
-
-    def unreadable(path: str) -> bytes:
-        if path.startswith("/e/"):
-            raise OSError(errno.EIO, "broken", path)
-        return MemoryFiles.read_all(files, path)
-
-    files.read_all = unreadable  # type: ignore[method-assign]
+    files.break_below("/e/")
     assert await again.broker_id() == 1
     await again.claim(1, "cluster")
     await again.start()
@@ -209,9 +199,9 @@ async def test_one_that_cannot_be_used_at_the_start_counts_as_failed() -> None:
 
 
 async def test_the_last_one_ends_the_start_with_one_clear_line() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = manager(files)
-    breaks(files, "/")
+    files.break_below("/")
 
     def refuse(path: str) -> None:
         raise OSError(errno.EACCES, "permission denied", path)
@@ -225,7 +215,7 @@ async def test_the_last_one_ends_the_start_with_one_clear_line() -> None:
 
 
 async def test_it_is_back_after_a_restart() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, LogConfig())
     log.append_as_leader(bytearray(batch(b"x")), 0, 0)

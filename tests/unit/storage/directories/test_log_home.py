@@ -7,8 +7,9 @@ from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.loader import create_log
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, cut
-from tests.support.storage.memory_files import MemoryFiles, SilentEvents
+from tests.support.world.recording_log import RecordingLog
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -16,10 +17,10 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 class OneDirectory:
     def __init__(self) -> None:
-        self.files = MemoryFiles()
+        self.files = InstantFiles()
         self.files.make_directories("/d")
         self.moved: list[TopicPartition] = []
-        events = SilentEvents()
+        events = RecordingLog()
         self.directory = LogDirectory(
             self.files,
             "/d",

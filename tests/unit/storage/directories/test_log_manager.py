@@ -10,9 +10,9 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.directories.log_manager import LogConfig
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.log_managers import fill, manager, started
 from tests.support.storage.logs import NOW, batch, cut, values_of
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
@@ -24,7 +24,7 @@ SMALL = LogConfig(segment_bytes=200)
 
 
 async def test_a_directory_remembers_its_broker_and_cluster() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     first = manager(files)
     assert await first.broker_id() is None
     await first.claim(3, "cluster-id")
@@ -42,7 +42,7 @@ async def test_a_directory_remembers_its_broker_and_cluster() -> None:
 
 
 async def test_a_file_as_kafka_writes_it_is_understood_and_kept() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     files.make_directories("/d")
     text = b"#\n#Fri Nov 21\nversion=0\nbroker.id=7\ncluster.id=ab\\=c\ndirectory.id=xyz\n"
     files.replace_unsynced("/d/meta.properties", text)
@@ -60,7 +60,7 @@ async def test_a_file_as_kafka_writes_it_is_understood_and_kept() -> None:
 
 
 async def test_a_directory_in_use_is_refused() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     first = await started(files)
     with pytest.raises(ConfigError, match="/d is in use by another process"):
         await manager(files).start()
@@ -75,7 +75,7 @@ async def test_a_directory_in_use_is_refused() -> None:
 
 
 async def test_logs_are_made_found_and_spread_over_directories() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files, "/d", "/e")
     assert logs.get(A) is None
     made = [logs.get_or_create(TopicPartition("t", n), ID, LogConfig()) for n in range(4)]
@@ -88,7 +88,7 @@ async def test_logs_are_made_found_and_spread_over_directories() -> None:
 
 
 async def test_a_log_of_an_earlier_topic_of_the_name_is_refused() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, None, LogConfig())
     assert log.topic_id is None
@@ -108,7 +108,7 @@ async def test_a_log_of_an_earlier_topic_of_the_name_is_refused() -> None:
 
 @pytest.mark.mission("CSH-3")
 async def test_an_orderly_stop_leaves_nothing_to_recover() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, SMALL)
     fill(log, 3)
@@ -118,7 +118,7 @@ async def test_an_orderly_stop_leaves_nothing_to_recover() -> None:
     assert marker == b'{"version":0,"brokerEpoch":-1}'
     assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 3\n"
     assert files.read_all("/d/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
-    files.crash(lambda *_: 0)  # whatever is not on disk is gone
+    files.crash()  # whatever is not on disk is gone
     again = await started(files)
     found = again.get(A)
     assert found is not None
@@ -129,7 +129,7 @@ async def test_an_orderly_stop_leaves_nothing_to_recover() -> None:
 
 
 async def test_a_killed_broker_recovers() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     fill(logs.get_or_create(A, ID, SMALL), 3)
     logs.close()
@@ -140,7 +140,7 @@ async def test_a_killed_broker_recovers() -> None:
 
 
 async def test_start_offsets_within_a_segment_are_checkpointed() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, LogConfig())
     fill(log, 5)
@@ -154,7 +154,7 @@ async def test_start_offsets_within_a_segment_are_checkpointed() -> None:
 
 
 async def test_configs_of_topics_are_used_for_loading() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     fill(logs.get_or_create(A, ID, SMALL), 1)
     fill(logs.get_or_create(B, ID, SMALL), 1)
@@ -167,7 +167,7 @@ async def test_configs_of_topics_are_used_for_loading() -> None:
 
 
 async def test_other_directories_are_left_alone() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     for name in ("lost+found", "a", "a-x", "a-01", "a-0.123-future", "a-0.123-stray"):
         files.make_directories(f"/d/{name}")
     files.replace_unsynced("/d/b-1", b"a file")
@@ -175,7 +175,7 @@ async def test_other_directories_are_left_alone() -> None:
 
 
 async def test_a_partition_in_two_directories_is_refused() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     for directory in ("/d/a-0", "/e/a-0"):
         files.make_directories(directory)
     with pytest.raises(ConfigError, match="two log directories hold a log of a-0"):
@@ -183,7 +183,7 @@ async def test_a_partition_in_two_directories_is_refused() -> None:
 
 
 async def test_loading_many_logs_yields_to_the_event_loop() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     for n in range(100):
         logs.get_or_create(TopicPartition("t", n), ID, LogConfig())
@@ -207,7 +207,7 @@ async def test_loading_many_logs_yields_to_the_event_loop() -> None:
 
 
 async def test_high_watermarks() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files, "/d", "/e")
     assert logs.read_high_watermarks() == {}
     for topic_partition in (A, B):
@@ -220,13 +220,13 @@ async def test_high_watermarks() -> None:
     assert logs.read_high_watermarks() == {A: 5, B: 6, unknown: 7}
     files.replace_unsynced(f"/e/{name}", b"0\n1\nb 3")
     assert logs.read_high_watermarks() == {A: 5, unknown: 7}
-    files.room_bytes = 0
+    files.leave_room(0)
     logs.write_high_watermarks({A: 9})  # logged; the old one stays
     assert logs.read_high_watermarks()[A] == 5
 
 
 async def test_a_checkpoint_flushes_rolled_segments() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, SMALL)
     fill(log, 3)
@@ -237,7 +237,7 @@ async def test_a_checkpoint_flushes_rolled_segments() -> None:
 
 
 async def test_silent_producers_are_forgotten() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     settings = {"producer_id_expiration_ms": 1000, "log_initial_task_delay_ms": 500}
     logs = manager(files, clock=clock, producer_id_expiration_check_interval_ms=2000, **settings)
     async with asyncio.TaskGroup() as tasks:
@@ -259,7 +259,7 @@ async def test_silent_producers_are_forgotten() -> None:
 
 
 async def test_checkpoints_are_written_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     logs = manager(files, clock=clock, log_initial_task_delay_ms=500)
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
@@ -278,7 +278,7 @@ async def test_checkpoints_are_written_in_the_background(monkeypatch: pytest.Mon
 
 
 async def test_a_truncated_log_lowers_its_recovery_point_in_the_file() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, SMALL)
     fill(log, 6)

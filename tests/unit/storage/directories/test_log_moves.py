@@ -26,8 +26,8 @@ from minikafka.storage.directories.log_manager import (
 )
 from minikafka.storage.directories.moves import MOVED_FROM
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, batches_of, values_of
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.transactions import TxnProducer
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
@@ -38,7 +38,7 @@ SMALL = LogConfig(segment_bytes=300)
 
 
 class Broker:
-    def __init__(self, files: MemoryFiles, clock: VirtualClock, logs: LogManager) -> None:
+    def __init__(self, files: InstantFiles, clock: VirtualClock, logs: LogManager) -> None:
         self.files, self.clock, self.logs = files, clock, logs
 
     @property
@@ -58,8 +58,8 @@ class Broker:
 
 
 @contextlib.asynccontextmanager
-async def broker(files: MemoryFiles | None = None) -> AsyncIterator[Broker]:
-    files, clock = files or MemoryFiles(), VirtualClock()
+async def broker(files: InstantFiles | None = None) -> AsyncIterator[Broker]:
+    files, clock = files or InstantFiles(), VirtualClock()
     is_new = not files.exists("/d")
     logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d", "/e")))
     async with asyncio.TaskGroup() as tasks:
@@ -248,7 +248,7 @@ async def test_another_direction_ends_a_move_and_so_does_deletion() -> None:
 
 
 async def test_an_interrupted_move_starts_again() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     async with broker(files) as node:
         node.fill(5)
         node.move("/e")
@@ -261,7 +261,7 @@ async def test_an_interrupted_move_starts_again() -> None:
 
 
 async def test_a_broker_that_dies_between_two_names_knows_the_newer_one() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     async with broker(files) as node:
         node.fill(5)
         real = files.rename
@@ -290,11 +290,11 @@ async def test_a_full_directory_is_waited_for() -> None:
     async with broker() as node:
         node.fill(5)
         node.move("/e")
-        node.files.room_bytes = 100
+        node.files.leave_room(100)
         await node.clock.advance(5_000)
         assert node.log.directory == "/d/a-0"
         assert not node.log.closed
-        node.files.room_bytes = 10**6
+        node.files.leave_room(10**6)
         await node.clock.advance(1_000)
         assert node.log.directory == "/e/a-0"
 

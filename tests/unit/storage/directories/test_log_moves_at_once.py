@@ -12,8 +12,8 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage.directories import moves as log_moves
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, values_of
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
@@ -21,7 +21,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 COUNT = 30
 
 
-class HeldFiles(MemoryFiles):
+class HeldFiles(InstantFiles):
     """Flushes of the directory ``held`` wait until ``go``."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class HeldFiles(MemoryFiles):
 
 
 @contextlib.asynccontextmanager
-async def moving(threads: int | None, files: MemoryFiles) -> AsyncIterator[LogManager]:
+async def moving(threads: int | None, files: InstantFiles) -> AsyncIterator[LogManager]:
     """Two logs in ``/d``, from which slices of a batch are moved."""
     config = LogManagerConfig(("/d", "/e"), num_replica_alter_log_dirs_threads=threads)
     logs = LogManager(files, VirtualClock(), ManualWorkers(), config)
@@ -68,7 +68,7 @@ async def test_as_many_as_there_are_threads(
     threads: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_moves, "_SLICE_BYTES", 1)
-    async with moving(threads, MemoryFiles()) as logs:
+    async with moving(threads, InstantFiles()) as logs:
         for partition in (A, B):
             logs.moves.begin(partition, "/e", logs.get(partition))
         futures = logs.directories.live[1].futures

@@ -19,8 +19,8 @@ from minikafka.storage.directories.log_manager import (
     LogManagerConfig,
 )
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch, values_of
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import WALL_START_MS, VirtualClock
 
@@ -32,7 +32,7 @@ EVERYTHING = 1 << 40
 
 
 class Broker:
-    def __init__(self, logs: LogManager, files: MemoryFiles, clock: VirtualClock) -> None:
+    def __init__(self, logs: LogManager, files: InstantFiles, clock: VirtualClock) -> None:
         self.logs, self.files, self.clock = logs, files, clock
         self.mark = EVERYTHING
         logs.connect(replace(NO_REPLICAS, high_watermark=self.high_watermark))
@@ -56,7 +56,7 @@ class Broker:
 
 @contextlib.asynccontextmanager
 async def broker() -> AsyncIterator[Broker]:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
@@ -110,7 +110,7 @@ async def test_nothing_beyond_the_high_watermark_goes() -> None:
 
 async def test_records_without_a_time_are_as_old_as_their_file() -> None:
     async with broker() as node:
-        node.files.now_ms = node.clock.wall_ms()
+        node.files.set_wall_ms(node.clock.wall_ms())
         for _ in range(2):
             node.log.append_as_leader(bytearray(batch(bytes(100), at_ms=-1)), 0, 0)
         await node.clock.advance(KEPT_MS)
@@ -157,7 +157,7 @@ async def test_renamed_segments_are_removed_at_the_next_start() -> None:
 
 
 async def test_a_log_is_flushed_when_its_time_has_come() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     config = LogManagerConfig(
         log_dirs=("/d",), log_initial_task_delay_ms=0, log_flush_scheduler_interval_ms=1000
     )
@@ -207,7 +207,7 @@ async def test_flushes_of_one_log_are_shared(monkeypatch: pytest.MonkeyPatch) ->
 def test_segments_roll_at_different_ages() -> None:
     paths = [f"/d/t-{n}" for n in range(50)]
     config = LogConfig(segment_ms=1000, segment_jitter_ms=400)
-    files = MemoryFiles()
+    files = InstantFiles()
     jitters = set()
     for path in paths:
         files.make_directories(path)

@@ -11,8 +11,8 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch, batches_of, load, new_log, values_of
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.searches import run_search
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
@@ -23,7 +23,7 @@ PATH = "/d/log-start-offset-checkpoint"
 TWO_A_SEGMENT = LogConfig(segment_bytes=400)
 
 
-async def started(files: MemoryFiles, tasks: asyncio.TaskGroup | None = None) -> LogManager:
+async def started(files: InstantFiles, tasks: asyncio.TaskGroup | None = None) -> LogManager:
     logs = LogManager(files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     await logs.start(tasks)
     return logs
@@ -34,12 +34,12 @@ def fill(log: UnifiedLog, count: int) -> None:
         log.append_as_leader(bytearray(batch(bytes(100))), 0, 0)
 
 
-def segments(files: MemoryFiles) -> list[int]:
+def segments(files: InstantFiles) -> list[int]:
     return [int(name[:-4]) for name in files.list("/d/a-0") if name.endswith(".log")]
 
 
 async def test_a_checkpointed_log_start_offset_survives_a_kill() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, LogConfig())
     fill(log, 5)
@@ -56,7 +56,7 @@ async def test_a_checkpointed_log_start_offset_survives_a_kill() -> None:
 
 
 async def test_flushed_soon_and_dead_segments_go() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     async with asyncio.TaskGroup() as tasks:
         logs = await started(files, tasks)
         log = logs.get_or_create(A, ID, TWO_A_SEGMENT)
@@ -70,7 +70,7 @@ async def test_flushed_soon_and_dead_segments_go() -> None:
         first = [name for name in files.list("/d/a-0") if name.startswith("0" * 20)]
         assert first == [f"{0:020d}{suffix}.deleted" for suffix in (".index", ".log", ".timeindex")]
         assert [b.base_offset for b in batches_of(log)] == [5, 6, 7, 8]
-        files.crash(lambda *_: 0)  # the power fails: what was removed and not flushed may be back
+        files.crash()  # the power fails: what was removed and not flushed may be back
         assert files.read_all(PATH) == b"0\n1\na 0 5\n"
         logs.close()
         for task in logs._background:
@@ -78,7 +78,7 @@ async def test_flushed_soon_and_dead_segments_go() -> None:
 
 
 async def test_the_active_segment_stays_though_all_is_deleted() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, TWO_A_SEGMENT)
     fill(log, 4)
@@ -91,7 +91,7 @@ async def test_the_active_segment_stays_though_all_is_deleted() -> None:
 
 
 async def test_an_orderly_stop_and_a_start_keep_it() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, TWO_A_SEGMENT)
     fill(log, 9)
@@ -108,7 +108,7 @@ async def test_an_orderly_stop_and_a_start_keep_it() -> None:
 
 
 async def test_dead_segments_of_a_killed_broker_go_when_it_is_back() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, TWO_A_SEGMENT)
     fill(log, 9)
@@ -124,7 +124,7 @@ async def test_dead_segments_of_a_killed_broker_go_when_it_is_back() -> None:
 
 
 async def test_a_start_of_a_log_that_is_gone_is_forgotten() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     files.make_directories("/d")
     files.replace_unsynced(PATH, b"0\n1\na 0 7\n")
     logs = await started(files)
@@ -135,7 +135,7 @@ async def test_a_start_of_a_log_that_is_gone_is_forgotten() -> None:
 async def test_segments_stay_until_the_log_start_offset_is_checkpointed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, TWO_A_SEGMENT)
     fill(log, 9)
@@ -157,7 +157,7 @@ def _refuse(path: str, data: bytes) -> None:
 def test_a_segment_that_cannot_be_put_aside_stays_readable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, segment_bytes=400)
     fill(log, 5)
     log.increment_log_start_offset(3)
@@ -185,7 +185,7 @@ def test_the_latest_record_is_one_that_is_still_there(start: int) -> None:
 
 
 def test_a_removed_segments_producer_snapshot_goes_with_it() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, segment_bytes=400)
     fill(log, 9)
     assert log.producers.snapshots() == [2, 4, 6, 8]

@@ -15,8 +15,8 @@ from minikafka.storage.dump import files as dump
 from minikafka.storage.dump.text import DumpOptions, LogDump
 from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
 from minikafka.storage.names import file_name
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, batch, new_log
-from tests.support.storage.memory_files import MemoryFiles
 
 
 def path(suffix: str, offset: int = 0) -> str:
@@ -24,26 +24,26 @@ def path(suffix: str, offset: int = 0) -> str:
 
 
 def lines(
-    files: MemoryFiles, suffix: str, records: bool = False, contents: bool = False
+    files: InstantFiles, suffix: str, records: bool = False, contents: bool = False
 ) -> list[str]:
     options = DumpOptions(deep=records or contents, contents=contents)
     return list(LogDump(files, options).lines(path(suffix)))
 
 
 def findings(
-    files: MemoryFiles, name: str, **options: Any
+    files: InstantFiles, name: str, **options: Any
 ) -> tuple[list[str], dict[str, list[str]]]:
     dumped = LogDump(files, DumpOptions(**options))
     return list(dumped.lines(name)), dumped.findings
 
 
 @pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
+def files() -> InstantFiles:
+    return InstantFiles()
 
 
 @pytest.fixture
-def log(files: MemoryFiles) -> UnifiedLog:
+def log(files: InstantFiles) -> UnifiedLog:
     log = new_log(files, index_interval_bytes=1)
     one = build_batch([(5, b"k", b"v", [("h", None), ("i", b"")]), (6, None, None, [])])
     log.append_as_leader(one, 2, 0)
@@ -58,7 +58,7 @@ def log(files: MemoryFiles) -> UnifiedLog:
     return log
 
 
-def test_batches_in_kafkas_words(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_batches_in_kafkas_words(files: InstantFiles, log: UnifiedLog) -> None:
     found = list(dump.batches(files, path(".log")))
     sizes = [row.batch.size_bytes for row in found if isinstance(row, dump.BatchRow)]
     crcs = [row.batch.crc for row in found if isinstance(row, dump.BatchRow)]
@@ -86,7 +86,7 @@ def test_batches_in_kafkas_words(files: MemoryFiles, log: UnifiedLog) -> None:
     ]
 
 
-def test_records_in_kafkas_words(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_records_in_kafkas_words(files: InstantFiles, log: UnifiedLog) -> None:
     records = [line for line in lines(files, ".log", contents=True) if line.startswith("|")]
     assert records == [
         (
@@ -108,7 +108,7 @@ def test_records_in_kafkas_words(files: MemoryFiles, log: UnifiedLog) -> None:
     assert plain[0] == records[0].removesuffix(" key: k payload: v")
 
 
-def test_damage_is_shown(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_damage_is_shown(files: InstantFiles, log: UnifiedLog) -> None:
     data = bytearray(files.read_all(path(".log")))
     data[70] ^= 1
     files.replace_unsynced(path(".log"), bytes(data[:-3]))
@@ -119,7 +119,7 @@ def test_damage_is_shown(files: MemoryFiles, log: UnifiedLog) -> None:
     assert isinstance(rows[-1], dump.TrailingBytes)
 
 
-def test_malformed_records_are_shown(files: MemoryFiles) -> None:
+def test_malformed_records_are_shown(files: InstantFiles) -> None:
     files.make_directories(DIRECTORY)
     damaged = bytearray(batch(b"x"))
     damaged[61] = 1
@@ -130,7 +130,7 @@ def test_malformed_records_are_shown(files: MemoryFiles) -> None:
     assert "compresscodec: unknown" in lines(files, ".log")[1]
 
 
-def test_indexes(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_indexes(files: InstantFiles, log: UnifiedLog) -> None:
     second = [row.position for row in dump.batches(files, path(".log"))][1:]  # type: ignore[union-attr]
     assert lines(files, ".index") == [
         f"offset: 3 position: {second[0]}",
@@ -139,7 +139,7 @@ def test_indexes(files: MemoryFiles, log: UnifiedLog) -> None:
     assert lines(files, ".timeindex") == ["timestamp: 9 offset: 3"]
 
 
-def test_indexes_that_lie(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_indexes_that_lie(files: InstantFiles, log: UnifiedLog) -> None:
     index, times = path(".index"), path(".timeindex")
     preallocated = bytes(80)
     files.replace_unsynced(index, bytes.fromhex("0000000200000000") + preallocated)
@@ -177,7 +177,7 @@ def test_indexes_that_lie(files: MemoryFiles, log: UnifiedLog) -> None:
     }
 
 
-def test_an_empty_offset_index(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_an_empty_offset_index(files: InstantFiles, log: UnifiedLog) -> None:
     files.replace_unsynced(path(".index"), b"")
     assert lines(files, ".index") == [f"{path('.index')} is empty."]
 
@@ -199,7 +199,7 @@ def test_an_empty_offset_index(files: MemoryFiles, log: UnifiedLog) -> None:
     ],
 )
 def test_sanity_of_indexes(
-    files: MemoryFiles, log: UnifiedLog, suffix: str, content: str, problem: str
+    files: InstantFiles, log: UnifiedLog, suffix: str, content: str, problem: str
 ) -> None:
     name = path(suffix)
     if suffix != ".txnindex":
@@ -212,7 +212,7 @@ def test_sanity_of_indexes(
     )
 
 
-def test_the_transaction_index(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_the_transaction_index(files: InstantFiles, log: UnifiedLog) -> None:
     numbers = (b"\x00\x00", *(n.to_bytes(8, "big") for n in (7, 10, 20, 11)))
     files.replace_unsynced(path(".txnindex"), b"".join(numbers))
     assert lines(files, ".txnindex") == [
@@ -222,7 +222,7 @@ def test_the_transaction_index(files: MemoryFiles, log: UnifiedLog) -> None:
     assert found == [f"{path('.txnindex')} passed sanity check."]
 
 
-def test_snapshots(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_snapshots(files: InstantFiles, log: UnifiedLog) -> None:
     snapshot = f"{DIRECTORY}/{file_name(5, '.snapshot')}"
     assert findings(files, snapshot) == (
         [
@@ -241,7 +241,7 @@ def test_snapshots(files: MemoryFiles, log: UnifiedLog) -> None:
     )
 
 
-def test_checkpoints(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_checkpoints(files: InstantFiles, log: UnifiedLog) -> None:
     epochs = f"{DIRECTORY}/leader-epoch-checkpoint"
     assert findings(files, epochs)[0] == ["epoch: 2 startOffset: 0", "epoch: 3 startOffset: 4"]
     offsets = "/logs/recovery-point-offset-checkpoint"
@@ -261,7 +261,7 @@ def test_checkpoints(files: MemoryFiles, log: UnifiedLog) -> None:
     assert findings(files, topic_id)[0] == ["version: 0", "topic_id: X"]
 
 
-def test_gaps_between_records_are_found(files: MemoryFiles) -> None:
+def test_gaps_between_records_are_found(files: InstantFiles) -> None:
     files.make_directories(DIRECTORY)
     parts = [batch(b"x", base_offset=offset) for offset in (0, 1, 4)]
     files.replace_unsynced(path(".log"), b"".join(parts))
@@ -270,13 +270,13 @@ def test_gaps_between_records_are_found(files: MemoryFiles) -> None:
     assert findings(files, path(".log"))[1] == {}
 
 
-def test_only_the_first_bytes(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_only_the_first_bytes(files: InstantFiles, log: UnifiedLog) -> None:
     everything = lines(files, ".log")
     dumped = LogDump(files, DumpOptions(max_bytes=1))
     assert list(dumped.lines(path(".log"))) == everything[:2]
 
 
-def test_contents_without_metadata(files: MemoryFiles, log: UnifiedLog) -> None:
+def test_contents_without_metadata(files: InstantFiles, log: UnifiedLog) -> None:
     options = DumpOptions(deep=True, contents=True, record_metadata=False)
     found = list(LogDump(files, options).lines(path(".log")))
     assert [line for line in found if line.startswith("|")] == [
@@ -289,6 +289,6 @@ def test_contents_without_metadata(files: MemoryFiles, log: UnifiedLog) -> None:
 
 
 @pytest.mark.parametrize("name", ["meta.properties", "x.log"])
-def test_other_files_are_refused(files: MemoryFiles, log: UnifiedLog, name: str) -> None:
+def test_other_files_are_refused(files: InstantFiles, log: UnifiedLog, name: str) -> None:
     with pytest.raises(dump.UnknownFile, match=name):
         list(LogDump(files, DumpOptions()).lines(f"{DIRECTORY}/{name}"))

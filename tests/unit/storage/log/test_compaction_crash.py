@@ -14,8 +14,8 @@ from minikafka.world.sim.world import SimHost, SimWorld
 from tests.support.storage.compaction import batches_up_to, clean, committed_records, latest
 from tests.support.storage.crashing_files import Crashed, CrashingFiles, CrashPoint
 from tests.support.storage.logs import NOW, TP
-from tests.support.storage.memory_files import SilentEvents
 from tests.support.storage.transactions import TxnProducer
+from tests.support.world.recording_log import RecordingLog
 
 DIRECTORY = "/data/t-0"
 CONFIG = LogConfig(
@@ -90,7 +90,7 @@ class CutOff:
         files = host.world.files
         log = UnifiedLog(files, DIRECTORY, TP, CONFIG)
         found = Checkpointed(False, self.end, 0)
-        await LogLoader(files, log, found, SilentEvents()).load()
+        await LogLoader(files, log, found, RecordingLog()).load()
         self.check(log)
         names = files.list(DIRECTORY)
         assert not [n for n in names if n.endswith((".cleaned", ".swap", ".deleted"))]

@@ -17,10 +17,11 @@ from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.storage.compaction import batches_up_to, clean, committed_records, latest
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, NOW, TP, cut, run_now
-from tests.support.storage.memory_files import MemoryFiles, SilentEvents
 from tests.support.storage.transactions import marker
 from tests.support.world.manual_clock import ManualClock
+from tests.support.world.recording_log import RecordingLog
 
 CONFIG = LogConfig(
     cleanup_policy="compact",
@@ -54,7 +55,7 @@ class Sent:
 class CompactionAgainstDict(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
-        self.files = MemoryFiles()
+        self.files = InstantFiles()
         self.clock = ManualClock()
         self.log = create_log(self.files, DIRECTORY, TP, None, CONFIG)
         self.sent: list[Sent] = []
@@ -143,7 +144,7 @@ class CompactionAgainstDict(RuleBasedStateMachine):
                 self.files.remove(f"{DIRECTORY}/{name}")
         self.log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG)
         found = Checkpointed(clean_stop, self.end if clean_stop else 0, 0, cleaned)
-        run_now(LogLoader(self.files, self.log, found, SilentEvents()).load())
+        run_now(LogLoader(self.files, self.log, found, RecordingLog()).load())
         if self.log.cut_unflushed:
             run_now(self.log.flush())
         self.high_watermark = self.end

@@ -10,8 +10,9 @@ import pytest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage.directories.log_manager import LogConfig, LogManager
 from minikafka.storage.log.sparse_index import SparseIndex
+from minikafka.world.sim.files import SimFile
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.log_managers import fill, manager, started
-from tests.support.storage.memory_files import MemoryFile, MemoryFiles
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
@@ -31,7 +32,7 @@ async def removing(logs: LogManager) -> AsyncIterator[None]:
 
 
 async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     logs = await started(files, clock=clock, file_delete_delay_ms=1000)
     fill(logs.get_or_create(A, ID, LogConfig()), 1)
     await logs.delete(A)
@@ -50,7 +51,7 @@ async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
 
 
 async def test_deleted_logs_are_removed_after_a_restart_too() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     logs = await started(files)
     logs.get_or_create(A, ID, LogConfig())
     await logs.delete(A)
@@ -64,7 +65,7 @@ async def test_deleted_logs_are_removed_after_a_restart_too() -> None:
 
 
 async def test_a_removal_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    files, clock = MemoryFiles(), VirtualClock()
+    files, clock = InstantFiles(), VirtualClock()
     logs = await started(files, clock=clock, file_delete_delay_ms=1000)
     logs.get_or_create(A, ID, LogConfig())
     await logs.delete(A)
@@ -83,7 +84,7 @@ async def test_a_removal_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_recreated_log_inherits_nothing_from_the_checkpoints() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, SMALL)
     fill(log, 9)
@@ -106,16 +107,16 @@ async def test_a_recreated_log_inherits_nothing_from_the_checkpoints() -> None:
 async def test_a_flush_under_way_does_not_write_into_the_next_log_of_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     log = logs.get_or_create(A, ID, SMALL)
     fill(log, 2)  # one each to two segments
     on_disk = asyncio.Event()
 
-    async def slow(file: MemoryFile) -> None:
+    async def slow(file: SimFile) -> None:
         await on_disk.wait()  # closing the file during a flush is no error, as on a real disk
 
-    monkeypatch.setattr(MemoryFile, "flush", slow)
+    monkeypatch.setattr(SimFile, "flush", slow)
     flushing = asyncio.create_task(log.flush())
     await asyncio.sleep(0)
     await logs.delete(A)
@@ -132,19 +133,19 @@ async def test_a_flush_under_way_does_not_write_into_the_next_log_of_the_name(
 async def test_a_log_whose_flush_failed_is_recovered_by_the_next_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files, "/d", "/e")
     for topic_partition in (A, B):
         fill(logs.get_or_create(topic_partition, ID, SMALL), 3)
     with monkeypatch.context() as patch:
-        real = MemoryFile.flush
+        real = SimFile.flush
 
-        async def failing(self: MemoryFile) -> None:
+        async def failing(self: SimFile) -> None:
             if "/d/a-0" in self._path:
                 raise OSError("bad sector")
             await real(self)
 
-        patch.setattr(MemoryFile, "flush", failing)
+        patch.setattr(SimFile, "flush", failing)
         await logs.checkpoint()
     await logs.shutdown()  # would succeed now, and prove nothing
     assert not files.exists("/d/.kafka_cleanshutdown")
@@ -157,12 +158,12 @@ async def test_a_log_whose_flush_failed_is_recovered_by_the_next_broker(
 async def test_a_shutdown_on_a_broken_disk_lets_go_of_the_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = await started(files)
     fill(logs.get_or_create(A, ID, SMALL), 3)
-    files.broken = True
+    files.break_below()
     await logs.shutdown()
-    files.broken = False
+    files.repair()
     again = await started(files)
     assert again.logs()[A].log_end_offset == 3
 
@@ -177,7 +178,7 @@ async def test_a_shutdown_on_a_broken_disk_lets_go_of_the_directory(
 
 
 async def test_a_broker_that_never_loaded_leaves_no_marker() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     logs = manager(files)
     await logs.broker_id()
     await logs.shutdown()

@@ -9,8 +9,8 @@ from minikafka.core.log.producer_snapshot import decode_snapshot
 from minikafka.storage.log.batch_scan import scan
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import file_name
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, batch, batches_of, load, new_log, values_of
-from tests.support.storage.memory_files import MemoryFiles
 
 CONFIG: dict[str, Any] = {"index_interval_bytes": 100, "segment_bytes": 600}
 VALUES = [bytes([65 + n]) * (5 + 7 * n) for n in range(5)]
@@ -20,15 +20,15 @@ def path(offset: int, suffix: str = ".log") -> str:
     return f"{DIRECTORY}/{file_name(offset, suffix)}"
 
 
-def filled(files: MemoryFiles, values: list[bytes] = VALUES) -> UnifiedLog:
+def filled(files: InstantFiles, values: list[bytes] = VALUES) -> UnifiedLog:
     log = new_log(files, **CONFIG)
     for number, value in enumerate(values):
         log.append_as_leader(batch(value, at_ms=1000 + number), number // 2, 0)
     return log
 
 
-def copy_of(files: MemoryFiles) -> MemoryFiles:
-    again = MemoryFiles()
+def copy_of(files: InstantFiles) -> InstantFiles:
+    again = InstantFiles()
     again.make_directories(DIRECTORY)
     for name in files.list(DIRECTORY):
         again.replace_unsynced(f"{DIRECTORY}/{name}", files.read_all(f"{DIRECTORY}/{name}"))
@@ -51,7 +51,7 @@ def check_indexes(log: UnifiedLog) -> None:
 
 @pytest.mark.parametrize("stale_indexes", [False, True])
 def test_a_segment_cut_at_any_byte_keeps_its_whole_batches(stale_indexes: bool) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files)
     if stale_indexes:
         log.persist()
@@ -73,7 +73,7 @@ def test_a_segment_cut_at_any_byte_keeps_its_whole_batches(stale_indexes: bool) 
 
 
 def test_a_flipped_bit_ends_the_log_before_its_batch() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     (segment,) = filled(files).segments
     data = files.read_all(path(0))
     last = [f.position for f in segment.batches()][-1]
@@ -92,7 +92,7 @@ def test_a_flipped_bit_ends_the_log_before_its_batch() -> None:
 
 
 def test_zeros_where_the_tail_was_never_written() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     filled(files)
     data = files.read_all(path(0))
     files.replace_unsynced(path(0), data[:-60] + bytes(60_000))
@@ -100,7 +100,7 @@ def test_zeros_where_the_tail_was_never_written() -> None:
 
 
 def test_a_clean_shutdown_skips_the_scan() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files)
     log.persist()
     damaged = bytearray(files.read_all(path(0)))
@@ -112,7 +112,7 @@ def test_a_clean_shutdown_skips_the_scan() -> None:
 
 
 def test_segments_before_the_recovery_point_are_not_scanned() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files, [bytes(200)] * 6)
     bases = log.segments.base_offsets
     assert bases == [0, 2, 4]
@@ -124,7 +124,7 @@ def test_segments_before_the_recovery_point_are_not_scanned() -> None:
 
 
 def test_segments_after_a_truncated_segment_are_dropped() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     filled(files, [bytes(200)] * 6)
     files.replace_unsynced(path(2), files.read_all(path(2))[:-1])
     again = load(files, **CONFIG)
@@ -136,7 +136,7 @@ def test_segments_after_a_truncated_segment_are_dropped() -> None:
 
 
 def test_segments_after_a_gap_are_dropped_unless_compacted() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     filled(files, [bytes(200)] * 6)
     data = files.read_all(path(2))
     files.replace_unsynced(path(2), data[: len(data) // 2])  # cut exactly between two batches
@@ -148,7 +148,7 @@ def test_segments_after_a_gap_are_dropped_unless_compacted() -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["gone", "garbage"])
 def test_missing_and_impossible_indexes_are_rebuilt(suffix: str, damage: str) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files, [bytes([65 + n]) * 150 for n in range(8)])
     log.persist()
     assert len(log.segments) == 4
@@ -164,7 +164,7 @@ def test_missing_and_impossible_indexes_are_rebuilt(suffix: str, damage: str) ->
 
 
 def test_an_index_that_points_into_a_batch_is_rebuilt() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files)
     log.persist()
     files.replace_unsynced(path(0, ".index"), bytes.fromhex("0000000200000007"))
@@ -174,7 +174,7 @@ def test_an_index_that_points_into_a_batch_is_rebuilt() -> None:
 
 
 def test_orphans_and_temporary_files_go() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     filled(files).persist()
     litter = [path(77, s) for s in (".index", ".timeindex", ".txnindex", ".log.deleted")]
     litter += [path(0, ".log.cleaned"), path(0, ".index.tmp")]
@@ -186,7 +186,7 @@ def test_orphans_and_temporary_files_go() -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b"garbage", b"0\n1\n5\n"])
 def test_lost_epochs_are_read_from_the_batches(content: bytes | None) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files, [bytes(200)] * 6)
     name = f"{DIRECTORY}/leader-epoch-checkpoint"
     if content is None:
@@ -198,14 +198,14 @@ def test_lost_epochs_are_read_from_the_batches(content: bytes | None) -> None:
 
 
 def test_epochs_beyond_the_end_are_forgotten() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files)
     log.assign_epoch_start_offset(7, 5)
     assert load(files, **CONFIG).latest_epoch == 2
 
 
 def test_producers_are_known_again_after_a_crash() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, **CONFIG)
     for sequence in range(12):
         fields = {"producer_id": 5, "producer_epoch": 1, "base_sequence": sequence}
@@ -229,7 +229,7 @@ def test_producers_are_known_again_after_a_crash() -> None:
 
 
 def test_a_log_that_ends_before_its_start_is_emptied() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     filled(files)
     again = load(files, log_start_offset=40, **CONFIG)
     assert (again.log_start_offset, again.log_end_offset) == (40, 40)
@@ -239,7 +239,7 @@ def test_a_log_that_ends_before_its_start_is_emptied() -> None:
 
 def test_epochs_that_the_batches_contradict_are_not_believed() -> None:
     """A power loss between a cut and its flush: the epochs are there, and so is what was cut."""
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files)
     for offset in range(4):
         log.append_as_follower(batch(b"old", base_offset=offset, leader_epoch=0))
@@ -256,7 +256,7 @@ def test_epochs_that_the_batches_contradict_are_not_believed() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"0\n1\n", None])
 def test_damaged_epochs_are_found_again_after_a_clean_stop(content: bytes | None) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, **CONFIG)
     for epoch in (0, 0, 2, 2, 3):
         log.append_as_leader(batch(bytes(60)), epoch, 0)
@@ -271,7 +271,7 @@ def test_damaged_epochs_are_found_again_after_a_clean_stop(content: bytes | None
 
 def test_a_segment_after_a_gap_is_set_apart_and_not_deleted() -> None:
     """As a Kafka broker that followed a compacted topic may have written it."""
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, **CONFIG)
     log.append_as_follower(batch(b"a", base_offset=0) + batch(b"b", base_offset=1))
     log.skip_to(40)
@@ -290,7 +290,7 @@ def test_a_segment_after_a_gap_is_set_apart_and_not_deleted() -> None:
 
 
 def test_a_batch_damaged_long_ago_keeps_no_log_from_loading() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, **CONFIG)
     for sequence in range(12):
         fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": sequence}
@@ -308,14 +308,14 @@ def test_a_batch_damaged_long_ago_keeps_no_log_from_loading() -> None:
 
 
 def test_a_log_without_segments_starts_at_the_given_offset() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     new_log(files)
     again = load(files, log_start_offset=7)
     assert (again.log_start_offset, again.log_end_offset) == (7, 7)
 
 
 def test_a_rebuilt_index_that_is_lost_again_is_rebuilt_again() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = filled(files)
     log.persist()
     asyncio.run(log.flush())
@@ -325,7 +325,7 @@ def test_a_rebuilt_index_that_is_lost_again_is_rebuilt_again() -> None:
 
 
 def test_scanning_stops_at_a_file_that_shrinks() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     filled(files)
     file = files.open(path(0))
     size = file.size()

@@ -8,23 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.storage.log.indexes import OffsetIndex, TimeIndex
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.instant_files import InstantFiles
 
 BASE = 1000
 rising = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 9000)), max_size=40)
 
 
-def new_files() -> MemoryFiles:
-    files = MemoryFiles()
+def new_files() -> InstantFiles:
+    files = InstantFiles()
     files.make_directories("/d")
     return files
 
 
-def offset_index(files: MemoryFiles, size_max_bytes: int = 10_000) -> OffsetIndex:
+def offset_index(files: InstantFiles, size_max_bytes: int = 10_000) -> OffsetIndex:
     return OffsetIndex(files, "/d/i.index", BASE, size_max_bytes)
 
 
-def time_index(files: MemoryFiles, size_max_bytes: int = 10_000) -> TimeIndex:
+def time_index(files: InstantFiles, size_max_bytes: int = 10_000) -> TimeIndex:
     return TimeIndex(files, "/d/i.timeindex", BASE, size_max_bytes)
 
 
@@ -144,11 +144,11 @@ def test_a_failed_write_is_tried_again() -> None:
     index.create()
     index.append(BASE + 1, 1)
     index.append(BASE + 2, 2)
-    files.room_bytes = 5
+    files.leave_room(5)
     with pytest.raises(OSError, match="space") as caught:
         index.persist()
     assert caught.value.errno == errno.ENOSPC
-    files.room_bytes = 1000
+    files.leave_room(1000)
     asyncio.run(index.flush())
     assert files.read_all("/d/i.index").hex() == "00000001000000010000000200000002"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, batches_of, cut, load, new_log
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.transactions import TxnProducer
 
 CONFIG: dict[str, Any] = {"segment_bytes": 600, "index_interval_bytes": 100}
@@ -33,7 +33,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.files = MemoryFiles()
+        self.files = InstantFiles()
         self.log = new_log(self.files, **CONFIG)
         self.producers = [TxnProducer(number) for number in range(4)]
 

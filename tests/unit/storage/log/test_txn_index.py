@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.storage.log.indexes import TxnIndex
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import DIRECTORY, cut, load, new_log
-from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.transactions import TxnProducer, marker
 
 GOLDEN = bytes.fromhex(
@@ -30,14 +30,14 @@ FIRST = AbortedTxn(7, 1001, 1003, 1004)
 SECOND = AbortedTxn(8, 1002, 1008, 1005)
 
 
-def new_index(files: MemoryFiles | None = None) -> TxnIndex:
-    files = files or MemoryFiles()
+def new_index(files: InstantFiles | None = None) -> TxnIndex:
+    files = files or InstantFiles()
     files.make_directories("/d")
     return TxnIndex(files, "/d/i.txnindex", 1000)
 
 
 def test_bytes() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     index = new_index(files)
     index.create()
     index.append(FIRST)
@@ -51,7 +51,7 @@ def test_bytes() -> None:
 
 
 def test_there_is_no_file_without_an_entry() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     index = new_index(files)
     index.create()
     index.persist()
@@ -83,7 +83,7 @@ def test_there_is_no_file_without_an_entry() -> None:
     ],
 )
 def test_a_file_that_cannot_be_right(data: bytes) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     index = new_index(files)
     files.replace_unsynced("/d/i.txnindex", data)
     index.attach()
@@ -91,13 +91,15 @@ def test_a_file_that_cannot_be_right(data: bytes) -> None:
 
 
 def test_an_entry_that_could_not_be_written_is_written_later() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     index = new_index(files)
     index.create()
     for number in range(300):  # more than is kept back
-        files.broken = number == 240
+        if number == 240:
+            files.break_below()
         with contextlib.suppress(OSError):
             index.append(AbortedTxn(1, 1000 + number, 1000 + number, 1001 + number))
+        files.repair()
     assert index.count == 300
     index.release()
     assert files.size("/d/i.txnindex") == 300 * 34
@@ -178,7 +180,7 @@ def test_a_read_tells_the_aborted_transactions_that_it_touches(segment_bytes: in
 def test_the_index_outlives_a_restart_and_is_rebuilt(
     segment_bytes: int, clean: bool, recovery_point: int
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, segment_bytes=segment_bytes)
     two_transactions(log)
     log.persist()
@@ -197,7 +199,7 @@ def test_the_index_outlives_a_restart_and_is_rebuilt(
 
 
 def test_a_torn_index_of_a_segment_below_the_recovery_point_is_rebuilt() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, segment_bytes=300)
     two_transactions(log)
     log.persist()

@@ -14,6 +14,8 @@ from minikafka.storage.log.loader import create_log
 from minikafka.storage.log.sparse_index import SparseIndex
 from minikafka.storage.log.unified_log import LogConfig
 from minikafka.storage.names import file_name
+from minikafka.world.sim.files import SimFile
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import (
     DIRECTORY,
     NOW,
@@ -25,15 +27,14 @@ from tests.support.storage.logs import (
     run_now,
     values_of,
 )
-from tests.support.storage.memory_files import MemoryFiles
 
 
-def names(files: MemoryFiles) -> list[str]:
+def names(files: InstantFiles) -> list[str]:
     return files.list(DIRECTORY)
 
 
 def test_the_directory_comes_first_and_the_files_with_the_first_append() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     topic_id = UUID("12345678-1234-5678-1234-567812345678")
     log = create_log(files, DIRECTORY, TP, topic_id, LogConfig())
     assert names(files) == ["partition.metadata"]
@@ -116,7 +117,7 @@ def test_a_batch_in_the_topics_own_codec() -> None:
 
 
 def test_segments_roll_by_size() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     size = len(batch(bytes(100)))
     log = new_log(files, segment_bytes=2 * size)
     for _ in range(5):
@@ -262,42 +263,40 @@ def test_a_coordinator_writes_control_batches() -> None:
 
 @pytest.mark.parametrize("room", [0, 1, 30, 61, 100])
 def test_a_full_disk_in_the_middle_of_an_append(room: int) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files)
     log.append_as_leader(producer_batch(0, value=b"kept"), 0, NOW)
     size = log.size_bytes
-    files.room_bytes = room
+    files.leave_room(room)
     with pytest.raises(OSError, match="space") as caught:
         log.append_as_leader(producer_batch(1, value=bytes(200)), 0, NOW)
     assert caught.value.errno == errno.ENOSPC
     assert (log.log_end_offset, log.size_bytes) == (1, size)
     assert files.size(f"{DIRECTORY}/{file_name(0, '.log')}") == size
-    files.room_bytes = 10_000
+    files.leave_room(10_000)
     info = log.append_as_leader(producer_batch(1, value=b"next"), 0, NOW)
     assert (info.first_offset, info.duplicate) == (1, False)
     assert values_of(log) == [b"kept", b"next"]
     assert values_of(load(files)) == [b"kept", b"next"]
 
 
-def test_a_torn_tail_that_cannot_be_cut_off_at_once() -> None:
-    files = MemoryFiles()
+def test_a_torn_tail_that_cannot_be_cut_off_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = InstantFiles()
     log = new_log(files)
     log.append_as_leader(batch(b"kept"), 0, NOW)
-    files.room_bytes = 50
-    real_take_room = files.take_room
+    files.leave_room(50)
 
-    def broken_when_full(path: str, wanted: int) -> int:
-        if files.room_bytes == 0:
-            raise OSError(errno.EIO, "broken disk")
-        return real_take_room(path, wanted)
+    def broken(self: SimFile, length: int) -> None:
+        raise OSError(errno.EIO, "broken disk")
 
-    files.take_room = broken_when_full  # type: ignore[method-assign]
-    with pytest.raises(OSError, match="space"):
-        log.append_as_leader(batch(bytes(200)), 0, NOW)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimFile, "truncate", broken)
+        with pytest.raises(OSError, match="space"):
+            log.append_as_leader(batch(bytes(200)), 0, NOW)
     path = f"{DIRECTORY}/{file_name(0, '.log')}"
     assert files.size(path) > log.size_bytes
     assert values_of(log) == [b"kept"]
-    files.room_bytes = 10_000
+    files.leave_room(10_000)
     log.persist()
     assert files.size(path) == log.size_bytes
     assert values_of(load(files, clean=True)) == [b"kept"]
@@ -305,16 +304,16 @@ def test_a_torn_tail_that_cannot_be_cut_off_at_once() -> None:
 
 @pytest.mark.parametrize("room", range(0, 60, 4))
 def test_a_full_disk_while_rolling(room: int) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, segment_bytes=150, index_interval_bytes=1)
     log.append_as_leader(batch(bytes(40), at_ms=1), 0, NOW)
     log.append_as_leader(batch(b"", at_ms=2), 0, NOW) if room % 8 else None
     before = values_of(log)
-    files.room_bytes = room
+    files.leave_room(room)
     with pytest.raises(OSError, match="space"):
         log.append_as_leader(batch(bytes(80), at_ms=3), 1, NOW)
     assert values_of(log) == before
-    files.room_bytes = 10_000
+    files.leave_room(10_000)
     log.append_as_leader(batch(bytes(80), at_ms=4), 1, NOW)
     log.append_as_leader(batch(b"last", at_ms=5), 1, NOW)
     expected = [*before, bytes(80), b"last"]
@@ -326,13 +325,13 @@ def test_a_full_disk_while_rolling(room: int) -> None:
 
 
 def test_a_disk_that_cannot_make_files() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files)
-    files.broken = True
+    files.break_below()
     for _ in range(2):
-        with pytest.raises(OSError, match="broken"):
+        with pytest.raises(OSError, match="Input/output error"):
             log.append_as_leader(batch(b"a"), 0, NOW)
-    files.broken = False
+    files.repair()
     assert log.append_as_leader(batch(b"a"), 0, NOW).first_offset == 0
     assert values_of(load(files)) == [b"a"]
 
@@ -340,7 +339,7 @@ def test_a_disk_that_cannot_make_files() -> None:
 def test_index_entries_survive_a_disk_that_was_full_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, index_interval_bytes=1)
     with monkeypatch.context() as patch:
 

@@ -10,8 +10,9 @@ from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.log.unified_log import LogHome, NoHome, UnifiedLog
+from minikafka.world.sim.files import SimFile
+from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, cut, load, new_log, values_of
-from tests.support.storage.memory_files import MemoryFile, MemoryFiles
 from tests.support.storage.searches import run_search
 
 SIZE = len(batch(bytes(50)))
@@ -101,13 +102,13 @@ def test_available_bytes_reach_over_segments() -> None:
 def reads_of(log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Every (length, offset) that is read of a file from now on."""
     seen: list[tuple[int, int]] = []
-    real = MemoryFile.read
+    real = SimFile.read
 
-    def read_and_note(self: MemoryFile, length: int, offset: int) -> bytes:
+    def read_and_note(self: SimFile, length: int, offset: int) -> bytes:
         seen.append((length, offset))
         return real(self, length, offset)
 
-    monkeypatch.setattr(MemoryFile, "read", read_and_note)
+    monkeypatch.setattr(SimFile, "read", read_and_note)
     return seen
 
 
@@ -147,7 +148,7 @@ def test_places_are_forgotten_when_the_log_is_truncated() -> None:
 
 
 def test_a_segment_that_has_become_garbage_is_an_error() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files)
     for _ in range(3):
         log.append_as_leader(batch(bytes(50)), 0, NOW)
@@ -172,15 +173,15 @@ async def test_a_cold_read_across_a_truncation_reads_again(
 ) -> None:
     log = log_of()
     arrived, go_on = asyncio.Event(), asyncio.Event()
-    real = MemoryFile.read_cold
+    real = SimFile.read_cold
 
-    async def slow(self: MemoryFile, length: int, offset: int) -> bytes:
+    async def slow(self: SimFile, length: int, offset: int) -> bytes:
         data = await real(self, length, offset)
         arrived.set()
         await go_on.wait()
         return data
 
-    monkeypatch.setattr(MemoryFile, "read_cold", slow)
+    monkeypatch.setattr(SimFile, "read_cold", slow)
     task = asyncio.create_task(log.read_cold(2, 10**6, 10, True))
     await arrived.wait()
     log.truncate_to(4)
@@ -236,7 +237,7 @@ def test_logs_without_times() -> None:
 
 
 def test_truncation_takes_segments_epochs_and_producers_back() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files, segment_bytes=3 * len(batch(b"v", producer_id=1)), index_interval_bytes=1)
     for n in range(9):
         fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": n}
@@ -279,7 +280,7 @@ def test_truncation_at_the_end_drops_only_an_unused_epoch() -> None:
 
 
 def test_truncation_below_the_first_segment_empties_the_log() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files)
     log.append_as_follower(batch(b"a", base_offset=50))
     assert log.truncate_to(20)
@@ -288,7 +289,7 @@ def test_truncation_below_the_first_segment_empties_the_log() -> None:
 
 
 def test_a_full_truncation_keeps_its_offset_over_a_restart() -> None:
-    files = MemoryFiles()
+    files = InstantFiles()
     log = new_log(files)
     log.append_as_leader(batch(b"a"), 0, NOW)
     log.truncate_fully_and_start_at(7)
@@ -322,14 +323,14 @@ async def test_a_flush_across_a_truncation_promises_nothing(
 ) -> None:
     log = log_of(5)
     started, go_on = asyncio.Event(), asyncio.Event()
-    real = MemoryFile.flush
+    real = SimFile.flush
 
-    async def slow(self: MemoryFile) -> None:
+    async def slow(self: SimFile) -> None:
         started.set()
         await go_on.wait()
         await real(self)
 
-    monkeypatch.setattr(MemoryFile, "flush", slow)
+    monkeypatch.setattr(SimFile, "flush", slow)
     task = asyncio.create_task(log.flush())
     await started.wait()
     log.truncate_to(2)
