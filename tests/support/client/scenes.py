@@ -17,7 +17,7 @@ from minikafka.client import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
 from tests.support.client.fake_cluster import FakeCluster
-from tests.support.world.jumping_loop import memory_world
+from tests.support.world.client_world import client_world
 
 
 def client_config(cluster: FakeCluster, **settings: Any) -> ClientConfig:
@@ -28,7 +28,7 @@ def client_config(cluster: FakeCluster, **settings: Any) -> ClientConfig:
 @asynccontextmanager
 async def administering(**settings: Any) -> AsyncIterator[tuple[Admin, FakeCluster]]:
     """An admin client and its cluster, which has no topics."""
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     await cluster.start()
     async with Admin(world, client_config(cluster, **settings)) as admin:
@@ -40,7 +40,7 @@ async def consuming(
     partitions: int = 2, **keys: Any
 ) -> AsyncIterator[tuple[Consumer, FakeCluster]]:
     """A consumer that starts at the earliest offset, and its cluster with the topic "t"."""
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     cluster.create("t", partitions)
     await cluster.start()
@@ -54,7 +54,7 @@ async def producing(
     partitions: int = 2, brokers: int = 2, **keys: Any
 ) -> AsyncIterator[tuple[Producer, FakeCluster]]:
     """A producer and its cluster with the topic "t"."""
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world, brokers)
     cluster.create("t", partitions)
     await cluster.start()

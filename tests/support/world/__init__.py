@@ -1,4 +1,4 @@
-"""Clocks, a loop and an event log that tests control.
+"""Clocks, workers, an event log and a client's world that tests control.
 
-``manual_clock`` stands still until a test advances it; ``jumping_loop`` jumps to the next timer.
+``manual_clock`` stands still until a test advances it; ``client_world`` jumps to the next timer.
 """

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.cli.first_contact import PATIENCE_S, FirstContact
 from minikafka.kernel.ports import Listener, ProtocolFactory
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 
 class Wires:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,30 +14,20 @@ from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.client.fake_cluster import FakeCluster
-from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
-
-
-class Holes(MemoryNetwork):
-    """``black``: what is sent to such hosts is never heard of again."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.black: set[str] = set()
-        self.attempts = 0
-
-    async def connect(self, factory: Any, host: str, port: int) -> Any:
-        self.attempts += 1
-        if host in self.black:
-            await asyncio.Event().wait()
-        return await super().connect(factory, host, port)
+from tests.support.world.client_world import CLIENT, ClientNetwork, client_world, jumping
 
 
 @asynccontextmanager
-async def connecting(*black: str) -> AsyncIterator[tuple[ClusterSession, Holes, FakeCluster]]:
-    """A session that is closed in the end, and has no task left then."""
-    network = Holes()
-    network.black.update(black)
-    world = replace(memory_world(), network=network)
+async def connecting(
+    *black: str,
+) -> AsyncIterator[tuple[ClusterSession, ClientNetwork, FakeCluster]]:
+    """A session that is closed in the end, and has no task left then. ``black`` hosts receive
+    nothing."""
+    world = client_world()
+    network = world.network
+    assert isinstance(network, ClientNetwork)
+    for host in black:
+        network.links.block(CLIENT, host)
     cluster = FakeCluster(world)
     cluster.create("t")
     await cluster.start()
@@ -69,7 +57,7 @@ async def test_everyone_waits_as_long_as_its_own_time_out() -> None:
     async with connecting("host-1") as (session, network, _):
         outcomes = await asyncio.gather(*(ask(session, seconds * 1000) for seconds in (2, 3, 3, 4)))
         assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, seconds) for seconds in (2, 3, 3, 4)]
-        assert network.attempts == 1
+        assert network.connects == 1
 
 
 @jumping
@@ -77,10 +65,10 @@ async def test_a_failed_attempt_fails_all_its_waiting_requests() -> None:
     async with connecting("host-1") as (session, network, _):
         outcomes = await asyncio.gather(*(ask(session, 60_000) for _ in range(5)))
         assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, 10)] * 5
-        assert network.attempts == 1
-        network.black.clear()
+        assert network.connects == 1
+        network.links.open_all()
         assert await ask(session, 60_000) == (ErrorCode.NONE, 0)
-        assert network.attempts == 2
+        assert network.connects == 2
 
 
 @jumping
@@ -90,7 +78,7 @@ async def test_an_attempt_outlives_its_cancelled_caller() -> None:
         await asyncio.sleep(1)
         waiting.cancel()
         assert (await ask(session, 60_000)) == (ErrorCode.REQUEST_TIMED_OUT, 9)
-        assert network.attempts == 1
+        assert network.connects == 1
 
 
 @jumping

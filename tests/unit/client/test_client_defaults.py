@@ -13,7 +13,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.compression import Compression
 from tests.support.client.fake_cluster import FakeCluster
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 T0 = TopicPartition("t", 0)
 
@@ -40,7 +40,7 @@ def test_a_produce_request_names_its_acks_and_its_time_out(
 ) -> None:
     @jumping
     async def scenario() -> None:
-        world = memory_world()
+        world = client_world()
         cluster = FakeCluster(world, 1)
         cluster.create("t", 1)
         await cluster.start()
@@ -68,7 +68,7 @@ def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(
 ) -> None:
     @jumping
     async def scenario() -> None:
-        world = memory_world()
+        world = client_world()
         cluster = FakeCluster(world, 1)
         cluster.create("t", 1)
         await cluster.start()

@@ -15,7 +15,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.fake_cluster import SILENCE, FakeCluster
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 T0 = TopicPartition("t", 0)
 
@@ -23,7 +23,7 @@ T0 = TopicPartition("t", 0)
 @asynccontextmanager
 async def nothing_left(brokers: bool = True) -> AsyncIterator[tuple[Any, FakeCluster, Any]]:
     """A world and a cluster; afterwards everything of the client's must be gone."""
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     cluster.create("t")
     if brokers:

@@ -1,7 +1,5 @@
 """The same client on the real clock, network and loop: one conversation over loopback."""
 
-from dataclasses import replace
-
 import pytest
 
 from minikafka.client import (
@@ -13,18 +11,14 @@ from minikafka.client import (
     ProducerConfig,
 )
 from minikafka.protocol.records.compression import Compression
-from minikafka.world.real.clock import RealClock
-from minikafka.world.real.network import RealNetwork
-from minikafka.world.real.world import run
+from minikafka.world.real.world import real_world, run
 from tests.support.client.fake_cluster import FakeCluster
-from tests.support.world.jumping_loop import memory_world
 
 
 @pytest.mark.mission("PAR-8")
 def test_a_topic_is_created_written_and_read() -> None:
     async def scenario() -> None:
-        memory = memory_world()
-        world = replace(memory, clock=RealClock(), network=RealNetwork())
+        world = real_world()
         cluster = FakeCluster(world, brokers=2, loopback=True)
         await cluster.start()
         config = ClientConfig(bootstrap_servers=cluster.bootstrap)

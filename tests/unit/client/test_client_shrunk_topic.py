@@ -15,7 +15,7 @@ from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.scenes import consuming, fill, producing, take
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 

@@ -13,7 +13,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.verify.report import RunVerdict
 from minikafka.verify.run import Progress, Run, RunConfig
 from tests.support.client.fake_cluster import HANG_UP, FakeCluster, FakePartition
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 
 class Forgetful(FakePartition):
@@ -82,7 +82,7 @@ class Planted(FakeCluster):
 async def run_against(
     kind: type[FakePartition], fault: Any = None, **config: Any
 ) -> tuple[RunVerdict, Planted, list[Progress]]:
-    world = memory_world()
+    world = client_world()
     cluster = Planted(world)
     cluster.kind = kind
     await cluster.start()
@@ -141,7 +141,7 @@ async def test_an_append_with_a_lost_response() -> None:
             asyncio.get_running_loop().create_task(self.start_broker(broker))
 
     async def verdict_of(kind: type[FakePartition], idempotent: bool) -> RunVerdict:
-        world = memory_world()
+        world = client_world()
         cluster = Deaf(world)
         cluster.kind = kind
         await cluster.start()
@@ -199,7 +199,7 @@ def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @jumping
 async def test_brokers_that_give_no_producer_ids() -> None:
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     del cluster.versions[ApiKey.INIT_PRODUCER_ID]
     await cluster.start()

@@ -19,7 +19,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from tests.support.client.fake_cluster import FakeCluster
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 
 async def chunks(lines: list[bytes]) -> AsyncIterator[list[bytes]]:
@@ -31,7 +31,7 @@ async def sent(
     lines: list[bytes], read: Callable[[bytes], OutgoingRecord]
 ) -> tuple[int, ConfigError | KafkaError]:
     """How many records are in the log, and what was raised in the end."""
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     cluster.create("t", 1)
     await cluster.start()

@@ -21,7 +21,7 @@ from minikafka.protocol.records.builder import build_batch
 from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import HANG_UP, SILENCE
 from tests.support.client.scenes import administering
-from tests.support.world.jumping_loop import MemoryNetwork, jumping
+from tests.support.world.client_world import ClientNetwork, jumping
 
 
 @jumping
@@ -171,7 +171,7 @@ async def test_all_callers_share_one_connection_per_broker() -> None:
         at = {TopicPartition("t", number): -1 for number in range(8)}
         await asyncio.gather(*(admin.list_offsets(at) for _ in range(10)))
         network = admin.session.world.network
-        assert isinstance(network, MemoryNetwork)
+        assert isinstance(network, ClientNetwork)
         assert network.connects <= 3, "a bootstrap server, then each broker"
 
 

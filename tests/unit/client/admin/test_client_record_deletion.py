@@ -16,7 +16,7 @@ from minikafka.protocol.records.builder import build_batch
 from tests.support.client.failures import code_of
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
 from tests.support.client.scenes import administering
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

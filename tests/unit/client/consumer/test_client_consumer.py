@@ -13,7 +13,7 @@ from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import HANG_UP, SILENCE
 from tests.support.client.scenes import consuming, fill, take
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

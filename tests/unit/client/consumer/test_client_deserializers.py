@@ -17,7 +17,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.scenes import consuming
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

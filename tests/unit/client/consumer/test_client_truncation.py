@@ -21,7 +21,7 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.builder import build_batch
 from tests.support.client.fake_cluster import FakeCluster
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 T0 = TopicPartition("t", 0)
 
@@ -71,7 +71,7 @@ class EpochCluster(FakeCluster):
 async def consuming(
     reset: str = "earliest", serves: bool = True
 ) -> AsyncIterator[tuple[Consumer, EpochCluster]]:
-    world = memory_world()
+    world = client_world()
     cluster = EpochCluster(world, serves)
     cluster.create("t", 1)
     await cluster.start()

@@ -15,7 +15,7 @@ from minikafka.protocol.records.batch import parse_batches
 from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster
 from tests.support.client.scenes import producing
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 T0 = TopicPartition("t", 0)
 TEN = [b"%d" % number for number in range(10)]
@@ -62,7 +62,7 @@ def test_without_idempotence_one_is_on_its_way(keys: dict[str, Any]) -> None:
 
 @jumping
 async def test_brokers_without_producer_ids() -> None:
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     cluster.create("t")
     del cluster.versions[int(ApiKey.INIT_PRODUCER_ID)]

@@ -14,7 +14,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.fake_cluster import FakeCluster
 from tests.support.client.scenes import producing
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 LEADERLESS = (0, 3)
 AVAILABLE = {1, 2, 4}

@@ -16,7 +16,7 @@ from minikafka.protocol.records.compression import Compression
 from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import HANG_UP, SILENCE, FakeCluster, FakePartition
 from tests.support.client.scenes import producing
-from tests.support.world.jumping_loop import MemoryNetwork, jumping, memory_world
+from tests.support.world.client_world import ClientNetwork, client_world, jumping
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -317,7 +317,7 @@ async def test_abort_fails_batches_in_flight() -> None:
 
 @jumping
 async def test_brokers_that_are_away_at_first() -> None:
-    world = memory_world()
+    world = client_world()
     cluster = FakeCluster(world)
     cluster.create("t")
     config = ClientConfig(bootstrap_servers=cluster.bootstrap)
@@ -325,7 +325,7 @@ async def test_brokers_that_are_away_at_first() -> None:
         sending = asyncio.ensure_future(producer.send_and_wait("t", b"v", partition=0))
         await asyncio.sleep(5)
         network = world.network
-        assert isinstance(network, MemoryNetwork)
+        assert isinstance(network, ClientNetwork)
         assert 3 <= network.connects < 40, "tried again, but not all the time"
         await cluster.start()
         assert (await sending).offset == 0

@@ -15,7 +15,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.failures import failure_code
 from tests.support.client.scenes import producing
-from tests.support.world.jumping_loop import jumping
+from tests.support.world.client_world import jumping
 
 U1 = TopicPartition("u", 1)
 RECORD_OVERHEAD, BATCH_OVERHEAD = 21, 61  # upper bounds, as the producer reckons

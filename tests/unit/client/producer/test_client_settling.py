@@ -14,7 +14,7 @@ from minikafka.protocol.api_keys import ApiKey
 from tests.support.client.failures import failure_code
 from tests.support.client.fake_cluster import SILENCE, FakeCluster
 from tests.support.client.scenes import producing
-from tests.support.world.jumping_loop import jumping, memory_world
+from tests.support.world.client_world import client_world, jumping
 
 T0 = TopicPartition("t", 0)
 
@@ -61,7 +61,7 @@ async def left_with_one_on_its_way(cluster: FakeCluster, world: Any, config: Any
 def test_cancelled_while_it_closes(cancels: int) -> None:
     @jumping
     async def scenario() -> None:
-        world = memory_world()
+        world = client_world()
         cluster = FakeCluster(world)
         cluster.create("t")
         await cluster.start()
