@@ -2,57 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from minikafka.broker.purgatories import PURGE_PERIOD_MS, Reaper, expiration_reaper_name
 from minikafka.core.purgatory import DelayedOperation, Purgatory
+from tests.support.world.manual_clock import ManualClock
 
 
-class Handle:
-    def __init__(self, when_ms: int, callback: Callable[[], None]) -> None:
-        self.when_ms = when_ms
-        self.callback = callback
-        self.cancelled = False
+class HandClock(ManualClock):
+    """The wall may be moved without the monotonic time."""
 
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class HandClock:
-    """A clock that a test moves by hand."""
-
-    def __init__(self) -> None:
-        self.now_ms = 50_000
-        self.wall = 1_700_000_000_000
-        self.handles: list[Handle] = []
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
+    wall = 1_700_000_000_000
 
     def wall_ms(self) -> int:
         return self.wall
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
-        handle = Handle(self.now_ms + delay_ms, callback)
-        self.handles.append(handle)
-        return handle
 
     async def sleep(self, delay_ms: int) -> None:
         raise AssertionError("a reaper never sleeps")
 
     @property
     def pending(self) -> list[int]:
-        return sorted(h.when_ms for h in self.handles if not h.cancelled)
+        return [timer.due_ms for timer in self.timers if not timer.cancelled]
 
     def move_to(self, now_ms: int) -> None:
-        while self.pending and self.pending[0] <= now_ms:
-            first = min((h for h in self.handles if not h.cancelled), key=lambda h: h.when_ms)
-            self.handles.remove(first)
-            self.now_ms = max(self.now_ms, first.when_ms)
-            first.callback()
-        self.now_ms = now_ms
+        self.advance(now_ms - self.now_ms)
 
 
 class Operation(DelayedOperation):
@@ -75,7 +48,7 @@ class Operation(DelayedOperation):
 
 @pytest.fixture
 def clock() -> HandClock:
-    return HandClock()
+    return HandClock(50_000)
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from minikafka.storage.directories.log_manager import (
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch, values_of
+from tests.support.world.manual_clock import WALL_START_MS
 from tests.support.world.manual_workers import ManualWorkers
-from tests.support.world.virtual_clock import WALL_START_MS, VirtualClock
+from tests.support.world.virtual_clock import VirtualClock
 
 A = TopicPartition("a", 0)
 ID = UUID(int=5)
