@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.ports import BadVersion, NodeExists, SetOp, WatchKind
+from minikafka.world.real.clock import RealClock
 from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.zookeeper.session import ZkSession, ZkSessionConfig
 from minikafka.zookeeper.store import ControllerMoved, ZkStore
@@ -28,22 +28,6 @@ from tests.support.zookeeper.process import ZookeeperProcess
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 FIRST = LeaderAndIsr(1, 0, (1, 2, 3))
-
-
-class LoopClock:
-    """What the session keeper needs of the Clock port."""
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
-
-    async def sleep(self, delay_ms: int) -> None:
-        await asyncio.sleep(delay_ms / 1000)
 
 
 @pytest.fixture
@@ -131,7 +115,7 @@ async def expire(session: Any, connect: str) -> None:
 
 
 async def test_a_broker_is_registered_again_after_expiry(connect: str) -> None:
-    keeper = ZkSession(RealCoordination(), LoopClock(), ZkSessionConfig(connect, 10_000), 1)
+    keeper = ZkSession(RealCoordination(), RealClock(), ZkSessionConfig(connect, 10_000), 1)
     epochs: asyncio.Queue[int] = asyncio.Queue()
 
     async def register(store: ZkStore) -> None:
