@@ -1,4 +1,8 @@
-"""ZooKeeper, metadata and topic settings as the replica managers of a test see them."""
+"""ZooKeeper, metadata and topic settings as the replica managers of a test see them.
+
+These fakes stand above the ports: a test reads and fails the writes of single partitions, and needs
+no session. ``tests.support.zookeeper.direct`` has the znodes themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Workers whose results come when the test says so."""
+"""Workers whose results come when the test says so.
+
+``world.sim.workers`` delays each result by a random simulated time, on the simulated loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A clock that stands still until a test advances it, and lets the loop come to rest on the way."""
+"""A clock that stands still until a test advances it, and lets the loop come to rest on the way.
+
+``manual_clock`` says why ``world.sim.clock`` does not take its place.
+"""
 
 from __future__ import annotations
 
