@@ -7,8 +7,8 @@ order of requests.
 
 What a connection may hold is bounded by ``ServerConfig``: unanswered requests, their bytes, and
 bytes that the peer does not take. At the first two bounds the connection stops reading, so that TCP
-slows the client down; at the last one it is closed. ``UnsentReplies`` sums up what all slow readers
-of a broker hold together, and ``RequestMemory`` bounds the unanswered requests of all connections.
+slows the client down; at the last one it is closed. ``MemoryBudget`` accounts the unanswered
+requests and the replies not taken of all connections, under one limit with other memory of clients.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from typing import TypeAlias, cast
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.network.connection_quotas import ConnectionQuotas
-from minikafka.network.request_memory import RequestMemory
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
 FRAMES_AT_ONCE = 64  # served in one turn of the loop; then other connections are served
 # Replies that are together smaller are joined into one write; larger ones are not copied.
 _JOIN_MAX_BYTES = 64 * 1024
+# Larger deferred replies are written one connection after the other, so many bytes in one turn of
+# the loop. The system takes no more than SOCKET_BYTES of a reply at once.
+LARGE_REPLY_BYTES = 256 * 1024
+WRITTEN_AT_ONCE_BYTES = 4 * 1024 * 1024
+SOCKET_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +149,23 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._after_replies = False  # the next frame waits until every request has its reply
         self._refused = False  # a slot will close the connection: serve nothing after it
         self._in_read = False
-        self._flushing = False  # ``_flush_soon`` is scheduled
+        self._flushing = False  # ``_flush_soon`` or ``write_large`` is scheduled
         self._resuming = False
         self._read_paused = False
         self._write_paused = False
         self._active = True
         self._quiet_sweeps = 0
         self._unsent_before = 0
+        # Bytes of the replies written since the transport was last empty: it holds a reply whole
+        # until its last byte is taken. And how many are counted in the budget's ``response_bytes``.
+        self._written_unsent = 0
+        self._counted_unsent = 0
 
     # -- asyncio calls these
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(
-            self._config.write_high_water_bytes, self._config.write_low_water_bytes
-        )
+        self._limit_writes()
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         accepted = transport.get_extra_info("socket")
@@ -183,12 +190,13 @@ class ServerConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The peer reads slower than replies are written: stop reading until it has caught up."""
         self._write_paused = True
-        self._server.unsent.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._server.unsent.discard(self)
+        self._written_unsent = 0
+        self._count_unsent(0)
+        self._limit_writes()
         self._resume_reading_if_due()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -201,7 +209,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 error=str(exc) if exc else None,
             )
         self._end()
-        self._server.unsent.discard(self)
+        self._count_unsent(0)
         self._server.lost(self)
 
     # -- the layer above calls these
@@ -310,15 +318,38 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._out_bytes += _size(reply)
 
     def _flush_soon(self) -> None:
+        if self._out_bytes > LARGE_REPLY_BYTES:
+            self._count_unsent(self._written_unsent + self._out_bytes)
+            self._server.large_writes.add(self)
+            return
         self._flushing = False
         if self._out:
             self._flush()
+
+    def write_large(self) -> int:
+        """Write the ready replies. Return how many bytes the system may have copied."""
+        size = self._out_bytes
+        self._flushing = False
+        if self._out:
+            self._flush()
+        if not self._write_paused:
+            self._count_unsent(0)
+        return min(size, SOCKET_BYTES)
+
+    def _count_unsent(self, size: int) -> None:
+        """Count ``size`` bytes of replies as not taken by the peer, instead of those counted
+        before."""
+        if size != self._counted_unsent:
+            self._server.budget.add_responses(size - self._counted_unsent)
+            self._counted_unsent = size
 
     def _flush(self) -> None:
         out, size = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
         transport = self._transport
         assert transport is not None
+        if size > LARGE_REPLY_BYTES:
+            transport.set_write_buffer_limits(0, 0)  # be paused until the last byte is taken
         if len(out) == 1:
             transport.write(out[0])
         elif size <= _JOIN_MAX_BYTES:
@@ -327,8 +358,19 @@ class ServerConnection(asyncio.BufferedProtocol):
             transport.writelines(out)
         if self._write_paused and not self.closed:
             unsent = self.unsent_bytes
+            self._written_unsent += size
+            self._count_unsent(self._written_unsent)
             if unsent > self._config.write_max_bytes:
                 self.abort("slow_reader", unsent_bytes=unsent)
+        elif size > LARGE_REPLY_BYTES:
+            self._limit_writes()
+
+    def _limit_writes(self) -> None:
+        config, transport = self._config, self._transport
+        assert transport is not None
+        transport.set_write_buffer_limits(
+            config.write_high_water_bytes, config.write_low_water_bytes
+        )
 
     # -- reading and stopping
 
@@ -386,8 +428,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Resume when other connections free memory, if that is what this one lacks."""
         memory = self._server.memory
         if not self.closed and self._lacks_memory() and memory.wait(self._resume_soon):
+            used_bytes = self._server.budget.used_bytes
             self._log.warning(
-                "request_memory_exhausted", client=self.client_host, used_bytes=memory.used_bytes
+                "request_memory_exhausted", client=self.client_host, used_bytes=used_bytes
             )
 
     def _must_wait(self) -> bool:
@@ -442,26 +485,28 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._held = ()
 
 
-class UnsentReplies:
-    """The connections whose peers read slower than the broker sends, and the bytes they hold.
+class LargeWrites:
+    """Writes the large replies of many connections in turn, so many bytes in one turn of the loop.
 
-    Kafka sends records from the file; here a reply stays in memory until the peer has taken it.
-    ``ServerConfig`` bounds one connection. The caller that is about to make another large reply
-    reads ``bytes`` to bound all of them.
+    The system copies some megabytes of each reply when it is written. When a hundred parked fetches
+    complete together, all other connections would wait for their copies.
     """
 
     def __init__(self) -> None:
-        self._stalled: set[ServerConnection] = set()
-
-    @property
-    def bytes(self) -> int:
-        return sum(connection.unsent_bytes for connection in self._stalled)
+        self._queue: deque[ServerConnection] = deque()
 
     def add(self, connection: ServerConnection) -> None:
-        self._stalled.add(connection)
+        if not self._queue:
+            asyncio.get_running_loop().call_soon(self._write_some)
+        self._queue.append(connection)
 
-    def discard(self, connection: ServerConnection) -> None:
-        self._stalled.discard(connection)
+    def _write_some(self) -> None:
+        queue, left = self._queue, WRITTEN_AT_ONCE_BYTES
+        while queue and left > 0:
+            left -= queue[0].write_large()
+            queue.popleft()
+        if queue:
+            asyncio.get_running_loop().call_soon(self._write_some)
 
 
 FrameHandler: TypeAlias = Callable[[ServerConnection, memoryview], bool | None]
@@ -482,9 +527,8 @@ class Server:
         on_frame: FrameHandler,
         listener_name: str = "PLAINTEXT",
         log: EventLog | None = None,
-        unsent: UnsentReplies | None = None,
         quotas: ConnectionQuotas | None = None,
-        memory: RequestMemory | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -493,8 +537,9 @@ class Server:
         self._listener_name = listener_name
         self._log = log or event_log("network", listener=listener_name)
         self.holding = False
-        self.unsent = unsent or UnsentReplies()
-        self.memory = memory or RequestMemory()
+        self.budget = budget or MemoryBudget()
+        self.memory = self.budget.requests
+        self.large_writes = LargeWrites()
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
         self._connections: dict[int, ServerConnection] = {}  # bound: ``_quotas``

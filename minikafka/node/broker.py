@@ -25,6 +25,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.http_server import HttpServer
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.debug import debug_routes
@@ -275,9 +276,7 @@ class BrokerNode:
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
         config = views.server(self._dynamic.current)
-        memory = views.request_memory(self._dynamic.current)
-        self.metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.used_bytes)
-        self.metrics.gauge("minikafka.server:UnsentResponseBytes", lambda: self.parts.unsent.bytes)
+        register_memory(self.metrics, self.parts.memory)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,
@@ -285,9 +284,8 @@ class BrokerNode:
                 config,
                 self._apis.on_frame,
                 endpoint.listener,
-                unsent=self.parts.unsent,
                 quotas=self._quotas,
-                memory=memory,
+                budget=self.parts.memory,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)
@@ -369,6 +367,17 @@ class BrokerNode:
         """Whether a controlled shutdown can succeed. Without ZooKeeper no leadership moves, and the
         controller does not respond while it waits for ZooKeeper."""
         return self._zk.connected and not self._hurried
+
+
+def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
+    """Register the gauges of the memory that clients make the broker hold."""
+    metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.requests.used_bytes)
+    name = "minikafka.server:ClientMemoryBytes"
+    metrics.gauge(name, lambda: memory.used_bytes)
+    metrics.gauge(f"{name},kind=requests", lambda: memory.requests.used_bytes)
+    metrics.gauge(f"{name},kind=responses", lambda: memory.response_bytes)
+    metrics.gauge(f"{name},kind=parkedFetches", lambda: memory.parked_fetch_bytes)
+    metrics.gauge(f"{name},kind=fetchSessions", lambda: memory.session_bytes)
 
 
 class _Stopped(Exception):

@@ -26,7 +26,7 @@ from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.listeners import connection_overrides
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import ConnectionQuotaConfig
-from minikafka.network.request_memory import RequestMemory
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import ServerConfig
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.releases import Release
@@ -56,14 +56,14 @@ def server(config: Config) -> ServerConfig:
     )
 
 
-def request_memory(config: Config) -> RequestMemory:
+def memory_budget(config: Config) -> MemoryBudget:
     """Raises ConfigError if the largest request would not fit."""
     limit = config.integer("queued.max.request.bytes")
     if 0 < limit < config.integer("socket.request.max.bytes"):
         raise ConfigError(
             "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
         )
-    return RequestMemory(limit)
+    return MemoryBudget(config.integer("client.memory.max.bytes"), limit)
 
 
 def connection_quotas(config: Config) -> ConnectionQuotaConfig:

@@ -70,7 +70,6 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.server import UnsentReplies
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
 from minikafka.node.purgatories import BrokerPurgatories
@@ -105,13 +104,11 @@ class BrokerParts:
         self._zk = zk
         self._logs = logs
         self._controller = controller
-        self.unsent = UnsentReplies()
+        self.memory = views.memory_budget(config)
         self.cache = MetadataCache(broker_id)
         self.fence = ControllerFence(broker_id, broker_epoch)
         self._entries = ConfigEntries(dynamic, BROKER_CONFIG, TOPIC_CONFIG)
-        self._topic_reaper: Reaper[DelayedOperation] = Reaper(
-            world.clock, Purgatory("topic"), expiration_reaper_name(broker_id, "topic")
-        )
+        self._topic_reaper = self._make_reaper("topic")
         self._topics = TopicAdmin(
             lambda: zk.store,
             self.cache,
@@ -121,9 +118,7 @@ class BrokerParts:
             self._entries.check_topic,
         )
         self._growth = self._make_growth()
-        self._election_reaper: Reaper[DelayedOperation] = Reaper(
-            world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
-        )
+        self._election_reaper = self._make_reaper("ElectLeader")
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = NodeToController(
             world.network,
@@ -146,6 +141,7 @@ class BrokerParts:
             self._open_channel,
             broker_epoch,
             metrics,
+            self.memory,
         )
         self._orphans = self._make_orphans()
         self._fetch_sessions = self._make_fetch_sessions(metrics)
@@ -154,6 +150,10 @@ class BrokerParts:
         self._make_long_work()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
+
+    def _make_reaper(self, name: str) -> Reaper[DelayedOperation]:
+        reaper_name = expiration_reaper_name(self._broker_id, name)
+        return Reaper(self._world.clock, Purgatory(name), reaper_name)
 
     def _make_long_work(self) -> None:
         """Create the parts that leave long work on record batches to workers."""
@@ -218,6 +218,7 @@ class BrokerParts:
             metrics,
             self.replicas.hosted.topic_name,
             self._config.integer("max.incremental.fetch.session.cache.slots"),
+            self.memory,
         )
 
     def _make_transactions(self, listener: str, metrics: Metrics) -> TransactionParts:
@@ -279,7 +280,6 @@ class BrokerParts:
             replicas,
             cache,
             self._fetch_sessions,
-            self.unsent,
             self._conversion,
             FetchConfig(config.integer("fetch.max.bytes")),
         )

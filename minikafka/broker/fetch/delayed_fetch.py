@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from minikafka.broker.fetch.reader import (
     FetchEntry,
@@ -17,9 +17,18 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, TimerHandle
+from minikafka.network.memory_budget import MemoryBudget
 
 FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
+
+
+# What a parked fetch takes, about, and what each of its partitions does.
+PARKED_FETCH_BYTES: Final = 2_000
+PARKED_PARTITION_BYTES: Final = 400
+# Smaller fetches do not complete early: a connection has one at most.
+LARGE_FETCH_BYTES: Final = 64 * 1024
 
 
 class DelayedFetch(DelayedOperation):
@@ -47,7 +56,17 @@ class DelayedFetch(DelayedOperation):
     and after the time-out, the logs are read again for the response.
     """
 
-    __slots__ = ("_on_expired", "_params", "_reader", "_reply", "_watched")
+    __slots__ = (
+        "_on_expired",
+        "_params",
+        "_parked",
+        "_reader",
+        "_reply",
+        "_watched",
+        "is_counted",
+        "is_from_follower",
+        "memory_bytes",
+    )
 
     def __init__(
         self,
@@ -57,8 +76,13 @@ class DelayedFetch(DelayedOperation):
         reader: FetchReader,
         reply: FetchReply,
         on_expired: Callable[[FetchParams], None],
+        parked: ParkedFetches,
     ) -> None:
         super().__init__(params.max_wait_ms)
+        self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(entries)
+        self.is_from_follower = params.is_from_follower
+        self.is_counted = False  # written by ``parked`` alone
+        self._parked = parked
         self._params = params
         self._reader = reader
         self._reply = reply
@@ -112,6 +136,7 @@ class DelayedFetch(DelayedOperation):
         # A completed operation may stay in watch lists until the next purge; its records must not.
         del self._reply
         self._watched = []
+        self._parked.remove(self)
         reply(self._reader.read_parked(self._params, entries))
 
     def watched_keys(self) -> Iterable[TopicPartition]:
@@ -119,6 +144,47 @@ class DelayedFetch(DelayedOperation):
 
     def on_expiration(self) -> None:
         self._on_expired(self._params)
+
+
+class ParkedFetches:
+    """Counts the parked fetches in the memory of clients, and completes the largest ones when it is
+    used up, as if their ``max_wait_ms`` were over.
+
+    Fetches of consumers come first. Those of followers complete early only if parked fetches
+    themselves have a large part in it: a follower whose every fetch completes early polls."""
+
+    def __init__(self, memory: MemoryBudget, metrics: Metrics) -> None:
+        self._memory = memory
+        self._large: dict[DelayedFetch, None] = {}  # of consumers; used as an ordered set
+        self._large_of_followers: dict[DelayedFetch, None] = {}
+        self._completed_early = metrics.counter(
+            "minikafka.server:ParkedFetchesCompletedEarlyPerSec"
+        )
+
+    def add(self, fetch: DelayedFetch) -> None:
+        """Count a fetch that was parked just now, which may complete it or others."""
+        fetch.is_counted = True
+        if fetch.memory_bytes > LARGE_FETCH_BYTES:
+            large = self._large_of_followers if fetch.is_from_follower else self._large
+            large[fetch] = None
+        memory = self._memory
+        memory.add_parked_fetches(fetch.memory_bytes)
+        while memory.is_exceeded and self._large:
+            self._complete_largest(self._large)
+        while memory.is_exceeded_by_parked and self._large_of_followers:
+            self._complete_largest(self._large_of_followers)
+
+    def remove(self, fetch: DelayedFetch) -> None:
+        """Forget a fetch that is completed, if it was counted."""
+        if fetch.is_counted:
+            fetch.is_counted = False
+            self._large.pop(fetch, None)
+            self._large_of_followers.pop(fetch, None)
+            self._memory.add_parked_fetches(-fetch.memory_bytes)
+
+    def _complete_largest(self, fetches: Iterable[DelayedFetch]) -> None:
+        self._completed_early.mark()
+        max(fetches, key=lambda fetch: fetch.memory_bytes).force_complete()
 
 
 ANNOUNCE_AFTER_MS = 50

@@ -25,6 +25,7 @@ from minikafka.core.replication.follower import EpochEnd, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
+from minikafka.network.memory_budget import RESPONSE_BYTES_ANYWAY, MemoryBudget
 from minikafka.storage.log.reader import LogRead, NotInPageCache
 from minikafka.storage.log.unified_log import UnifiedLog
 
@@ -177,11 +178,17 @@ def repeated_response(
 _ReadKey: TypeAlias = tuple[int, int, int, bool, bool, int, int]
 
 
+# Reading as much from the page cache takes the event loop some tens of milliseconds.
+READ_AT_ONCE_BYTES = 32 * 1024 * 1024
+
+
 class SharedReads:
     """Shares one read of a log between all fetches of the same records in one turn of the event
-    loop, such as those of several followers. The last read is kept until the turn ends."""
+    loop, such as those of several followers. The last read is kept until the turn ends.
+    ``read_bytes`` counts the bytes that were read in this turn."""
 
     def __init__(self) -> None:
+        self.read_bytes = 0
         self._log: UnifiedLog | None = None
         self._key: _ReadKey | None = None
         self._read: LogRead | None = None
@@ -207,9 +214,11 @@ class SharedReads:
             if known is None:
                 asyncio.get_running_loop().call_soon(self._forget)
             self._log, self._key, self._read = log, key, read
+            self.read_bytes += len(read.records)
         return read
 
     def _forget(self) -> None:
+        self.read_bytes = 0
         self._log = self._key = self._read = None
 
 
@@ -219,8 +228,8 @@ class _Budget:
 
     __slots__ = ("_each_progresses", "first_always", "left")
 
-    def __init__(self, params: FetchParams) -> None:
-        self.left = params.max_bytes
+    def __init__(self, params: FetchParams, room: int) -> None:
+        self.left = min(params.max_bytes, room)
         self.first_always = True
         self._each_progresses = params.each_partition_progresses
 
@@ -245,7 +254,9 @@ class FetchReader:
     limit for each.
 
     ``on_disk_error`` is called when a read raises OSError. ``throttle`` decides which followers
-    currently receive no records (KIP-73)."""
+    currently receive no records (KIP-73). A response is cut to what ``memory`` has room for, and
+    to ``RESPONSE_BYTES_ANYWAY`` once ``READ_AT_ONCE_BYTES`` were read in this turn of the loop, as
+    when many fetches complete together."""
 
     def __init__(
         self,
@@ -253,8 +264,10 @@ class FetchReader:
         preferred: PreferredReplicas,
         on_disk_error: Callable[[TopicPartition, OSError], object],
         throttle: LeaderThrottle,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.throttle = throttle
+        self._memory = memory or MemoryBudget()
         self._hosted = hosted
         self._preferred = preferred
         self._on_disk_error = on_disk_error
@@ -279,7 +292,7 @@ class FetchReader:
     def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[ReadResult]:
         """Read the response of a parked fetch. The follower's positions were recorded when the
         request arrived."""
-        replica_id, budget = params.replica_id, _Budget(params)
+        replica_id, budget = params.replica_id, self.budget_of(params)
         results: list[ReadResult] = []
         for entry in entries:
             try:
@@ -304,8 +317,14 @@ class FetchReader:
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool
     ) -> FetchReading:
         reading = FetchReading([], [], [], [], [], [])
-        self.read_into(reading, params, entries, now_ms, may_wait, _Budget(params))
+        self.read_into(reading, params, entries, now_ms, may_wait, self.budget_of(params))
         return reading
+
+    def budget_of(self, params: FetchParams) -> _Budget:
+        """Return the bytes that a fetch may read now."""
+        if self._shared.read_bytes >= READ_AT_ONCE_BYTES:
+            return _Budget(params, RESPONSE_BYTES_ANYWAY)
+        return _Budget(params, self._memory.response_room(params.replica_id >= 0))
 
     def read_into(
         self,
@@ -416,7 +435,7 @@ class FetchSlices:
         self._reader = reader
         self._params = params
         self._may_wait = may_wait
-        self._budget = _Budget(params)
+        self._budget = reader.budget_of(params)
         self.reading = FetchReading([], [], [], [], [], [])
 
     def read(self, entries: Sequence[FetchEntry], now_ms: int) -> None:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from minikafka.broker.fetch.delayed_fetch import DelayedFetch, FetchReply, HighWatermarkAnnouncer
+from minikafka.broker.fetch.delayed_fetch import (
+    DelayedFetch,
+    FetchReply,
+    HighWatermarkAnnouncer,
+    ParkedFetches,
+)
 from minikafka.broker.fetch.reader import (
     FetchEntry,
     FetchParams,
@@ -21,6 +26,7 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
+from minikafka.network.memory_budget import MemoryBudget
 
 ENTRIES_AT_ONCE: Final = 2_000  # of one fetch, before other connections are served
 
@@ -82,11 +88,13 @@ class RecordFetches:
         purgatories: ReplicaPurgatories,
         reader: FetchReader,
         metrics: Metrics,
+        memory: MemoryBudget,
     ) -> None:
         self._clock = clock
         self._hosted = hosted
         self._purgatories = purgatories
         self._reader = reader
+        self._parked = ParkedFetches(memory, metrics)
         self._announcer = HighWatermarkAnnouncer(
             clock, hosted, purgatories.fetch.check_all_and_complete
         )
@@ -197,6 +205,7 @@ class RecordFetches:
             self._reader,
             self._counted(params, reply),
             self._count_expired,
+            self._parked,
         )
         self._report_progress(reading)
         if reading.unsent:
@@ -204,6 +213,8 @@ class RecordFetches:
         self._purgatories.fetch.try_complete_else_watch(
             operation, [entry.topic_partition for entry in entries]
         )
+        if not operation.is_completed:
+            self._parked.add(operation)
 
     def _respond(
         self, params: FetchParams, reading: FetchReading, size: int, reply: FetchReply

@@ -11,6 +11,7 @@ from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     MAX_EPOCH,
     NO_SESSION,
+    PARTITION_BYTES,
     FetchSession,
     FetchSessionCache,
     PartitionKey,
@@ -20,6 +21,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Entropy
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, ForgottenTopic
 
@@ -90,7 +92,8 @@ ResolveName: TypeAlias = Callable[..., str | None]
 
 
 class FetchSessions:
-    """The fetch sessions of one broker (Kafka's ``FetchManager``).
+    """The fetch sessions of one broker (Kafka's ``FetchManager``). Their partitions are counted in
+    ``memory``; while it is used up, consumers are served without new sessions.
 
     ``topic_name`` returns the name of a topic id, or None. It is called again for partitions whose
     topic id was unknown when they were added to the session."""
@@ -102,8 +105,10 @@ class FetchSessions:
         metrics: Metrics,
         topic_name: ResolveName,
         slots: int = DEFAULT_SLOTS,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._clock = clock
+        self._memory = memory or MemoryBudget()
         self._entropy = entropy
         self._topic_name = topic_name
         cache: FetchSessionCache[FetchEntry] = FetchSessionCache(slots)
@@ -132,6 +137,7 @@ class FetchSessions:
             return self._incremental(request, named, version)
         if request.session_id != NO_SESSION:
             self.cache.close(request.session_id)
+            self._count()
         if epoch == FINAL_EPOCH:
             return FetchContext(named, lambda results: SessionResponse(NO_SESSION, named, results))
         return FetchContext(
@@ -149,6 +155,7 @@ class FetchSessions:
         now_ms = self._clock.monotonic_ms()
         # Of a partition that is named twice, the last entry counts.
         keyed = {key_of(entry): place for place, entry in enumerate(named)}
+        self._limit()
         if not self.cache.make_room(privileged, len(keyed), now_ms):
             return SessionResponse(NO_SESSION, named, results)
         session: FetchSession[FetchEntry] = FetchSession(self._new_id(), privileged, by_id, now_ms)
@@ -157,6 +164,7 @@ class FetchSessions:
             [results[place] for place in keyed.values()],
         )
         self.cache.add(session, now_ms)
+        self._count()
         return SessionResponse(session.id, named, results)
 
     def _new_id(self) -> int:
@@ -168,14 +176,19 @@ class FetchSessions:
     def _incremental(
         self, request: FetchRequest, named: Sequence[FetchEntry], version: FetchVersion
     ) -> FetchContext:
-        session = self.cache.resume(
-            request.session_id,
-            request.session_epoch,
-            version.by_id,
-            {key_of(entry): entry for entry in named},
-            forgotten_keys(request.forgotten_topics_data, version.by_id),
-            self._clock.monotonic_ms(),
-        )
+        if named:
+            self._limit()
+        try:
+            session = self.cache.resume(
+                request.session_id,
+                request.session_epoch,
+                version.by_id,
+                {key_of(entry): entry for entry in named},
+                forgotten_keys(request.forgotten_topics_data, version.by_id),
+                self._clock.monotonic_ms(),
+            )
+        finally:
+            self._count()
         epoch = session.epoch
         partitions = list(session.partitions.items())
         entries = self._entries(session)
@@ -193,6 +206,13 @@ class FetchSessions:
             )
 
         return FetchContext(entries, respond)
+
+    def _limit(self) -> None:
+        """Let consumers' sessions grow by what the memory has left."""
+        self.cache.consumers_max_partitions = self._memory.session_room // PARTITION_BYTES
+
+    def _count(self) -> None:
+        self._memory.set_sessions(self.cache.partitions * PARTITION_BYTES)
 
     def _entries(self, session: FetchSession[FetchEntry]) -> list[FetchEntry]:
         entries = []

@@ -36,6 +36,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.storage.directories.log_manager import LogManager, ReplicaCallbacks
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.zookeeper.store import ZkStore
@@ -66,7 +67,7 @@ class ReplicaManager:
 
     ``store`` returns the store of the current ZooKeeper session. ``broker_epoch`` returns the epoch
     of this broker's registration, which its fetches carry. ``open_channel`` connects to another
-    broker."""
+    broker. What parked fetches hold is counted in ``memory``."""
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class ReplicaManager:
         open_channel: OpenChannel,
         broker_epoch: Callable[[], int],
         metrics: Metrics,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.config, self.topic_configs = config, topic_configs
         self._clock, self._log_manager, self._metrics = clock, log_manager, metrics
@@ -114,8 +116,9 @@ class ReplicaManager:
             clock, hosted, purgatories, log_manager, self.disk_failed, metrics
         )
         preferred = PreferredReplicas(cluster, config.replica_selector_class)
-        reader = FetchReader(hosted, preferred, self.disk_failed, self.throttles.leader)
-        self.fetches = RecordFetches(clock, hosted, purgatories, reader, metrics)
+        memory = memory or MemoryBudget()
+        reader = FetchReader(hosted, preferred, self.disk_failed, self.throttles.leader, memory)
+        self.fetches = RecordFetches(clock, hosted, purgatories, reader, metrics, memory)
         self.deletion = RecordDeletion(
             config.broker_id,
             hosted,

@@ -21,7 +21,6 @@ from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, no
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.network.server import UnsentReplies
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -42,9 +41,6 @@ class FetchConfig:
     """Kafka's ``fetch.max.bytes``: the broker's own limit for one response."""
 
     fetch_max_bytes: int = 55 * 1024 * 1024
-    # Above this many bytes in unsent replies, a consumer's response is limited to the next value.
-    unsent_max_bytes: int = 256 * 1024 * 1024
-    fetch_max_bytes_reduced: int = 1024 * 1024
 
 
 class FetchHandler:
@@ -57,14 +53,12 @@ class FetchHandler:
         replicas: ReplicaManager,
         cluster: MetadataCache,
         sessions: FetchSessions,
-        unsent: UnsentReplies,
         conversion: FormatConversion,
         config: FetchConfig,
     ) -> None:
         self._replicas = replicas
         self._cluster = cluster
         self._sessions = sessions
-        self._unsent = unsent
         self._conversion = conversion
         self._config = config
 
@@ -139,11 +133,7 @@ class FetchHandler:
             isolation = Isolation.TXN_COMMITTED
         else:
             isolation = Isolation.HIGH_WATERMARK
-        config = self._config
-        limit = config.fetch_max_bytes
-        if replica_id < 0 and self._unsent.bytes > config.unsent_max_bytes:
-            limit = min(limit, config.fetch_max_bytes_reduced)
-        max_bytes = max(0, min(request.max_bytes, limit))
+        max_bytes = max(0, min(request.max_bytes, self._config.fetch_max_bytes))
         return FetchParams(
             replica_id,
             request.max_wait_ms,

@@ -155,8 +155,9 @@ class FetchSession(Generic[R]):
 
 
 MIN_EVICTION_MS = 120_000
-# In all sessions together; each takes some 300 bytes. Kafka bounds only the number of sessions.
+# In all sessions together. Kafka bounds only the number of sessions.
 MAX_PARTITIONS = 500_000
+PARTITION_BYTES: Final = 300  # that a partition of a session takes, about
 
 # (privileged, number of partitions, session id): the least is evicted first.
 _Rank: TypeAlias = tuple[bool, int, int]
@@ -174,7 +175,9 @@ class FetchSessionCache(Generic[R]):
        may also evict any consumer's session.
 
     Otherwise the request is served without a session. So is a request with whose partitions all
-    sessions would have more than ``max_partitions``; only sessions of case A are evicted for it.
+    sessions would have more than ``max_partitions``, or a consumer's with which they would have
+    more than ``consumers_max_partitions``; only sessions of case A are evicted for it. The latter
+    may be changed at any time; a session that does not grow is not closed for it.
     """
 
     def __init__(
@@ -184,7 +187,7 @@ class FetchSessionCache(Generic[R]):
         max_partitions: int = MAX_PARTITIONS,
     ) -> None:
         self._slots = slots
-        self._max_partitions = max_partitions
+        self._max_partitions = self.consumers_max_partitions = max_partitions
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, FetchSession[R]] = {}  # least recently used first
         # The rank of each session, and whether any client may evict it.
@@ -206,7 +209,8 @@ class FetchSessionCache(Generic[R]):
     def make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
         """Evict sessions if there is no slot, or no room for ``size`` partitions. Return whether a
         new session of this size may be added now."""
-        while self.partitions + size > self._max_partitions:
+        most = self._most_partitions(privileged)
+        while self.partitions + size > most:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= self._eviction_ms:
                 return False
@@ -252,7 +256,7 @@ class FetchSessionCache(Generic[R]):
         now_ms: int,
     ) -> FetchSession[R]:
         """Apply an incremental request to its session, and return the session. A session without
-        partitions is closed, and so is one that would grow beyond ``max_partitions`` in all
+        partitions is closed, and so is one that would grow beyond the limit of partitions in all
         sessions: its error is FETCH_SESSION_ID_NOT_FOUND, after which the client sends a full
         request.
 
@@ -265,9 +269,10 @@ class FetchSessionCache(Generic[R]):
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        if self.partitions + len(requests) > self._max_partitions:
+        most = self._most_partitions(session.privileged)
+        if self.partitions + len(requests) > most:
             added = sum(key not in session.partitions for key in requests)
-            if self.partitions + added > self._max_partitions:
+            if added and self.partitions + added > most:
                 self.close(session_id)
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.update(requests, forgotten)
@@ -277,6 +282,11 @@ class FetchSessionCache(Generic[R]):
         else:
             self.close(session_id)
         return session
+
+    def _most_partitions(self, privileged: bool) -> int:
+        if privileged:
+            return self._max_partitions
+        return min(self._max_partitions, self.consumers_max_partitions)
 
     def _touch(self, session: FetchSession[R], now_ms: int) -> None:
         session.last_used_ms = now_ms

@@ -42,7 +42,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.server import UnsentReplies
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.headers import RequestHeader
@@ -241,7 +241,8 @@ class Node:
 
 
 class ReplicaCluster:
-    """``isr``, ``fetcher``, ``session_slots``, ``selector``: settings of every broker."""
+    """``isr``, ``fetcher``, ``session_slots``, ``selector``, ``memory``: settings of every broker.
+    ``memory`` is the account that all brokers share."""
 
     scrubber = LogScrubberConfig()
 
@@ -252,7 +253,9 @@ class ReplicaCluster:
         fetcher: ReplicaFetcherConfig | None = None,
         session_slots: int = 1_000,
         selector: str | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
+        self.memory = memory or MemoryBudget()
         self.clock = VirtualClock()
         self.workers = ManualWorkers()
         self.znodes = StateZnodes()
@@ -313,6 +316,7 @@ class ReplicaCluster:
             cast(Any, lambda host, port: self._connect(broker_id, port)),
             lambda: 100 + broker_id,
             metrics,
+            self.memory,
         )
         sessions = FetchSessions(
             self.clock,
@@ -320,12 +324,13 @@ class ReplicaCluster:
             metrics,
             replicas.hosted.topic_name,
             self._session_slots,
+            self.memory,
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
         conversion = FormatConversion(self.workers)
         conversion.start(self.tasks)
-        metadata, unsent = cast(Any, self.metadata), UnsentReplies()
-        fetch = FetchHandler(replicas, metadata, sessions, unsent, conversion, FetchConfig())
+        metadata = cast(Any, self.metadata)
+        fetch = FetchHandler(replicas, metadata, sessions, conversion, FetchConfig())
         preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
         preparation.start(self.tasks)
         list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)

@@ -42,8 +42,8 @@ def test_the_largest_request_must_fit() -> None:
     keys = {"zookeeper.connect": "z:1", "socket.request.max.bytes": "1000"}
     config = BROKER_CONFIG.parse(keys | {"queued.max.request.bytes": "999"})
     with pytest.raises(ConfigError, match="must be larger or equal to"):
-        config_views.request_memory(config)
+        config_views.memory_budget(config)
     config = BROKER_CONFIG.parse(keys | {"queued.max.request.bytes": "1000"})
-    memory = config_views.request_memory(config)
+    memory = config_views.memory_budget(config).requests
     memory.add(1000)
     assert memory.is_full

@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
-from minikafka.network.request_memory import RequestMemory
+from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
+    LargeWrites,
     ReplySlot,
     ServerConfig,
     ServerConnection,
-    UnsentReplies,
 )
 from tests.support.network.network_lab import Lab, Peer, framed
 
@@ -107,8 +107,9 @@ class Nobody:
     holding = False
 
     def __init__(self) -> None:
-        self.unsent = UnsentReplies()
-        self.memory = RequestMemory()
+        self.budget = MemoryBudget()
+        self.memory = self.budget.requests
+        self.large_writes = LargeWrites()
 
     def opened(self, connection: ServerConnection) -> None: ...
 
@@ -406,8 +407,9 @@ async def turns_of_the_loop() -> None:
 
 @pytest.mark.mission("SAFE-41")
 async def test_queued_requests_of_all_connections_share_one_memory(lab: Lab) -> None:
-    handler, memory = Parking(), RequestMemory(1000)
-    server = await lab.serve(handler, memory=memory)
+    handler, budget = Parking(), MemoryBudget(max_request_bytes=1000)
+    memory = budget.requests
+    server = await lab.serve(handler, budget=budget)
     first, second, idle = [await lab.connect(server) for _ in range(3)]
     first.send(b"p1" + bytes(600))
     second.send(b"p2" + bytes(600))
@@ -430,8 +432,9 @@ async def test_queued_requests_of_all_connections_share_one_memory(lab: Lab) -> 
 
 @pytest.mark.mission("SAFE-41")
 async def test_a_lost_connection_frees_its_memory_and_wakes_others(lab: Lab) -> None:
-    handler, memory = Parking(), RequestMemory(1000)
-    server = await lab.serve(handler, memory=memory)
+    handler, budget = Parking(), MemoryBudget(max_request_bytes=1000)
+    memory = budget.requests
+    server = await lab.serve(handler, budget=budget)
     lost, waiting = [await lab.connect(server) for _ in range(2)]
     lost.send(b"p1" + bytes(990))
     waiting.send(b"p2" + bytes(90))
@@ -459,12 +462,12 @@ async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab: Lab) 
     for _ in range(50):
         await asyncio.sleep(0)
     assert 1 < answered < 20  # one read brought them all, yet serving stopped
-    assert server.unsent.bytes > ServerConfig().write_low_water_bytes
+    assert server.budget.response_bytes > ServerConfig().write_low_water_bytes
     reading_end(peer).resume_reading()
     for _ in range(100):
         assert len(await peer.receive()) == 1_000_000
     assert answered == 100
-    assert server.unsent.bytes == 0
+    assert server.budget.response_bytes == 0
 
 
 async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab: Lab) -> None:
@@ -478,7 +481,7 @@ async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab: Lab) -
         handler.release(b"p%d" % number, bytes(1_000_000))
     await lab.until(lambda: server.connection_count == 0)
     assert lab.log.reasons() == ["slow_reader"]
-    assert server.unsent.bytes == 0
+    assert server.budget.response_bytes == 0
 
 
 async def test_idle_connections_are_closed_and_live_ones_are_not(lab: Lab) -> None:

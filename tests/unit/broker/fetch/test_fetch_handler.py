@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from minikafka.broker.fetch.sessions import FetchSessions
-from minikafka.broker.record_formats import FormatConversion
-from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.metrics import Metrics
-from minikafka.network.server import UnsentReplies
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.network.memory_budget import RESPONSE_BYTES_ANYWAY, MemoryBudget
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -22,7 +16,6 @@ from minikafka.protocol.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
-from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replicas import (
     TOPIC,
     TOPIC_ID,
@@ -34,11 +27,6 @@ from tests.support.broker.replicas import (
     values_in,
 )
 from tests.support.storage.transactions import TxnProducer
-
-
-@dataclass(eq=False)
-class SlowReader:
-    unsent_bytes: int
 
 
 async def alone(cluster: ReplicaCluster, partitions: list[int] | None = None) -> Node:
@@ -268,31 +256,30 @@ async def test_the_last_entry_counts_for_a_partition_that_is_named_twice(version
         assert rows == [(0, 0, ["b"]), (1, 0, [])]
 
 
-async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() -> None:
-    async with ReplicaCluster() as cluster:
+@pytest.mark.mission("SAFE-42")
+async def test_responses_are_cut_to_the_room_in_the_memory_of_clients() -> None:
+    memory = MemoryBudget(8 * RESPONSE_BYTES_ANYWAY)
+    async with ReplicaCluster([1, 2, 3], memory=memory) as cluster:
         await cluster.elect(1)
-        node = cluster[1]
-        unsent, slow = UnsentReplies(), SlowReader(1_000)
-        sessions = FetchSessions(cluster.clock, SimEntropy(1), Metrics(), lambda topic_id: None)
-        config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_reduced=1)
-        node.handlers[ApiKey.FETCH] = FetchHandler(
-            node.replicas,
-            cast(Any, cluster.metadata),
-            sessions,
-            unsent,
-            FormatConversion(cluster.workers),
-            config,
-        )
-        node.produce("a", acks=1)
-        node.produce("b", acks=-1)
-        await cluster.clock.advance(1_000)
-        for reader, read in ((None, ["a", "b"]), (slow, ["a"])):
-            if reader is not None:
-                unsent.add(cast(Any, reader))
-            assert values_in(node.fetch(0)[0].records) == read
-            assert values_in(node.fetch(0, replica_id=2)[0].records) == ["a", "b"]
-        unsent.discard(cast(Any, slow))
-        assert values_in(node.fetch(0)[0].records) == ["a", "b"]
+        node, large = cluster[1], "x" * (RESPONSE_BYTES_ANYWAY * 3 // 4)
+        for first in "abc":
+            node.produce(first + large, acks=1)
+
+        async def read(replica_id: int = -1) -> str:
+            await cluster.clock.advance(1_000)
+            request = wanting(0, max_bytes=1 << 30, replica_id=replica_id)
+            found = node.ask(request, 12)[0].responses[0].partitions[0]
+            return "".join(value[0] for value in values_in(found.records))
+
+        for taken, consumers, followers in (
+            (0, "abc", "abc"),
+            (4 * RESPONSE_BYTES_ANYWAY, "a", "abc"),  # half of the limit
+            (8 * RESPONSE_BYTES_ANYWAY, "a", "a"),
+        ):
+            memory.add_responses(taken)
+            assert await read() == consumers
+            assert await read(replica_id=2) == followers
+            memory.add_responses(-taken)
 
 
 async def test_topics_are_found_by_id_from_version_13_on() -> None:
