@@ -73,7 +73,11 @@ class BrokerNode:
             world.coordination, world.clock, views.zookeeper(config), self.broker_id
         )
         self._logs = LogManager(
-            world.files, world.clock, world.workers, views.log_manager(config), self.fail
+            world.files,
+            world.clock,
+            world.workers,
+            views.log_manager(config, world.network.descriptor_limit()),
+            self.fail,
         )
         self._dynamic = DynamicBrokerConfig(config)
         self._servers: list[Server] = []

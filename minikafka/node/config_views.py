@@ -25,7 +25,7 @@ from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOP
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.listeners import connection_overrides
 from minikafka.kernel.settings import topic_defaults
-from minikafka.network.connection_quotas import ConnectionQuotaConfig
+from minikafka.network.connection_quotas import RESERVED_SHARE, ConnectionQuotaConfig
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import ServerConfig
 from minikafka.protocol.records.compression import Compression
@@ -80,10 +80,14 @@ def log_dirs(config: Config) -> tuple[str, ...]:
     return tuple(dirs)
 
 
-def log_manager(config: Config) -> LogManagerConfig:
+def log_manager(config: Config, descriptors: int) -> LogManagerConfig:
+    """``descriptors`` is how many the process may open. Cold segments take half of those that no
+    connection takes (``network/connection_quotas``); the rest is for active segments, indexes and
+    the copies of threads."""
     return view_of(
         LogManagerConfig,
         config.values,
+        max_open_cold_segments=descriptors // RESERVED_SHARE // 2,
         log_dirs=log_dirs(config),
         file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         log=topic_config(topic_defaults(config)).log,

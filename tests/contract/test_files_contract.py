@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from typing import TYPE_CHECKING
 
@@ -212,6 +213,27 @@ def test_a_file_may_be_closed_while_it_is_flushed(play: Play) -> None:
         file.close()
         world.files.open(f"{directory}/g", create=True)  # takes the number, were it free
         flush.close()
+
+    play(body)
+
+
+def test_a_file_may_be_closed_while_it_is_read_from_disk(play: Play) -> None:
+    """The bound on open segments closes files without a look at the threads that read them."""
+
+    async def body(world: World, directory: str) -> None:
+        path = f"{directory}/f"
+        file = world.files.open(path, create=True)
+        data = bytes(range(256)) * 256
+        file.write(data, 0)
+        file.close()
+        for length in range(1, 20):
+            file = world.files.open(path)
+            read = asyncio.ensure_future(file.read_cold(length * 1000, 1))
+            await asyncio.sleep(0)
+            file.close()
+            other = world.files.open(f"{directory}/g", create=True)  # takes the number
+            assert await read == data[1 : 1 + length * 1000]
+            other.close()
 
     play(body)
 

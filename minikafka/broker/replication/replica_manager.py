@@ -204,6 +204,9 @@ class ReplicaManager:
         hosted, metrics = self.hosted, self._metrics
         self._log_manager.cleaner.register(metrics)
         self._log_manager.scrubber.register(metrics)
+        open_segments = self._log_manager.open_segments
+        metrics.gauge("minikafka.log:OpenColdSegments", lambda: len(open_segments))
+        metrics.gauge("minikafka.log:SegmentsReopenedPerSec", lambda: open_segments.reopened)
         metrics.gauge("kafka.server:PartitionCount", lambda: len(hosted))
         metrics.gauge("kafka.server:LeaderCount", lambda: sum(p.is_leader for p in hosted))
         metrics.gauge("kafka.server:OfflineReplicaCount", lambda: hosted.offline_count)

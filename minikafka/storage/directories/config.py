@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
+from minikafka.storage.log.open_segments import UNLIMITED
 from minikafka.storage.scrubber.config import LogScrubberConfig
 
 
@@ -17,7 +18,8 @@ class LogManagerConfig:
     ``log_dirs`` are absolute paths. ``log`` has the defaults for logs whose topic settings are not
     known yet. The number of recovery threads is how many logs of a directory are loaded
     concurrently at the start, and flushed concurrently at shutdown. ``file_delete_delay_ms`` is for
-    deleted logs; deleted segments have the delay of their topic."""
+    deleted logs; deleted segments have the delay of their topic. ``max_open_cold_segments`` bounds
+    the open files of segments that are not active, of all logs together."""
 
     log_dirs: tuple[str, ...]
     num_recovery_threads_per_data_dir: int = 1
@@ -28,6 +30,7 @@ class LogManagerConfig:
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     file_delete_delay_ms: int = 60_000
+    max_open_cold_segments: int = UNLIMITED
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     producer_id_expiration_check_interval_ms: int = 10 * 60 * 1000
     log: LogConfig = field(default_factory=LogConfig)

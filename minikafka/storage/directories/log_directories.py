@@ -13,6 +13,7 @@ from minikafka.kernel.ports import Files
 from minikafka.storage.checkpoints import REPLICATION_OFFSET
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
@@ -42,12 +43,14 @@ class LogDirectories:
         removal: DelayedRemoval,
         start_moved: Callable[[LogDirectory, UnifiedLog], None],
         high_watermark: Callable[[TopicPartition], int | None],
+        open_segments: OpenSegments,
     ) -> None:
         """``failed`` is called with each directory that has been taken offline. ``removal``,
-        ``start_moved`` and ``high_watermark`` are passed to each ``LogDirectory``."""
+        ``start_moved``, ``high_watermark`` and ``open_segments`` are passed to each
+        ``LogDirectory``."""
         self.paths = tuple(paths)
         self.live = [
-            LogDirectory(files, path, events, removal, start_moved, high_watermark)
+            LogDirectory(files, path, events, removal, start_moved, high_watermark, open_segments)
             for path in paths
         ]
         self.offline: dict[str, OSError] = {}

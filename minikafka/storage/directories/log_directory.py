@@ -20,6 +20,7 @@ from minikafka.storage.checkpoints import (
 )
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.durable import flush_path, write_durably
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.metadata_files import (
@@ -46,7 +47,7 @@ class LogDirectory:
     ``checkpointed_points``, ``checkpointed_starts`` and ``checkpointed_cleaned`` have the contents
     of the checkpoint files. ``start_moved`` is called when the start offset of a log in use has
     moved. ``high_watermark`` returns the high watermark of a partition, None if the broker does not
-    host it. Every method may raise OSError.
+    host it. ``open_segments`` is that of all logs of the broker. Every method may raise OSError.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class LogDirectory:
         removal: DelayedRemoval,
         start_moved: Callable[[LogDirectory, UnifiedLog], None],
         high_watermark: Callable[[TopicPartition], int | None],
+        open_segments: OpenSegments,
     ) -> None:
         self.path = path
+        self.open_segments = open_segments
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.futures: dict[TopicPartition, UnifiedLog] = {}  # logs that are being moved here
         self.clean = False  # whether the last broker process shut down cleanly

@@ -25,6 +25,7 @@ from minikafka.storage.directories.log_starts import LogStarts
 from minikafka.storage.directories.moves import LogMoves
 from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log.loader import assign_topic_id, create_log
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
 from minikafka.storage.scrubber.scrubber import DamagedBatch, LogScrubber
@@ -87,6 +88,7 @@ class LogManager:
         self._events = event_log("log_manager")
         self.removal = DelayedRemoval(files, clock, self._events)
         self._starts = LogStarts(clock, self._events, self.failed)
+        self.open_segments = OpenSegments(config.max_open_cold_segments)
         self.directories = LogDirectories(
             files,
             config.log_dirs,
@@ -95,6 +97,7 @@ class LogManager:
             self.removal,
             self._starts.moved,
             self._high_watermark,
+            self.open_segments,
         )
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}

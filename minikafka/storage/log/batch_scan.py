@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from minikafka.kernel.ports import Buffer, File
+from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
@@ -30,7 +30,15 @@ class FoundBatch(NamedTuple):
         return self.position + self.batch.size_bytes
 
 
-def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[FoundBatch]:
+class Readable(Protocol):
+    """A file, or the segment of a log, which opens its file again if need be."""
+
+    def read(self, length: int, offset: int, /) -> bytes: ...
+
+    async def read_cold(self, length: int, offset: int, /) -> bytes: ...
+
+
+def scan(file: Readable, start: int, end: int, *, whole: bool = False) -> Iterator[FoundBatch]:
     """Yield the batches in ``[start, end)`` of ``file``. A batch must start at ``start``.
 
     ``batch.buffer`` has the header of the batch. With ``whole``, and for a control batch, it also
@@ -63,7 +71,7 @@ def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[F
         position += size
 
 
-async def read_whole(file: File, start: int, end: int) -> memoryview:
+async def read_whole(file: Readable, start: int, end: int) -> memoryview:
     """Read up to 1 MB of the file from ``start`` on, more if the first batch is larger. Nothing
     after ``end`` is read. A thread reads what is not in the page cache. Raises OSError."""
     chunk = await file.read_cold(min(WHOLE_CHUNK_BYTES, end - start), start)

@@ -193,7 +193,9 @@ class LogLoader:
                     self._put_apart(bases[index:])
                     return
                 before.deactivate()
-            segment = LogSegment(self._files, log.directory, base_offset, log.config)
+            segment = LogSegment(
+                self._files, log.directory, base_offset, log.config, log.open_segments
+            )
             segment.open()
             size = segment.size_bytes
             if index >= recover_from or not segment.attach_indexes():

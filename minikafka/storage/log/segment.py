@@ -17,6 +17,7 @@ from minikafka.kernel.ports import Buffer, File, Files
 from minikafka.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, RecordBatch
 from minikafka.storage.log.batch_scan import FoundBatch, read_whole, scan, whole_batches
 from minikafka.storage.log.indexes import OffsetIndex, TimeIndex, TxnIndex
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -35,10 +36,19 @@ class LogSegment:
     far, in the batch that ends at ``offset_of_max_timestamp``; ``first_timestamp`` is the largest
     of the first batch. ``max_offset`` is the highest offset that the indexes can store. If
     ``indexes_full`` is True, the next batch must go to a new segment.
+
+    A segment that gets no appends is cold: ``open_segments`` may have its file closed, and the next
+    method that uses the file opens it again.
     """
 
     def __init__(
-        self, files: Files, directory: str, base_offset: int, config: LogConfig, suffix: str = ""
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        open_segments: OpenSegments,
+        suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
         self.max_offset = base_offset + MAX_RELATIVE_OFFSET
@@ -57,27 +67,60 @@ class LogSegment:
         self._index_interval_bytes = config.index_interval_bytes
         self._indexed_position = 0  # where the last batch with an index entry starts, or 0
         self._torn = False  # the file may be longer than size_bytes
-        self._handle: File | None = None
+        self._open_segments = open_segments
+        self._is_open = False
+        self._is_cold = False
+        self._handle: File | None = None  # None although the segment is open: closed by ``let_go``
 
     @property
     def _file(self) -> File:
-        assert self._handle is not None, "the segment is not open"
-        return self._handle
+        """The open file, to be used at once: it may be closed when another segment is used."""
+        handle = self._handle
+        if handle is None:
+            assert self._is_open, "the segment is not open"
+            handle = self._handle = self._open_segments.reopen(self._files, self.path)
+        if self._is_cold:
+            self._open_segments.use(self)
+        return handle
+
+    @property
+    def holds_file(self) -> bool:
+        """Whether the ``.log`` file is open now."""
+        return self._handle is not None
 
     # ---- life
 
     def create(self) -> None:
         """Create an empty ``.log`` file, and empty indexes. An existing file is overwritten."""
-        self._handle = self._files.open(self.path, create=True)
+        self._handle = self._open_segments.open(self._files, self.path, create=True)
+        self._is_open = True
         self._handle.truncate(0)
         self.offset_index.create()
         self.time_index.create()
         self.txn_index.create()
 
     def open(self) -> None:
-        """Open the existing ``.log`` file. Call ``attach_indexes`` or ``recover`` next."""
-        self._handle = self._files.open(self.path)
-        self.size_bytes = self._handle.size()
+        """Open the existing ``.log`` file, as that of a cold segment. Call ``attach_indexes`` or
+        ``recover`` next."""
+        self._handle = self._open_segments.open(self._files, self.path)
+        self._is_open = True
+        self._is_cold = True
+        self.size_bytes = self._file.size()
+
+    def _keep_open(self) -> None:
+        """The segment may get appends: it is no longer cold."""
+        if self._is_cold:
+            self._file  # noqa: B018 - open it, if it was closed
+            self._is_cold = False
+            self._open_segments.forget(self)
+
+    def let_go(self) -> None:
+        """Close the file of a cold segment until it is used again. Only ``OpenSegments`` calls
+        this."""
+        assert self._is_cold, "the file of an active segment stays open"
+        assert self._handle is not None
+        self._handle.close()
+        self._handle = None
 
     def attach_indexes(self) -> bool:
         """Open the existing indexes. Returns False if they are missing or fail a sanity check."""
@@ -100,6 +143,7 @@ class LogSegment:
 
         Raises CorruptRecordError if there is no batch where one should be.
         """
+        self._keep_open()
         self.offset_index.load()
         self.time_index.load()
         self.txn_index.load()
@@ -123,6 +167,9 @@ class LogSegment:
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
+        self._is_cold = True
+        if self._handle is not None:
+            self._open_segments.use(self)
 
     def persist(self) -> None:
         """Complete the time index and write the indexes to files, for a clean shutdown."""
@@ -146,20 +193,24 @@ class LogSegment:
         This includes the last entry of the time index: if the segment is rolled next, recovery does
         not rebuild its indexes.
         """
-        if self._handle is None:
+        if not self._is_open:
             return  # the log was truncated or deleted: another segment may have these names now
         self.persist()
-        for flushable in (self._file, self.offset_index, self.time_index, self.txn_index):
-            if self._handle is not None:
-                await flushable.flush()
+        await self._file.flush()
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            if self._is_open:
+                await index.flush()
 
     def close(self) -> None:
+        """Close the file for good. No effect if the segment is closed."""
+        self._is_open = False
+        self._open_segments.forget(self)
         if self._handle is not None:
             self._handle.close()
             self._handle = None
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files: the log file first, see ``segment_swap``. They stay open."""
+        """Rename the files: the log file first, see ``segment_swap``. They can still be read."""
         path = self.path.removesuffix(old) + new
         self._files.rename(self.path, path)
         self.path = path
@@ -168,7 +219,7 @@ class LogSegment:
 
     def put_aside(self) -> None:
         """Rename the files with the suffix ``.deleted``, the ``.log`` file first, so that they are
-        never loaded again. Open files stay readable. May be called again after OSError."""
+        never loaded again. They can still be read. May be called again after OSError."""
         for file in (self, self.offset_index, self.time_index, self.txn_index):
             if not file.path.endswith(DELETED_SUFFIX):
                 aside = file.path + DELETED_SUFFIX
@@ -297,7 +348,7 @@ class LogSegment:
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[FoundBatch]:
         """Headers from position ``start`` on. Raises CorruptRecordError."""
-        return scan(self._file, start, self.size_bytes if end is None else end)
+        return scan(self, start, self.size_bytes if end is None else end)
 
     def find(self, offset: int) -> FoundBatch | None:
         """Return the first batch that ends at or after ``offset``, None if all end before it.
@@ -314,6 +365,7 @@ class LogSegment:
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains ``offset``, and all later ones. Raises
         CorruptRecordError."""
+        self._keep_open()
         found = self.find(offset)
         self.offset_index.load()
         self.time_index.load()
@@ -356,7 +408,7 @@ class LogSegment:
         position, size = 0, self.size_bytes
         sound = True
         while sound and position < size:
-            chunk = await read_whole(self._file, position, size)
+            chunk = await read_whole(self, position, size)
             start = position
             for batch in whole_batches(chunk):
                 sound = batch_survives(batch, self.base_offset, end_offset)

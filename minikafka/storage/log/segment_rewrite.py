@@ -24,7 +24,14 @@ async def rewrite_segments(
     crash the log has either the old segments or the new one. Raises OSError and what ``write`` and
     ``check`` raise; the log is then unchanged, unless the error came after the swap."""
     check()
-    written = LogSegment(files, log.directory, group[0].base_offset, log.config, CLEANED_SUFFIX)
+    written = LogSegment(
+        files,
+        log.directory,
+        group[0].base_offset,
+        log.config,
+        log.open_segments,
+        CLEANED_SUFFIX,
+    )
     written.create()
     in_place = False
     try:

@@ -28,6 +28,7 @@ from minikafka.protocol.records.batch import (
     stamp_log_append_time,
 )
 from minikafka.storage.log.epoch_store import LeaderEpochStore
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.producer_store import ProducerStore
 from minikafka.storage.log.reader import Extent, LogRead, LogReader
 from minikafka.storage.log.segment import LogSegment, LogSegments
@@ -44,7 +45,10 @@ class LogHome(Protocol):
     """The methods of a log directory that its logs call.
 
     A directory ignores calls of a log that is being loaded, or that is an incomplete copy.
+    ``open_segments`` bounds the open files of all logs.
     """
+
+    open_segments: OpenSegments
 
     def write_lowered_offsets(self, log: UnifiedLog) -> None:
         """Write the recovery point and the log start offset, one of which was lowered, without
@@ -69,6 +73,9 @@ class LogHome(Protocol):
 
 class NoHome:
     """The home of a log outside of any log directory: it has no checkpoints to write."""
+
+    def __init__(self) -> None:
+        self.open_segments = OpenSegments()
 
     def write_lowered_offsets(self, log: UnifiedLog) -> None:
         pass
@@ -126,6 +133,7 @@ class UnifiedLog:
         self.unflushed_names = False  # files were created or removed since the last flush
         self._files = files
         self._home: LogHome = NoHome() if home is None else home
+        self.open_segments = self._home.open_segments
         self._reader = LogReader(self.segments)
         self._truncations = 0
         self._lowering_unflushed = False
@@ -327,7 +335,9 @@ class UnifiedLog:
         if old is not None and old.size_bytes > 0:
             old.persist()
             self.producers.take_snapshot(base_offset)
-        segment = LogSegment(self._files, self.directory, base_offset, self.config)
+        segment = LogSegment(
+            self._files, self.directory, base_offset, self.config, self.open_segments
+        )
         try:
             segment.create()
         except OSError:

@@ -6,6 +6,7 @@ from minikafka.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.loader import create_log
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, cut
@@ -28,6 +29,7 @@ class OneDirectory:
             DelayedRemoval(self.files, VirtualClock(), events),
             lambda _, log: self.moved.append(log.topic_partition),
             high_watermark=lambda _: None,
+            open_segments=OpenSegments(),
         )
 
     def log(self, tp: TopicPartition) -> UnifiedLog:

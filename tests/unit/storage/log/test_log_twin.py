@@ -12,6 +12,7 @@ from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
+from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.storage.instant_files import InstantFiles
@@ -28,6 +29,7 @@ class Home(NoHome):
     """Checkpoints the recovery point of the log in use, as a log directory does."""
 
     def __init__(self, machine: "LogAgainstList") -> None:
+        self.open_segments = machine.open_segments
         self._machine = machine
 
     def write_lowered_offsets(self, log: UnifiedLog) -> None:
@@ -56,6 +58,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.files = InstantFiles()
+        self.open_segments = self.make_open_segments()
         self.log = create_log(self.files, DIRECTORY, TP, None, CONFIG, Home(self))
         for parent in ("/", "/logs"):  # as the log manager does
             run_now(self.files.flush_directory(parent))
@@ -66,6 +69,9 @@ class LogAgainstList(RuleBasedStateMachine):
         self.flushed = 0  # offset up to which a completed flush reaches
         self.checkpointed = 0  # the recovery point in the checkpoint file
         self.producer = {"sequence": 0, "epoch": 0}
+
+    def make_open_segments(self) -> OpenSegments:
+        return OpenSegments()
 
     def batch(self, count: int, size: int, **fields: Any) -> bytes:
         return build_batch([(self.now, None, bytes(size), []) for _ in range(count)], **fields)
@@ -173,6 +179,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.recovery_point == self.end
 
     def restart(self, clean: bool) -> None:
+        self.open_segments = self.make_open_segments()
         log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG, Home(self))
         found = Checkpointed(clean, self.checkpointed)
         run_now(LogLoader(self.files, log, found, RecordingLog()).load())
@@ -252,3 +259,20 @@ LogAgainstList.TestCase.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestLogAgainstList = LogAgainstList.TestCase
+
+
+class LogWithOneOpenColdSegment(LogAgainstList):
+    """The same log with a bound: what is read, truncated and recovered does not depend on it."""
+
+    def make_open_segments(self) -> OpenSegments:
+        return OpenSegments(1)
+
+    @invariant()
+    def only_the_active_and_one_cold_segment_are_open(self) -> None:
+        segments = list(self.log.segments)
+        assert sum(segment.holds_file for segment in segments) <= 2
+        assert all(segment.holds_file for segment in segments[-1:])
+
+
+LogWithOneOpenColdSegment.TestCase.settings = LogAgainstList.TestCase.settings
+TestLogWithOneOpenColdSegment = LogWithOneOpenColdSegment.TestCase
