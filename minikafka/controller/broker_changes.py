@@ -76,7 +76,9 @@ class BrokerChanges:
         try:
             now = await self._services.store.broker(broker_id, self._services.watches.term)
         except MalformedZnode as error:
-            self._log.error("broker_registration_malformed", broker=broker_id, error=str(error))
+            self._log.error(
+                "broker_registration_malformed", registered_broker=broker_id, error=str(error)
+            )
             return
         self._update_broker(now)
 
@@ -109,7 +111,9 @@ class BrokerChanges:
             return
         error = ErrorCode(event.response.error_code)
         if error is not ErrorCode.NONE:
-            self._log.error("leader_and_isr_refused", broker=event.broker_id, error=error.name)
+            self._log.error(
+                "leader_and_isr_refused", responding_broker=event.broker_id, error=error.name
+            )
             return
         errors = replica_errors(event.response, self._context.topic_names)
         offline = {tp for tp, code in errors.items() if code is ErrorCode.KAFKA_STORAGE_ERROR}
@@ -120,7 +124,7 @@ class BrokerChanges:
         lost = sorted(after - before)
         if lost:
             self._log.info(
-                "replicas_went_offline", broker=event.broker_id, partitions=_listed(lost)
+                "replicas_went_offline", hosting_broker=event.broker_id, partitions=_listed(lost)
             )
             await self._on_replicas_become_offline(
                 [PartitionAndReplica(tp, event.broker_id) for tp in lost]

@@ -210,13 +210,13 @@ class ControllerChannels:
             self._log.warning(
                 "request_not_sent",
                 kind=type(request.message).__name__,
-                broker=request.broker_id,
+                target_broker=request.broker_id,
                 reason="offline",
             )
             return
         if len(peer.queue) >= MAX_QUEUED_REQUESTS:
             peer.queue.clear()
-            self._log.warning("broker_queue_overflowed", broker=request.broker_id)
+            self._log.warning("broker_queue_overflowed", target_broker=request.broker_id)
             self._put(BrokerUnresponsive(request.broker_id))
             return
         peer.queue.append((self._clock.monotonic_ms(), request.message))
@@ -246,7 +246,7 @@ class ControllerChannels:
             try:
                 if peer.channel is None:
                     peer.channel = await self._connect(peer.broker)
-                    self._log.info("broker_connected", broker=peer.broker.id)
+                    self._log.info("broker_connected", target_broker=peer.broker.id)
                 response = await peer.channel.request(
                     request, version, self._config.controller_socket_timeout_ms
                 )
@@ -256,7 +256,7 @@ class ControllerChannels:
                     self._log.warning(
                         "request_failed_reconnecting",
                         kind=type(request).__name__,
-                        broker=peer.broker.id,
+                        target_broker=peer.broker.id,
                         error=str(error),
                     )
                 peer.troubled = True

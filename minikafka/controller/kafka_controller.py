@@ -440,7 +440,9 @@ class KafkaController:
     ) -> None:
         if response.error is not ErrorCode.NONE:
             self._log.error(
-                "update_metadata_refused", broker=response.broker_id, error=response.error.name
+                "update_metadata_refused",
+                responding_broker=response.broker_id,
+                error=response.error.name,
             )
 
 

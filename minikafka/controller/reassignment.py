@@ -143,7 +143,9 @@ class Reassignments:
 
     def _resend_deletions(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
-            self._log.info("replica_deletions_retried", broker=broker_id, count=len(partitions))
+            self._log.info(
+                "replica_deletions_retried", target_broker=broker_id, count=len(partitions)
+            )
             self._pending_deletions[broker_id] = set(partitions)
             self._machines.send_stop_replicas(broker_id, partitions, delete=True)
 

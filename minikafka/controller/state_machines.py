@@ -340,7 +340,7 @@ class StateMachines:
                 "request_queued",
                 correlation_id=self._context.correlation_id,
                 kind=type(request.message).__name__,
-                broker=request.broker_id,
+                target_broker=request.broker_id,
                 topics=len(request.message.topic_states),
                 epoch=self._context.epoch,
             )

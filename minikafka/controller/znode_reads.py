@@ -90,7 +90,7 @@ async def read_brokers(
 
     found, unreadable = await _readable(read, await store.broker_ids(watcher))
     for broker_id, error in unreadable.items():
-        log.error("broker_registration_malformed", broker=broker_id, error=error)
+        log.error("broker_registration_malformed", registered_broker=broker_id, error=error)
     return found, unreadable.keys()
 
 

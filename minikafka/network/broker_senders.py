@@ -103,7 +103,7 @@ class BrokerSenders(Generic[T]):
                     self._log.info(
                         "request_failed",
                         kind=type(message).__name__,
-                        broker=broker_id,
+                        target_broker=broker_id,
                         error=str(error),
                     )
                 self._completed(items, response)

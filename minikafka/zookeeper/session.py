@@ -43,8 +43,9 @@ class ZkSessionConfig:
 class ZkSession:
     """The current ZooKeeper session of a broker, and the listeners of its expiry and renewal.
 
-    While ZooKeeper cannot be reached, requests wait; one log line reports the loss of the
-    connection and one its return. After the session has expired,
+    While ZooKeeper cannot be reached, requests wait. The events ``zookeeper_connection_lost`` and
+    ``zookeeper_reconnected`` are logged at the two ends of an outage. After the session has
+    expired,
 
     1. the ``on_session_lost`` listeners are awaited in order (the controller resigns in one),
     2. a new session is opened, without a limit of attempts,
@@ -170,6 +171,6 @@ class ZkSession:
                 return await self._open()
             except ConnectionLost:
                 if backoff_ms == FIRST_BACKOFF_MS:
-                    self._log.warning("zookeeper_connection_lost", connect=self._config.connect)
+                    self._log.warning("session_open_failed", connect=self._config.connect)
                 await self._clock.sleep(backoff_ms)
                 backoff_ms = min(backoff_ms * 2, MAX_BACKOFF_MS)

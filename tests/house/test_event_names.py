@@ -1,6 +1,9 @@
 """Names of log events are ``noun_verb``: ``isr_shrunk`` for what happened, ``isr_shrinking`` for
 what goes on. The facts are keys, so that a name can be searched for and counted.
 
+The log of a component binds ``broker``, the id of the broker that writes the line. No call may
+overwrite it: another broker has a key that says which one it is, such as ``target_broker``.
+
 The names are collected from the syntax trees of the package: literals, both sides of conditional
 expressions, f-strings, local variables, and arguments of functions that pass an event name on.
 """
@@ -126,6 +129,18 @@ def name_in(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
+def lines_overwriting(fact: str, source: str) -> list[int]:
+    """The lines of log calls that pass ``fact`` as a keyword."""
+    return [
+        call.lineno
+        for function in functions_of(ast.parse(source))
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+        and any(is_log_method(m) for m in values_of(call.func, function))
+        and fact in {keyword.arg for keyword in call.keywords}
+    ]
+
+
 SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != LOG_ITSELF]
 
 
@@ -136,6 +151,24 @@ def names_of(path: Path) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_events_are_named_by_a_noun_and_a_verb(path: Path) -> None:
     assert [found for found in names_of(path) if not is_noun_verb(found[1])] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_event_overwrites_the_id_of_the_broker_that_logs_it(path: Path) -> None:
+    assert lines_overwriting("broker", path.read_text()) == []
+
+
+def test_overwritten_facts_are_found_and_other_keywords_are_not() -> None:
+    source = """
+def connect(self):
+    log = event_log("controller", broker=1)
+    log.info("broker_connected", broker=2)
+    write = self._log.info if first else self._log.debug
+    write("broker_connected", at=3, broker=2)
+    event_log("node", broker=1).info("broker_connected", target_broker=2)
+    self.trace.add("broker_connected", broker=2)
+"""
+    assert lines_overwriting("broker", source) == [4, 6]
 
 
 def test_events_are_found_however_they_are_written() -> None:

@@ -17,7 +17,7 @@ def trace(logs: Iterable[Mapping[str, Any]]) -> list[str]:
             replicas = ",".join(map(str, entry["replicas"]))
             lines.append(f"{event} {entry['partition']} leader {entry['leader']} of {replicas}")
         elif event == "request_queued":
-            lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['broker']}")
+            lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['target_broker']}")
         elif event == "reassignment_step_completed":
             lines.append(f"{event} {entry['step']}")
     return lines

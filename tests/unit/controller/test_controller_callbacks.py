@@ -22,7 +22,7 @@ def steps(logs: Any) -> Any:
                 subject += f"/{entry['replica']}"
             lines.append(f"{subject} {entry['before']} -> {entry['after']}")
         elif event == "request_queued":
-            lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['broker']}")
+            lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['target_broker']}")
         elif " callback for " in entry.get("message", "") or event in REMOVED:
             lines.append(entry["message"])
         elif entry.get("log_level") == "info" and event in LIFE:

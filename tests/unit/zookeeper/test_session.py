@@ -114,7 +114,7 @@ async def test_it_tries_for_ever_with_growing_pauses(
     assert clock.slept_ms == [100, 200, 400, 800, 1600, 3200, 5000, 5000, MAX_BACKOFF_MS]
     assert [line["event"] for line in logs] == [
         "session_expired",
-        "zookeeper_connection_lost",
+        "session_open_failed",
         "session_opened",
     ]
 
