@@ -377,7 +377,7 @@ def test_no_server_is_connection_lost(play: Play) -> None:
     async def body(lab: Lab) -> None:
         await (await lab.open()).close()
         await lab.stop()
-        with pytest.raises(ConnectionLost, match="answered within 10000 ms"):
+        with pytest.raises(ConnectionLost, match="responded within 10000 ms"):
             await lab.open()
         await lab.start()
         await (await lab.open()).close()

@@ -259,7 +259,7 @@ class _Session:
         except TimeoutError:
             await self.close()
             raise ConnectionLost(
-                f"no ZooKeeper server at {connect} answered within {connection_timeout_ms} ms"
+                f"no ZooKeeper server at {connect} responded within {connection_timeout_ms} ms"
             ) from None
         except asyncio.CancelledError:
             self._stop()

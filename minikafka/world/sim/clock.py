@@ -1,4 +1,4 @@
-"""The simulated Clock: the loop's jumping time, shifted on each host's wall."""
+"""The simulated Clock: the loop's time, and each host's wall clock with its offset."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ EPOCH_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 def universal_ms(now_us: int) -> int:
-    """The time of day on a host without an offset."""
+    """Return the wall-clock time of a host whose clock has no offset."""
     return EPOCH_MS + (now_us - START_US) // 1000
 
 
 class SimClock:
     """The Clock of one process. See ``kernel.ports.Clock``.
 
-    ``offset_ms`` is how far this host's wall clock is ahead; it may be changed at any time."""
+    ``offset_ms`` is how far this host's wall clock is ahead. It may be changed at any time.
+    """
 
     def __init__(self, process: Process, offset_ms: int = 0) -> None:
         self.offset_ms = offset_ms

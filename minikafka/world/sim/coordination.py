@@ -1,4 +1,7 @@
-"""The simulated Coordination: a client's end of ZooKeeper sessions."""
+"""The simulated Coordination: ZooKeeper sessions as a client sees them.
+
+The server side, and the messages between the two, are in ``zookeeper.py``.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,18 @@ from minikafka.kernel.ports import (
 )
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.zookeeper import (
-    Answer,
-    Bye,
-    Closed,
-    Expired,
-    Hello,
+    CloseSession,
+    ConnectionClosed,
+    ConnectRequest,
+    ConnectResponse,
     Message,
     Ping,
     Read,
     ReadKind,
     ReadMany,
+    Response,
+    SessionIsExpired,
     SimZookeeper,
-    Welcome,
     ZnodeWrite,
     ZookeeperConnection,
 )
@@ -50,7 +53,8 @@ ATTEMPT_US = 2_000_000
 
 
 class SimCoordination:
-    """The Coordination of one process. Any servers named in ``connect`` are the one ensemble."""
+    """The Coordination of one process. It always connects to the simulation's one ensemble,
+    whichever servers ``connect`` names."""
 
     def __init__(self, process: Process, service: SimZookeeper) -> None:
         self._process = process
@@ -69,7 +73,7 @@ class SimCoordination:
         except TimeoutError:
             session.abandon()
             raise ConnectionLost(
-                f"no ZooKeeper server at {connect} answered within {connection_timeout_ms} ms"
+                f"no ZooKeeper server at {connect} responded within {connection_timeout_ms} ms"
             ) from None
         except asyncio.CancelledError:
             session.abandon()
@@ -85,7 +89,9 @@ class SimCoordination:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    answer: asyncio.Future[Any]
+    """A request without a response so far. ``watch`` is armed when the response arrives."""
+
+    response: asyncio.Future[Any]
     path: str
     watch: tuple[WatchKind, str, Watcher] | None
 
@@ -93,10 +99,13 @@ class _Pending:
 class SimSession:
     """See ``kernel.ports.CoordinationSession``.
 
-    As with the real client: while suspended every call fails at once; a connection that is silent
-    for two thirds of the time-out is given up; watches are lost with the connection, and their
-    watchers called, as a hint, once there is a new one; that the session is over is learnt from a
-    server only.
+    It behaves as the real client:
+
+    - While the session is suspended, every call fails at once.
+    - The client closes a connection on which nothing has arrived for two thirds of the time-out.
+    - A lost connection also loses the watches. When there is a new connection, their watchers are
+      called, because the znodes may have changed.
+    - Only a server can report that the session has expired.
     """
 
     def __init__(self, process: Process, service: SimZookeeper, timeout_ms: int) -> None:
@@ -113,17 +122,17 @@ class SimSession:
         self._next_number = 0
         self._watchers: dict[tuple[WatchKind, str], dict[Watcher, None]] = {}
         self._lost_watches: list[tuple[Watcher, WatchEvent]] = []
-        self._heard_us = 0
+        self._last_received_us = 0
         self._retry_us = FIRST_RETRY_US
-        self._over = False
+        self._ended = False
 
     def start(self) -> None:
-        self._process.at_death(self._die)
+        self._process.at_death(self._on_death)
         self._connect()
-        self._tick_later()
+        self._schedule_ping()
 
     async def connected(self) -> None:
-        """Returns after the first connection."""
+        """Wait until the session is connected for the first time."""
         await self._first_connection.wait()
 
     async def enter(self, chroot: str) -> None:
@@ -155,7 +164,7 @@ class SimSession:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
         created, stat = await self._write(CreateOp(path, data, ephemeral, sequential))
-        return self._inside(created), stat
+        return self._without_chroot(created), stat
 
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, ZnodeStat]:
         value: tuple[bytes, ZnodeStat] = await self._read("get", path, watcher)
@@ -164,9 +173,9 @@ class SimSession:
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
         if not paths:
             return []
-        outside = [self._outside(path) for path in paths]
-        found: list[tuple[bytes, ZnodeStat] | None] = await self._ask(
-            paths[0], ReadMany(self._number(), outside)
+        absolute = [self._with_chroot(path) for path in paths]
+        found: list[tuple[bytes, ZnodeStat] | None] = await self._send(
+            paths[0], ReadMany(self._number(), absolute)
         )
         return found
 
@@ -188,7 +197,7 @@ class SimSession:
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
         if not ops:
             return []
-        results = await self._ask(ops[0].path, self._write_message(ops))
+        results = await self._send(ops[0].path, self._write_message(ops))
         if len(ops) == 1:
             results = results[:1]  # a creation alone brings its stat
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
@@ -196,33 +205,33 @@ class SimSession:
     def _result(self, op: CoordinationOp, result: OpResult) -> OpResult:
         if isinstance(result, CoordinationError):
             return type(result)(op.path)
-        return self._inside(result) if isinstance(result, str) else result
+        return self._without_chroot(result) if isinstance(result, str) else result
 
     async def _write(self, op: CoordinationOp) -> list[Any]:
-        results: list[Any] = await self._ask(op.path, self._write_message([op]))
+        results: list[Any] = await self._send(op.path, self._write_message([op]))
         if isinstance(results[0], CoordinationError):
             raise type(results[0])(op.path)
         return results
 
     def _write_message(self, ops: Sequence[CoordinationOp]) -> ZnodeWrite:
-        outside = [replace(op, path=self._outside(op.path)) for op in ops]
-        return ZnodeWrite(self._number(), outside)
+        absolute = [replace(op, path=self._with_chroot(op.path)) for op in ops]
+        return ZnodeWrite(self._number(), absolute)
 
     async def _read(self, kind: ReadKind, path: str, watcher: Watcher | None) -> Any:
         watch = None
         if watcher is not None:
             armed = WatchKind.CHILDREN if kind == "children" else WatchKind.CHANGED
             watch = (armed, path, watcher)
-        message = Read(self._number(), kind, self._outside(path), watch is not None)
-        value = await self._ask(path, message, watch)
+        message = Read(self._number(), kind, self._with_chroot(path), watch is not None)
+        value = await self._send(path, message, watch)
         if isinstance(value, CoordinationError):
             raise type(value)(path)
         return value
 
-    def _ask(
+    def _send(
         self,
         path: str,
-        message: Read | ReadMany | ZnodeWrite | Bye,
+        message: Read | ReadMany | ZnodeWrite | CloseSession,
         watch: tuple[WatchKind, str, Watcher] | None = None,
     ) -> asyncio.Future[Any]:
         self._process.check()
@@ -230,64 +239,64 @@ class SimSession:
             raise SessionExpired(path)
         if self._state is SessionState.SUSPENDED or self._connection is None:
             raise ConnectionLost(path)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._pending[message.number] = _Pending(answer, path, watch)
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[message.number] = _Pending(response, path, watch)
         self._connection.send(message)
-        return answer
+        return response
 
     def _number(self) -> int:
         self._next_number += 1
         return self._next_number
 
-    def _outside(self, path: str) -> str:
-        """The path with the chroot. Raises BadPath."""
+    def _with_chroot(self, path: str) -> str:
+        """Return the path with the chroot. Raises ``BadPath``."""
         require_path(path)
         if path == "/":
             return self._chroot or "/"
         return self._chroot + path
 
-    def _inside(self, path: str) -> str:
+    def _without_chroot(self, path: str) -> str:
         return path.removeprefix(self._chroot) or "/"
 
     # ------------------------------------------------------------------------- from the ensemble
 
     def _on_message(self, connection: ZookeeperConnection, message: Message) -> None:
-        if connection is not self._connection or self._over:
+        if connection is not self._connection or self._ended:
             return
-        self._heard_us = self._process.loop.now_us
+        self._last_received_us = self._process.loop.now_us
         match message:
-            case Welcome():
-                self._on_welcome(message)
-            case Expired():
+            case ConnectResponse():
+                self._on_connect_response(message)
+            case SessionIsExpired():
                 self._expire()
-            case Closed():
+            case ConnectionClosed():
                 self._disconnect()
-            case Answer():
-                self._on_answer(message)
+            case Response():
+                self._on_response(message)
             case WatchEvent():
-                self._on_event(message)
+                self._on_watch_event(message)
 
-    def _on_welcome(self, message: Welcome) -> None:
+    def _on_connect_response(self, message: ConnectResponse) -> None:
         self._session_id = message.session_id
         self._retry_us = FIRST_RETRY_US
         self._first_connection.set()
         self._change_state(SessionState.CONNECTED)
         lost, self._lost_watches = self._lost_watches, []
-        for watcher, hint in lost:
-            watcher(hint)
+        for watcher, event in lost:
+            watcher(event)
 
-    def _on_answer(self, message: Answer) -> None:
+    def _on_response(self, message: Response) -> None:
         pending = self._pending.pop(message.number, None)
         if pending is None:
             return
         if pending.watch is not None and not isinstance(message.value, CoordinationError):
             kind, path, watcher = pending.watch
             self._watchers.setdefault((kind, path), {})[watcher] = None
-        if not pending.answer.done():
-            pending.answer.set_result(message.value)
+        if not pending.response.done():
+            pending.response.set_result(message.value)
 
-    def _on_event(self, message: WatchEvent) -> None:
-        event = WatchEvent(message.kind, self._inside(message.path))
+    def _on_watch_event(self, message: WatchEvent) -> None:
+        event = WatchEvent(message.kind, self._without_chroot(message.path))
         kinds = [WatchKind.CHILDREN if event.kind is WatchKind.CHILDREN else WatchKind.CHANGED]
         if event.kind is WatchKind.DELETED:
             kinds.append(WatchKind.CHILDREN)
@@ -298,30 +307,30 @@ class SimSession:
     # -------------------------------------------------------------------------------- connection
 
     def _connect(self) -> None:
-        if self._over or self._connection is not None:
+        if self._ended or self._connection is not None:
             return
         connection = ZookeeperConnection(self._service, self._process, self._on_message)
         self._connection = connection
-        self._heard_us = self._process.loop.now_us
-        connection.send(Hello(self._session_id, self._timeout_ms))
-        self._process.call_later_us(ATTEMPT_US, lambda: self._give_up(connection))
+        self._last_received_us = self._process.loop.now_us
+        connection.send(ConnectRequest(self._session_id, self._timeout_ms))
+        self._process.call_later_us(ATTEMPT_US, lambda: self._abandon_attempt(connection))
 
-    def _give_up(self, connection: ZookeeperConnection) -> None:
-        """Drop a connection attempt that has had no response."""
+    def _abandon_attempt(self, connection: ZookeeperConnection) -> None:
+        """Drop a connection attempt to which no server has responded."""
         if connection is self._connection and self._state is SessionState.SUSPENDED:
             self._disconnect()
 
-    def _tick_later(self) -> None:
-        self._process.call_later_us(self._timeout_ms * 1000 // 3, self._tick)
+    def _schedule_ping(self) -> None:
+        self._process.call_later_us(self._timeout_ms * 1000 // 3, self._ping_or_disconnect)
 
-    def _tick(self) -> None:
-        if self._over:
+    def _ping_or_disconnect(self) -> None:
+        if self._ended:
             return
-        self._tick_later()
+        self._schedule_ping()
         if self._connection is None or self._state is not SessionState.CONNECTED:
             return
-        silent_us = self._process.loop.now_us - self._heard_us
-        if silent_us >= self._timeout_ms * 1000 * 2 // 3:
+        idle_us = self._process.loop.now_us - self._last_received_us
+        if idle_us >= self._timeout_ms * 1000 * 2 // 3:
             self._disconnect()
         else:
             self._connection.send(Ping())
@@ -339,7 +348,7 @@ class SimSession:
         self._change_state(SessionState.SUSPENDED)
 
     def _expire(self) -> None:
-        self._over = True
+        self._ended = True
         self._drop_connection()
         self._watchers.clear()
         self._lost_watches.clear()
@@ -354,8 +363,8 @@ class SimSession:
     def _fail_pending(self, error: type[CoordinationError]) -> None:
         pending, self._pending = self._pending, {}
         for entry in pending.values():
-            if not entry.answer.done():
-                entry.answer.set_exception(error(entry.path))
+            if not entry.response.done():
+                entry.response.set_exception(error(entry.path))
 
     def _change_state(self, state: SessionState) -> None:
         if state is self._state or self._state is SessionState.EXPIRED:
@@ -367,20 +376,21 @@ class SimSession:
     # ------------------------------------------------------------------------------------ ending
 
     async def close(self) -> None:
-        """End the session; wait for the response at most as long as the session would live."""
+        """Close the session. Wait for the response for one session time-out at most: after that the
+        ensemble expires the session."""
         self._process.check()
         if self._state is SessionState.CONNECTED:
             try:
                 async with asyncio.timeout(self._timeout_ms / 1000):
-                    await self._ask("/", Bye(self._number()))
+                    await self._send("/", CloseSession(self._number()))
             except (TimeoutError, ConnectionLost, SessionExpired):
                 self._process.check()
         self._expire()
 
     def abandon(self) -> None:
         """Drop the connection without ending the session."""
-        self._over = True
+        self._ended = True
         self._drop_connection()
 
-    def _die(self) -> None:
+    def _on_death(self) -> None:
         self.abandon()

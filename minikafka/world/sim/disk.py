@@ -1,4 +1,4 @@
-"""A simulated disk: what the page cache holds, and what a power loss would leave of it."""
+"""A simulated disk: the page cache, and the part of it that would survive a power loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikafka.world.sim.trace import Trace
 
 TEAR_PROBABILITY = 0.5
 ZERO_FILL_PROBABILITY = 0.25
-WRITE_BACK_BYTES = 4 << 20  # of changes to one file; beyond that the kernel writes the oldest
+WRITE_BACK_BYTES = 4 << 20  # of changes to one file; the kernel writes older ones to the disk
 
 MESSAGES = {
     errno.ENOENT: "No such file or directory",
@@ -30,26 +30,27 @@ MESSAGES = {
 
 
 def os_error(code: int, path: str) -> OSError:
-    """Python picks the class (``FileNotFoundError``, ...) by the code."""
+    """Return the error of a failed file operation. Its class (``FileNotFoundError``, ...) follows
+    from the code."""
     return OSError(code, MESSAGES[code], path)
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class FileWrite:
     offset: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class FileTruncation:
     length: int
 
 
-Change: TypeAlias = Write | Truncate
+Change: TypeAlias = FileWrite | FileTruncation
 
 
 def apply(image: bytearray, change: Change) -> None:
-    if isinstance(change, Truncate):
+    if isinstance(change, FileTruncation):
         del image[change.length :]
         image.extend(bytes(change.length - len(image)))
         return
@@ -59,18 +60,18 @@ def apply(image: bytearray, change: Change) -> None:
 
 
 def _weight(change: Change) -> int:
-    return len(change.data) if isinstance(change, Write) else 0
+    return len(change.data) if isinstance(change, FileWrite) else 0
 
 
 @dataclass(eq=False, slots=True)
 class Inode:
-    """A file: ``data`` is what reads see, ``durable`` what the disk has for certain, ``changes``
-    lead from the one to the other. ``holders`` counts names and open files."""
+    """A file. ``data`` is its content in the page cache, ``durable`` the content on the disk.
+    ``changes`` applied to ``durable`` give ``data``. ``holders`` counts names and open files."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     changes: deque[Change] = field(default_factory=deque)
-    flushed: int = 0  # changes ever made durable
+    flushed: int = 0  # number of changes made durable so far
     dirty_bytes: int = 0
     holders: int = 0
     modified_ms: int = 0
@@ -84,11 +85,11 @@ class Inode:
             self.flush(self.flushed + 1)
 
     def mark(self) -> int:
-        """How many changes were ever made: give it to ``flush``."""
+        """Return the number of changes made so far, which ``flush`` takes."""
         return self.flushed + len(self.changes)
 
     def flush(self, mark: int) -> None:
-        """Make durable what had been changed by ``mark``."""
+        """Make the first ``mark`` changes durable. Later ones are not flushed."""
         while self.flushed < mark:
             change = self.changes.popleft()
             self.dirty_bytes -= _weight(change)
@@ -96,13 +97,13 @@ class Inode:
             self.flushed += 1
 
     def lose_power(self, entropy: SimEntropy) -> None:
-        """A random number of the last changes is lost; of the first one lost a part may be there,
-        or its length without its bytes."""
+        """Lose a random number of the last changes. The first lost write may be torn: its first
+        bytes survive, or only the file's length, with zeros."""
         self.flush(self.flushed + entropy.between(0, len(self.changes)))
-        if self.changes and isinstance(torn := self.changes[0], Write):
+        if self.changes and isinstance(torn := self.changes[0], FileWrite):
             if entropy.random() < TEAR_PROBABILITY:
                 kept = entropy.between(0, len(torn.data))
-                apply(self.durable, Write(torn.offset, torn.data[:kept]))
+                apply(self.durable, FileWrite(torn.offset, torn.data[:kept]))
             if entropy.random() < ZERO_FILL_PROBABILITY:
                 missing = torn.offset + len(torn.data) - len(self.durable)
                 self.durable.extend(bytes(max(0, missing)))
@@ -115,8 +116,8 @@ class Inode:
 
 @dataclass(eq=False, slots=True)
 class Directory:
-    """Names. Each element of ``changes`` is atomic: names with what they now stand for. A file's
-    own flush does not make its name durable, as POSIX has it."""
+    """The names in a directory. Each element of ``changes`` is atomic; it maps names to their new
+    nodes (None: removed). As in POSIX, flushing a file does not make its name durable."""
 
     entries: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class Directory:
         self.changes.clear()
 
     def lose_power(self, entropy: SimEntropy) -> None:
-        """A random number of the last changes is lost, here and below."""
+        """Lose a random number of the last changes, here and in the nodes below."""
         for change in self.changes[: entropy.between(0, len(self.changes))]:
             _enter(self.durable, change)
         self.entries = dict(self.durable)
@@ -152,10 +153,11 @@ def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
 
 
 class Disk:
-    """The file system of one host; outlives its processes.
+    """The file system of one host. It outlives the host's processes.
 
-    ``capacity_bytes`` is a budget for the sizes of all files (None: no limit); what does not fit
-    fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
+    ``capacity_bytes`` limits the sum of all file sizes (None: no limit). A write beyond it writes
+    the bytes that fit and then fails with ENOSPC. Operations below a path in ``broken`` fail with
+    EIO.
     """
 
     def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
@@ -169,7 +171,8 @@ class Disk:
     # -------------------------------------------------------------------------------- looking up
 
     def resolve(self, path: str) -> Node:
-        """Raises ``FileNotFoundError``, ``NotADirectoryError`` (on the way)."""
+        """Return the node at ``path``. Raises ``FileNotFoundError``, or ``NotADirectoryError`` if
+        a name before the last one is a file."""
         node: Node = self._root
         for name in _names(path):
             if isinstance(node, Inode):
@@ -186,28 +189,29 @@ class Disk:
             return None
 
     def directory(self, path: str) -> Directory:
-        """Raises ``FileNotFoundError``, ``NotADirectoryError``."""
+        """Return a directory. Raises ``FileNotFoundError``, ``NotADirectoryError``."""
         node = self.resolve(path)
         if isinstance(node, Inode):
             raise os_error(errno.ENOTDIR, path)
         return node
 
     def file(self, path: str) -> Inode:
-        """Raises ``FileNotFoundError``, ``NotADirectoryError``, ``IsADirectoryError``."""
+        """Return the file at ``path``. Raises ``FileNotFoundError``, ``NotADirectoryError``,
+        ``IsADirectoryError``."""
         node = self.resolve(path)
         if isinstance(node, Directory):
             raise os_error(errno.EISDIR, path)
         return node
 
     def parent(self, path: str) -> tuple[Directory, str]:
-        """The directory that holds the name, and the name."""
+        """Return the directory that contains ``path``, and the name in it."""
         names = _names(path)
         if not names:
             raise os_error(errno.EINVAL, path)
         return self.directory("/" + "/".join(names[:-1])), names[-1]
 
     def check(self, path: str) -> None:
-        """Raises ``OSError`` (EIO) where the disk is broken."""
+        """Raise ``OSError`` (EIO) if ``path`` is on a broken part of the disk."""
         for broken in self.broken:
             if path == broken or path.startswith(f"{broken.rstrip('/')}/"):
                 raise os_error(errno.EIO, path)
@@ -232,7 +236,8 @@ class Disk:
                 raise os_error(errno.EEXIST if depth == len(names) else errno.ENOTDIR, here)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic. Between two directories it is durable at once, with all that happened in both."""
+        """Rename atomically. A rename between two directories also makes all changes in both
+        durable."""
         from_directory, from_name = self.parent(source)
         to_directory, to_name = self.parent(target)
         moved = from_directory.entries.get(from_name)
@@ -263,14 +268,15 @@ class Disk:
             self.release(replaced)
 
     def remove(self, path: str) -> None:
-        """Raises ``FileNotFoundError``, ``IsADirectoryError``."""
+        """Remove a file. Raises ``FileNotFoundError``, ``IsADirectoryError``."""
         inode = self.file(path)
         directory, name = self.parent(path)
         directory.change({name: None})
         self.release(inode)
 
     def remove_tree(self, path: str) -> None:
-        """Raises ``FileNotFoundError``, ``NotADirectoryError``."""
+        """Remove a directory and its content. Raises ``FileNotFoundError``,
+        ``NotADirectoryError``."""
         self._empty(self.directory(path))
         directory, name = self.parent(path)
         directory.change({name: None})
@@ -293,7 +299,7 @@ class Disk:
             end_limit = len(inode.data) + max(0, self.capacity_bytes - self.used_bytes)
             fits = max(0, min(length, end_limit - offset))
         if fits:
-            self._resize(inode, Write(offset, bytes(memoryview(data).cast("B")[:fits])))
+            self._resize(inode, FileWrite(offset, bytes(memoryview(data).cast("B")[:fits])))
         if fits < length:
             raise os_error(errno.ENOSPC, path)
 
@@ -306,7 +312,7 @@ class Disk:
         ):
             raise os_error(errno.ENOSPC, path)
         if growth:
-            self._resize(inode, Truncate(length))
+            self._resize(inode, FileTruncation(length))
 
     def _resize(self, inode: Inode, change: Change) -> None:
         before = len(inode.data)
@@ -314,7 +320,7 @@ class Disk:
         self.used_bytes += len(inode.data) - before
 
     def release(self, inode: Inode) -> None:
-        """One name or open file less."""
+        """Count one name or open file less; the last one frees the bytes."""
         inode.holders -= 1
         if inode.holders == 0:
             self.used_bytes -= len(inode.data)
@@ -322,8 +328,8 @@ class Disk:
     # -------------------------------------------------------------------------------- power loss
 
     def crash(self) -> None:
-        """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
-        process may be left that has files open."""
+        """Lose power: changes that were not flushed survive, are torn or are lost, at random. No
+        process may have files open."""
         self._root.lose_power(self.entropy)
         self.used_bytes = 0
         self._count(self._root, "")
@@ -339,7 +345,7 @@ class Disk:
 
 
 def _names(path: str) -> list[str]:
-    """Raises ``OSError`` unless the path is absolute."""
+    """Split an absolute path. Raises ``OSError`` for a relative one."""
     if not path.startswith("/"):
         raise os_error(errno.EINVAL, path)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""The simulated Entropy: dice thrown from a seed."""
+"""The simulated Entropy: pseudo-random numbers from a seed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import random
 
 
 class SimEntropy:
-    """See ``kernel.ports.Entropy``. Each purpose has a separate stream, so that one more throw
-    here moves nothing there; seeding by text does not depend on PYTHONHASHSEED."""
+    """See ``kernel.ports.Entropy``. Each purpose has a separate stream (``fork``), so that another
+    draw for one purpose changes no number of the others. The seed is text, because its hash does
+    not depend on PYTHONHASHSEED."""
 
     def __init__(self, seed: object) -> None:
         self._seed = str(seed)
-        self._dice = random.Random(self._seed)
+        self._random = random.Random(self._seed)
 
     def fork(self, purpose: str) -> SimEntropy:
-        """A stream that depends on the seed and the purpose only."""
+        """Return a stream that depends on the seed and the purpose only."""
         return SimEntropy(f"{self._seed}/{purpose}")
 
     def random_bytes(self, count: int) -> bytes:
-        return self._dice.randbytes(count)
+        return self._random.randbytes(count)
 
     def randrange(self, stop: int) -> int:
-        return self._dice.randrange(stop)
+        return self._random.randrange(stop)
 
     def random(self) -> float:
-        return self._dice.random()
+        return self._random.random()
 
     def between(self, low: int, high: int) -> int:
-        """Uniform over ``low <= n <= high``."""
-        return self._dice.randint(low, high)
+        """Return a number ``low <= n <= high``, uniformly distributed."""
+        return self._random.randint(low, high)

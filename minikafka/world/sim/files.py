@@ -14,7 +14,7 @@ from minikafka.world.sim.process import Process
 FLUSH_US = (100, 3000)
 COLD_READ_US = (50, 500)
 COLD_PROBABILITY = 0.25
-VOLUME_BYTES = 1 << 40  # of a disk without a limit
+VOLUME_BYTES = 1 << 40  # total size of a disk without ``capacity_bytes``
 
 
 class SimFile:
@@ -43,7 +43,7 @@ class SimFile:
         self._checked()
         if self._files.disk.entropy.random() < COLD_PROBABILITY:
             await self._files.pause(COLD_READ_US)
-        # A real thread reads the file it was given, even if it has been closed meanwhile.
+        # No check: a real thread reads its open descriptor, even if the file was closed meanwhile.
         return bytes(self._inode.data[offset : offset + length])
 
     def is_cached(self, length: int, offset: int) -> bool:
@@ -75,7 +75,7 @@ class SimFile:
 
 
 class SimFileLock:
-    """Held until released or until the process is no more."""
+    """Held until it is released or the process dies."""
 
     def __init__(self, inode: Inode) -> None:
         self._inode = inode
@@ -87,7 +87,7 @@ class SimFileLock:
 
 
 class SimFiles:
-    """See ``kernel.ports.Files``. Flushes take simulated time; all else is immediate."""
+    """See ``kernel.ports.Files``. Only flushes and cold reads take simulated time."""
 
     def __init__(self, process: Process, disk: Disk) -> None:
         self.process = process
@@ -212,7 +212,7 @@ class SimFiles:
         return lock
 
     def _close_all(self) -> None:
-        """As the kernel does for a process that is no more."""
+        """Close all files and release all locks, as the kernel does when a process dies."""
         for file in list(self.opened):
             file.close()
         for lock in self._locks:

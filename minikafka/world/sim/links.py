@@ -1,4 +1,4 @@
-"""The simulated wires: delays, order, cuts and clogs between hosts."""
+"""The simulated links between hosts: delays, order of delivery, and blocked directions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LinkProfile:
-    """How the wires behave. ``split_probability``: a write arrives in more than one piece.
-    ``give_up_us``: as long as Linux retransmits before it gives a connection up (tcp_retries2)."""
+    """The behaviour of all links.
+
+    ``split_probability`` is the probability that a write arrives in several pieces. ``give_up_us``
+    is the time after which a connection over a blocked link fails, as Linux stops to retransmit
+    (tcp_retries2).
+    """
 
     min_delay_us: int = 50
     max_delay_us: int = 1000
@@ -30,11 +34,11 @@ class LinkProfile:
 
 
 class Links:
-    """The open and blocked directions between hosts, and the lanes on them.
+    """The directions between hosts, open or blocked, and the lanes of connections on them.
 
-    A direction is open unless it is blocked or one of its ends is dark (without power). Bytes
-    never vanish from the middle of a lane, as TCP sends them again: a blocked lane holds them,
-    and lets them go, in order, when it is opened again.
+    A direction is open unless it is blocked or one of its hosts is dark (without power). A blocked
+    lane holds its messages and delivers them in order when it is open again: TCP retransmits, so
+    nothing is lost in the middle of a connection.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class Links:
         self.entropy = entropy
         self.trace = trace
         self.profile = profile
-        self.context: Context = copy_context()  # of nobody: for what happens on the wire
+        self.context: Context = copy_context()  # of no process: callbacks of links run in it
         self._blocked: set[tuple[str, str]] = set()
         self._dark: set[str] = set()
         self._lanes: dict[Lane[object], None] = {}
@@ -67,7 +71,7 @@ class Links:
         self._changed()
 
     def open_all(self) -> None:
-        """Undo every block; hosts without power stay dark."""
+        """Open all blocked directions. Dark hosts stay dark."""
         self._blocked.clear()
         self._changed()
 
@@ -75,7 +79,7 @@ class Links:
         return host in self._dark
 
     def set_dark(self, host: str, dark: bool) -> None:
-        """Without power a host neither sends nor receives, nor refuses."""
+        """Switch the power of a host off or on. A dark host sends nothing, not even refusals."""
         if dark:
             self._dark.add(host)
         else:
@@ -87,7 +91,7 @@ class Links:
 
     def _changed(self) -> None:
         for lane in list(self._lanes):
-            lane.look()
+            lane.reschedule()
         for listener in self._listeners:
             listener()
 
@@ -105,10 +109,10 @@ class Links:
 
 
 class Lane(Generic[T]):
-    """One direction of one connection: things arrive in order, each after a random delay.
+    """One direction of one connection. Messages arrive in order, each after a random delay.
 
-    ``deliver`` is called in the wire's context, so it must not run a process's code itself.
-    ``give_up`` is called when something has been held for ``LinkProfile.give_up_us``.
+    ``deliver`` is called in the context of the links, so it must not run code of a process itself.
+    ``give_up`` is called when the lane has held messages for ``LinkProfile.give_up_us``.
     """
 
     def __init__(
@@ -124,27 +128,27 @@ class Lane(Generic[T]):
         self._links = links
         self._deliver = deliver
         self._give_up = give_up
-        self._moving: deque[tuple[int, T]] = deque()  # bounded by its users' windows
+        self._in_flight: deque[tuple[int, T]] = deque()  # bounded by its users' windows
         self._timer: asyncio.TimerHandle | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._give_up_timer: asyncio.TimerHandle | None = None
         self._held = False
         self._closed = False
         links.add(self)  # type: ignore[arg-type]
 
-    def send(self, thing: T) -> None:
-        """Send a thing; ignored on a closed lane."""
+    def send(self, message: T) -> None:
+        """Send a message. On a closed lane it is dropped."""
         if self._closed:
             return
         links = self._links
         arrival_us = links.loop.now_us + links.delay_us(self.source, self.target)
-        if self._moving and self._moving[-1][0] > arrival_us:
-            arrival_us = self._moving[-1][0]
-        self._moving.append((arrival_us, thing))
-        self.look()
+        if self._in_flight and self._in_flight[-1][0] > arrival_us:
+            arrival_us = self._in_flight[-1][0]
+        self._in_flight.append((arrival_us, message))
+        self.reschedule()
 
-    def look(self) -> None:
-        """After a change: go on if the lane is open, hold if it is blocked."""
-        if not self._moving or self._closed:
+    def reschedule(self) -> None:
+        """Schedule the next delivery, or hold the messages if the direction is blocked."""
+        if not self._in_flight or self._closed:
             return
         if not self._links.is_open(self.source, self.target):
             self._hold()
@@ -152,52 +156,52 @@ class Lane(Generic[T]):
             if self._held:
                 self._release()
             self._timer = self._links.loop.call_at_us(
-                self._moving[0][0], self._arrive, context=self._links.context
+                self._in_flight[0][0], self._arrive, context=self._links.context
             )
 
     def _hold(self) -> None:
         self._held = True
-        self._stop_timers(keep_patience=True)
-        if self._patience is None and self._give_up is not None:
-            self._patience = self._links.loop.call_at_us(
+        self._stop_timers(keep_give_up_timer=True)
+        if self._give_up_timer is None and self._give_up is not None:
+            self._give_up_timer = self._links.loop.call_at_us(
                 self._links.loop.now_us + self._links.profile.give_up_us,
                 self._give_up,
                 context=self._links.context,
             )
 
     def _release(self) -> None:
-        """Send the held things again after the lane was opened."""
+        """Delay the held messages again, since they are retransmitted."""
         self._held = False
         self._stop_timers()
         links = self._links
         earliest_us = links.loop.now_us + links.delay_us(self.source, self.target)
-        held, self._moving = self._moving, deque()
-        for arrival_us, thing in held:
-            self._moving.append((max(arrival_us, earliest_us), thing))
+        held, self._in_flight = self._in_flight, deque()
+        for arrival_us, message in held:
+            self._in_flight.append((max(arrival_us, earliest_us), message))
 
-    def _stop_timers(self, keep_patience: bool = False) -> None:
+    def _stop_timers(self, keep_give_up_timer: bool = False) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._patience is not None and not keep_patience:
-            self._patience.cancel()
-            self._patience = None
+        if self._give_up_timer is not None and not keep_give_up_timer:
+            self._give_up_timer.cancel()
+            self._give_up_timer = None
 
     def _arrive(self) -> None:
         self._timer = None
         now_us = self._links.loop.now_us
-        while self._moving and self._moving[0][0] <= now_us:
-            self._deliver(self._moving.popleft()[1])
-        self.look()
+        while self._in_flight and self._in_flight[0][0] <= now_us:
+            self._deliver(self._in_flight.popleft()[1])
+        self.reschedule()
 
-    def rush(self) -> None:
-        """Deliver at once what is under way, as far as the lane is open."""
-        while self._moving and self._links.is_open(self.source, self.target):
-            self._deliver(self._moving.popleft()[1])
+    def deliver_all(self) -> None:
+        """Deliver all messages in flight at once, unless the direction is blocked."""
+        while self._in_flight and self._links.is_open(self.source, self.target):
+            self._deliver(self._in_flight.popleft()[1])
 
     def drop(self) -> None:
-        """Lose all things under way."""
-        self._moving.clear()
+        """Lose all messages in flight."""
+        self._in_flight.clear()
         self._stop_timers()
 
     def close(self) -> None:

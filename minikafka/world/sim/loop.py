@@ -1,4 +1,4 @@
-"""The simulated event loop: stock asyncio whose clock jumps to the next timer."""
+"""The simulated event loop: asyncio's own, except that its clock jumps to the next timer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextvars import Context, ContextVar
 from typing import Any, NoReturn, Protocol, cast
 
 START_US = 1_000_000_000
-TASKS_TOLD = 20
-MIN_SWEEP = 128
-INSTANT_LIMIT = 1_000_000
+MAX_LISTED_TASKS = 20
+MIN_CANCELLED_TO_SWEEP = 128
+MAX_TURNS_WITHOUT_PROGRESS = 1_000_000
 
 
 class Deadlock(RuntimeError):
@@ -21,7 +21,7 @@ class Deadlock(RuntimeError):
 
 
 class TimeLimitExceeded(RuntimeError):
-    """The simulated time allowed has passed."""
+    """The simulated time has passed the limit that was set."""
 
 
 class Livelock(RuntimeError):
@@ -38,13 +38,13 @@ OWNER: ContextVar[TaskOwner | None] = ContextVar("owner", default=None)
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose hash is its number: a set of tasks is walked in the same order in every run.
+    """A task whose hash is its number, so that sets of tasks have the same order in every run.
 
     ``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in the order of that set.
     """
 
     def __init__(self, coroutine: Any, *, loop: SimLoop, number: int, context: Context | None):
-        self.number = number  # first: being registered asks for the hash
+        self.number = number  # set first: asyncio registers the task by its hash
         super().__init__(coroutine, loop=loop, name=f"task-{number}", context=context)
 
     def __hash__(self) -> int:
@@ -55,7 +55,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimFuture(asyncio.Future[Any]):
-    """A future whose hash is its number: ``asyncio.wait`` works with sets of them."""
+    """A future whose hash is its number, because ``asyncio.wait`` uses sets of futures."""
 
     def __init__(self, *, loop: SimLoop, number: int) -> None:
         self.number = number
@@ -69,12 +69,13 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """An asyncio loop without files, threads or waiting. Its time is in whole microseconds. Of two
-    timers due at the same instant the one set first fires first.
+    """An asyncio loop without sockets and threads, which never blocks. Its time is in whole
+    microseconds. Of two timers that are due at the same time, the one that was set first fires
+    first.
 
-    Of ``asyncio.BaseEventLoop`` it replaces ``_run_once``, one turn of the loop, and relies on
-    ``_ready`` and ``_stopping``, all of which have stood since Python 3.4. Raises ``Deadlock``,
-    ``Livelock`` and ``TimeLimitExceeded`` out of ``run_until_complete``.
+    It replaces ``asyncio.BaseEventLoop._run_once``, one turn of the loop, and relies on its
+    ``_ready`` and ``_stopping``; the three are unchanged since Python 3.4. ``run_until_complete``
+    raises ``Deadlock``, ``Livelock`` and ``TimeLimitExceeded``.
     """
 
     _ready: deque[asyncio.Handle]
@@ -83,8 +84,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now_us = START_US
-        self.limit_us: int | None = None  # at which time to stop
-        self.unhandled: list[dict[str, Any]] = []  # what callbacks raised
+        self.limit_us: int | None = None  # the time after which the loop raises TimeLimitExceeded
+        self.unhandled: list[
+            dict[str, Any]
+        ] = []  # asyncio's contexts of exceptions that callbacks raised
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []  # a heap: due, number
         self._cancelled_timers = 0
         self._numbers = 0
@@ -105,7 +108,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        # Never early; the hundredth is for floats that come out a hair above a whole number.
+        # Round up, so that no timer fires early. The subtraction corrects float rounding errors.
         when_us = math.ceil(when * 1_000_000 - 0.01)
         return self.call_at_us(when_us, callback, *args, context=context)
 
@@ -123,12 +126,12 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Count a cancelled timer, and sweep the heap if there are many.
+        """Count a cancelled timer; if there are many, remove them from the heap.
 
-        asyncio also calls it for timers that have fired: the sweep is then a little early.
+        asyncio also calls this for timers that have fired, so the count may be too high.
         """
         self._cancelled_timers += 1
-        if self._cancelled_timers > max(MIN_SWEEP, len(self._timers) // 2):
+        if self._cancelled_timers > max(MIN_CANCELLED_TO_SWEEP, len(self._timers) // 2):
             self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
@@ -150,9 +153,12 @@ class SimLoop(asyncio.BaseEventLoop):
             if not handle._cancelled:
                 handle._run()
         self._turns += 1
-        if self._turns > INSTANT_LIMIT:
+        if self._turns > MAX_TURNS_WITHOUT_PROGRESS:
             self._turns = 0
-            raise Livelock(f"{INSTANT_LIMIT} turns at {self.seconds():.6f} s: {self._who_waits()}")
+            raise Livelock(
+                f"{MAX_TURNS_WITHOUT_PROGRESS} turns at {self.seconds():.6f} s: "
+                f"{self._waiting_tasks()}"
+            )
 
     def _jump(self) -> None:
         """Move the time to the next timer that is not cancelled.
@@ -163,13 +169,13 @@ class SimLoop(asyncio.BaseEventLoop):
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         if not timers:
-            raise Deadlock(f"{self.seconds():.6f} s in, nothing can happen: {self._who_waits()}")
+            raise Deadlock(f"{self.seconds():.6f} s in, no timer is set: {self._waiting_tasks()}")
         if timers[0][0] > self.now_us:
             self.now_us = timers[0][0]
             self._turns = 0
         if self.limit_us is not None and self.now_us > self.limit_us:
-            self.limit_us = None  # what is cleaned up now may take its time
-            raise TimeLimitExceeded(f"{self.seconds():.3f} s in: {self._who_waits()}")
+            self.limit_us = None  # the clean-up that follows has no limit
+            raise TimeLimitExceeded(f"{self.seconds():.3f} s in: {self._waiting_tasks()}")
 
     def seconds(self) -> float:
         """Return the simulated seconds since the start."""
@@ -190,7 +196,7 @@ class SimLoop(asyncio.BaseEventLoop):
         name: str | None = None,
         **_: Any,
     ) -> SimTask:
-        """Make a task. Python 3.14 passes the name, older ones set it afterwards."""
+        """Create a task. Python 3.14 passes its name; older releases set the name afterwards."""
         task = SimTask(coroutine, loop=self, number=self._next_number(), context=context)
         if name is not None:
             task.set_name(name)
@@ -199,10 +205,10 @@ class SimLoop(asyncio.BaseEventLoop):
             owner.adopt(task)
         return task
 
-    def _who_waits(self) -> str:
+    def _waiting_tasks(self) -> str:
         tasks = sorted(cast("set[SimTask]", asyncio.all_tasks(self)), key=hash)
-        told = [f"{task.get_name()} in {_place(task)}" for task in tasks[:TASKS_TOLD]]
-        return f"{len(tasks)} tasks: {', '.join(told)}"
+        listed = [f"{task.get_name()} in {_place(task)}" for task in tasks[:MAX_LISTED_TASKS]]
+        return f"{len(tasks)} tasks: {', '.join(listed)}"
 
     def _note_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if isinstance(context.get("exception"), asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The simulated Network: listeners, dialling, and the connections between hosts."""
+"""The simulated Network: listeners, and the connections between hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikafka.world.sim.process import Process
 from minikafka.world.sim.transport import Address, Segment, Signal, SimTransport
 
 ANYWHERE = ("", "0.0.0.0", "::")
-HERE = ("localhost", "127.0.0.1", "::1")
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 FIRST_EPHEMERAL_PORT = 49152
 
 
@@ -34,12 +34,12 @@ class SimListener:
         factory: ProtocolFactory,
         process: Process,
         port: int,
-        only_here: bool,
+        loopback_only: bool,
         close: Callable[[int], None],
     ) -> None:
         self.factory = factory
         self.process = process
-        self.only_here = only_here
+        self.loopback_only = loopback_only
         self.context: Context = process.context()
         self._port = port
         self._close = close
@@ -54,7 +54,7 @@ class SimListener:
 
 
 class SimConnection:
-    """A connection of two transports over two lanes."""
+    """A TCP connection: two lanes, and a transport at each end once it is accepted."""
 
     def __init__(
         self, fabric: Fabric, process: Process, client: Address, server: Address, local: bool
@@ -62,7 +62,7 @@ class SimConnection:
         self.client: SimTransport | None = None
         self.server: SimTransport | None = None
         self.hosts = (client[0], server[0])
-        self.dialled: asyncio.Future[SimTransport] = process.loop.create_future()
+        self.established: asyncio.Future[SimTransport] = process.loop.create_future()
         self._fabric = fabric
         self._process = process
         self._addresses = (client, server)
@@ -71,17 +71,17 @@ class SimConnection:
         self._server_gone = True  # until accepted
         links = fabric.links
         self._to_server: Lane[Segment] = Lane(
-            links, client[0], server[0], self._at_server, self._client_gives_up
+            links, client[0], server[0], self._at_server, self._on_client_timeout
         )
         self._to_client: Lane[Segment] = Lane(
-            links, server[0], client[0], self._at_client, self._server_gives_up
+            links, server[0], client[0], self._at_client, self._on_server_timeout
         )
 
-    def dial(self) -> None:
+    def open(self) -> None:
         self._to_server.send(Signal.SYN)
 
-    def hang_up(self) -> None:
-        """Abort the client's end, or abandon the connection attempt."""
+    def abort(self) -> None:
+        """Abort the client's end, or cancel the connection attempt if there is no end yet."""
         if self.client is not None:
             self.client.abort()
         else:
@@ -92,7 +92,7 @@ class SimConnection:
     def _at_server(self, segment: Segment) -> None:
         if segment is Signal.SYN:
             listener = self._fabric.listener(self._addresses[1])
-            if listener is None or (listener.only_here and not self._local):
+            if listener is None or (listener.loopback_only and not self._local):
                 self._to_client.send(Signal.REFUSED)
             else:
                 self._server_gone = False
@@ -130,31 +130,31 @@ class SimConnection:
             self._fabric.adopt(self._process, self.client)
             assert self.server is not None
             self.client.peer, self.server.peer = self.server, self.client
-            if not self.dialled.done():
-                self.dialled.set_result(self.client)
+            if not self.established.done():
+                self.established.set_result(self.client)
         else:
             self._refuse()
 
     def _refuse(self) -> None:
         host, port = self._addresses[1]
-        if not self.dialled.done():
-            self.dialled.set_exception(
+        if not self.established.done():
+            self.established.set_exception(
                 ConnectionRefusedError(errno.ECONNREFUSED, f"Connection refused: {host}:{port}")
             )
         self._retire_client()
 
-    def _client_gives_up(self) -> None:
+    def _on_client_timeout(self) -> None:
         if self.client is not None:
             self.client.give_up()
 
-    def _server_gives_up(self) -> None:
+    def _on_server_timeout(self) -> None:
         if self.server is not None:
             self.server.give_up()
 
     # ------------------------------------------------------------------------------------- ends
 
     def reset(self) -> None:
-        """Reset the connection at both ends; bytes under way are lost."""
+        """Reset the connection at both ends. Bytes in flight are lost."""
         self._to_server.drop()
         self._to_client.drop()
         if self.client is None and not self._client_gone:
@@ -193,7 +193,7 @@ class Fabric:
 
     def add_process(self, process: Process) -> None:
         self._ends[process] = []
-        process.at_death(lambda: self._cut(process))
+        process.at_death(lambda: self._close_sockets(process))
 
     def adopt(self, process: Process, end: SimTransport) -> None:
         ends = self._ends[process]
@@ -213,24 +213,28 @@ class Fabric:
         return port
 
     def resolve(self, process: Process, host: str) -> str:
-        """Raises ``OSError`` for a name that no host has."""
-        name = process.host if host in HERE else host
+        """Return the host with this name. Raises ``OSError`` if there is none."""
+        name = process.host if host in LOCAL_NAMES else host
         if name not in self._hosts:
             raise OSError(-2, f"Name or service not known: {host}")
         return name
 
     def is_host(self, host: str) -> bool:
-        return host in HERE or host in self._hosts
+        return host in LOCAL_NAMES or host in self._hosts
 
     def bind(self, process: Process, factory: ProtocolFactory, host: str, port: int) -> SimListener:
-        if host not in (*ANYWHERE, *HERE, process.host):
+        if host not in (*ANYWHERE, *LOCAL_NAMES, process.host):
             raise OSError(errno.EADDRNOTAVAIL, f"Cannot assign requested address: {host}")
         _check_port(port)
         port = port or self.ephemeral_port(process.host)
         if (process.host, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, f"Address already in use: {host}:{port}")
         listener = SimListener(
-            factory, process, port, host in HERE, lambda port: self._unbind(process.host, port)
+            factory,
+            process,
+            port,
+            host in LOCAL_NAMES,
+            lambda port: self._unbind(process.host, port),
         )
         self._listeners[process.host, port] = listener
         return listener
@@ -245,7 +249,7 @@ class Fabric:
         client = (process.host, self.ephemeral_port(process.host))
         connection = SimConnection(self, process, client, (target, port), local)
         self._connections[connection] = None
-        connection.dial()
+        connection.open()
         return connection
 
     def reset(self, one: str, other: str) -> None:
@@ -254,24 +258,24 @@ class Fabric:
             if connection.hosts in ((one, other), (other, one)):
                 connection.reset()
 
-    def _cut(self, process: Process) -> None:
-        """Close the sockets of a dead process as its kernel does, at random with FIN or RST.
+    def _close_sockets(self, process: Process) -> None:
+        """Close the sockets of a dead process, as its kernel does, with FIN or RST at random.
 
-        A host without power sends nothing.
+        A host without power sends neither.
         """
         for address in [a for a, owner in self._listeners.items() if owner.process is process]:
             del self._listeners[address]
         for end in self._ends.pop(process):
-            last_words = None
+            farewell = None
             if not self.links.is_dark(process.host):
-                last_words = (Signal.FIN, Signal.RST)[self.links.entropy.between(0, 1)]
-            end.vanish(last_words)
+                farewell = (Signal.FIN, Signal.RST)[self.links.entropy.between(0, 1)]
+            end.end_with_process(farewell)
 
 
 class SimNetwork:
     """The Network of one process. See ``kernel.ports.Network``.
 
-    Host names are the simulation's; ``localhost`` is the host itself.
+    Host names are those of ``SimWorld.host``; ``localhost`` is the host itself.
     """
 
     def __init__(self, process: Process, fabric: Fabric) -> None:
@@ -293,13 +297,13 @@ class SimNetwork:
         connection = self._fabric.connect(self._process, host, port)
         try:
             async with asyncio.timeout(links.profile.connect_timeout_us / 1_000_000):
-                transport = await connection.dialled
+                transport = await connection.established
             self._process.check()
         except TimeoutError:
-            connection.hang_up()
+            connection.abort()
             raise TimeoutError(errno.ETIMEDOUT, f"Connect timed out: {host}:{port}") from None
         except asyncio.CancelledError:
-            connection.hang_up()
+            connection.abort()
             raise
         links.trace.add("connected", host=self._process.host, to=f"{host}:{port}")
         protocol = factory()

@@ -11,19 +11,20 @@ from minikafka.world.sim.loop import OWNER, SimLoop
 
 T = TypeVar("T")
 
-END_PATIENCE_S = (0.001, 1.0, 10.0, 60.0)  # a task that swallows its cancellation gets another
+# Waiting times between cancellations: a task may swallow one, and is then cancelled again.
+CANCEL_AGAIN_S = (0.001, 1.0, 10.0, 60.0)
 
 
 class HostDown(asyncio.CancelledError):
-    """A port of a dead process was used. To the code that still unwinds there it is one more
-    cancellation: ``finally`` blocks run, but reach nothing."""
+    """Raised when a dead process uses a port. Its tasks are being cancelled, and for them this is
+    one more cancellation: their ``finally`` blocks run, but have no effect outside."""
 
 
 class Process:
-    """Tasks, timers and resources of one incarnation of a host.
+    """The tasks, timers and resources of a host between two restarts.
 
-    Every port of the process asks ``check`` first, so that nothing it still does after its death
-    (its tasks unwind) can be seen from outside.
+    Every method of the process's ports calls ``check`` first. So nothing that its tasks do while
+    they are cancelled after its death can be seen from outside.
     """
 
     def __init__(self, loop: SimLoop, host: str) -> None:
@@ -54,7 +55,7 @@ class Process:
         self._tasks.pop(task, None)
 
     def spawn(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Run a coroutine as this process. Raises ``HostDown``."""
+        """Run a coroutine as a task of this process. Raises ``HostDown``."""
         if not self.alive:
             coro.close()
         self.check()
@@ -72,30 +73,31 @@ class Process:
             callback()
 
     def at_death(self, callback: Callable[[], None]) -> None:
-        """``callback`` cuts one port. In the order of registration, before any task ends."""
+        """Call ``callback`` when the process dies, before its tasks are cancelled. Callbacks close
+        the process's ports and are called in the order of registration."""
         self._at_death.append(callback)
 
     def die(self) -> None:
-        """Cut the ports, then cancel the tasks, oldest first. Idempotent."""
+        """Close the ports, then cancel the tasks, oldest first. Do nothing if already dead."""
         if not self.alive:
             return
         self.alive = False
-        for cut in self._at_death:
-            cut()
+        for close_port in self._at_death:
+            close_port()
         for task in list(self._tasks):
             task.cancel()
 
     async def end(self) -> None:
-        """After ``die``: returns when every task has ended, which takes no simulated time unless
-        a task waits for something in its clean-up. Raises ``RuntimeError`` if some do not end."""
-        me = asyncio.current_task()
-        for patience_s in END_PATIENCE_S:
-            rest = [task for task in self._tasks if task is not me]
+        """Wait after ``die`` until every task has ended. This takes no simulated time unless a
+        ``finally`` block waits. Raises ``RuntimeError`` if a task does not end."""
+        current = asyncio.current_task()
+        for pause_s in CANCEL_AGAIN_S:
+            rest = [task for task in self._tasks if task is not current]
             if not rest:
                 return
-            await asyncio.wait(rest, timeout=patience_s)
-            for task in [task for task in self._tasks if task is not me]:
+            await asyncio.wait(rest, timeout=pause_s)
+            for task in [task for task in self._tasks if task is not current]:
                 task.cancel()
-        names = ", ".join(task.get_name() for task in self._tasks if task is not me)
+        names = ", ".join(task.get_name() for task in self._tasks if task is not current)
         if names:
             raise RuntimeError(f"tasks of the dead process on {self.host} do not end: {names}")

@@ -17,7 +17,7 @@ READ_HINT_BYTES = 64 * 1024
 
 
 class Signal(Enum):
-    """Messages on a lane besides bytes: set-up, end and reset of a connection."""
+    """The segments that carry no bytes: they open, close or reset a connection."""
 
     SYN = "syn"
     ACCEPTED = "accepted"
@@ -33,11 +33,11 @@ Address: TypeAlias = tuple[str, int]
 class SimTransport(asyncio.Transport):
     """One end of a connection. Like a kernel, it responds to bytes for a closed end with a reset.
 
-    Written bytes are cut into random segments and sent while the window has room. The rest waits
-    here; above the high-water mark ``pause_writing`` of the protocol is called.
+    Written bytes are cut into random segments and sent while the window has space. The rest stays
+    in the outbox; when it exceeds the high-water mark, the protocol's ``pause_writing`` is called.
 
-    ``peer`` is the other end once there is one: bytes read there open the window here at once.
-    ``retire`` tells the connection that this end is gone.
+    ``peer`` is the other end, once the connection is established. When it has read bytes, the
+    window of this end opens without a delay. ``retire`` is called when this end is closed.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SimTransport(asyncio.Transport):
         self._name = f"{addresses[0]}>{addresses[1]}"
         self._protocol: asyncio.BufferedProtocol | None = None
         self._inbox: deque[Segment] = deque()  # bounded by the window
-        self._outbox: deque[memoryview] = deque()  # bounded by who heeds pause_writing
+        self._outbox: deque[memoryview] = deque()  # bounded if the protocol obeys pause_writing
         self._outbox_bytes = 0
         self._in_flight_bytes = 0
         self._low_water = HIGH_WATER_BYTES // 4
@@ -67,7 +67,7 @@ class SimTransport(asyncio.Transport):
         self._reading = True
         self._read_scheduled = False
         self._writing_paused = False
-        self._eof_wanted = False
+        self._eof_pending = False
         self._was_reset = False
         self._closing = False
         self._gone = False
@@ -101,7 +101,7 @@ class SimTransport(asyncio.Transport):
         self._read_scheduled = False
         if self._gone or not self._process.alive:
             return
-        # Who neither reads nor writes does not notice: as with epoll on a paused socket.
+        # As with epoll, a protocol that has paused reading and writes nothing sees no reset.
         if self._was_reset and (self._reading or self._outbox or self._closing):
             self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
         elif self._inbox and self._reading and not self._closing:
@@ -115,22 +115,22 @@ class SimTransport(asyncio.Transport):
 
     def _read_bytes(self) -> None:
         assert self._protocol is not None
-        room = memoryview(self._protocol.get_buffer(READ_HINT_BYTES)).cast("B")
-        if not room.nbytes:
+        target = memoryview(self._protocol.get_buffer(READ_HINT_BYTES)).cast("B")
+        if not target.nbytes:
             raise RuntimeError("get_buffer() returned an empty buffer")
         filled = 0
-        while self._inbox and filled < room.nbytes:
+        while self._inbox and filled < target.nbytes:
             segment = self._inbox[0]
             if isinstance(segment, Signal):
                 break
-            taken = min(segment.nbytes, room.nbytes - filled)
-            room[filled : filled + taken] = segment[:taken]
+            taken = min(segment.nbytes, target.nbytes - filled)
+            target[filled : filled + taken] = segment[:taken]
             filled += taken
             if taken == segment.nbytes:
                 self._inbox.popleft()
             else:
                 self._inbox[0] = segment[taken:]
-        room.release()
+        target.release()
         if self.peer is not None:
             self.peer.on_window(filled)
         self._protocol.buffer_updated(filled)
@@ -160,7 +160,7 @@ class SimTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"data must be bytes-like, not {type(data).__name__}")
-        if self._eof_wanted:
+        if self._eof_pending:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing or not self._process.alive:
             return
@@ -188,9 +188,9 @@ class SimTransport(asyncio.Transport):
                 self._outbox.appendleft(piece[length:])
             self._outbox_bytes -= length
             self._in_flight_bytes += length
-            self._links.trace.stir(self._name, piece[:length])
+            self._links.trace.add_to_digest(self._name, piece[:length])
             self._lane.send(piece[:length])
-        if not self._outbox and (self._closing or self._eof_wanted):
+        if not self._outbox and (self._closing or self._eof_pending):
             self._lane.send(Signal.FIN)
             if self._closing:
                 self._lose(None)
@@ -211,7 +211,7 @@ class SimTransport(asyncio.Transport):
             self._lane.send(Signal.RST)
             self._lose(None)
         elif not self._outbox:
-            if not self._eof_wanted:
+            if not self._eof_pending:
                 self._lane.send(Signal.FIN)
             self._lose(None)
 
@@ -226,23 +226,23 @@ class SimTransport(asyncio.Transport):
             self._lane.drop()
             self._lose(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
-    def vanish(self, last_words: Signal | None) -> None:
-        """End after the death of the process; its kernel, if alive, sends ``last_words``.
+    def end_with_process(self, farewell: Signal | None) -> None:
+        """End because the process has died; its kernel sends ``farewell`` (None: it is dead, too).
 
         The protocol is not called any more.
         """
         if not self._gone:
-            if last_words is not None:
-                self._lane.send(last_words)
-            self._go()
+            if farewell is not None:
+                self._lane.send(farewell)
+            self._retire_end()
 
     def _lose(self, error: OSError | None) -> None:
         if self._gone:
             return
-        self._go()
+        self._retire_end()
         self._loop.call_soon(self._connection_lost, error, context=self._context)
 
-    def _go(self) -> None:
+    def _retire_end(self) -> None:
         self._gone = self._closing = True
         self._inbox.clear()
         self._outbox.clear()
@@ -270,8 +270,8 @@ class SimTransport(asyncio.Transport):
             self._schedule_read()
 
     def write_eof(self) -> None:
-        if not self._eof_wanted and not self._closing and self._process.alive:
-            self._eof_wanted = True
+        if not self._eof_pending and not self._closing and self._process.alive:
+            self._eof_pending = True
             if not self._outbox:
                 self._lane.send(Signal.FIN)
 

@@ -1,4 +1,4 @@
-"""The simulated Workers: work is done at once, and its caller goes on some time later."""
+"""The simulated Workers: functions run at once, and their callers get the results later."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ LIMIT_S = 24 * 3600
 
 
 class SimHost:
-    """One machine. Its ``world`` is that of the process running there now; its files last."""
+    """One machine. Its files outlive its processes; ``world`` has the ports of the current one."""
 
     def __init__(self, name: str, simulation: SimWorld) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class SimHost:
 
     @property
     def world(self) -> World:
-        """The ports of the present process; after a death, until ``restart``, the dead one's."""
+        """The ports of the current process. After its death they raise until ``restart``."""
         return self._world
 
     @property
@@ -49,17 +49,18 @@ class SimHost:
         return self._process.alive
 
     def spawn(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Run as part of the present process: the task, and every task it starts, dies with it.
+        """Run a task of the current process. It is cancelled with the process, and so is every task
+        that it creates.
 
-        What it raises, ``SimWorld.run`` raises at the end, unless somebody has awaited the task.
+        If it fails and no caller has awaited it, ``SimWorld.run`` raises its exception at the end.
         """
         task = self._process.spawn(coro, name)
         self._simulation.spawned.append(task)
         return task
 
     def start(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """As ``spawn``, for what the process is there for: when the task ends, however it ends,
-        the process exits, and all that is its own goes as in ``kill``."""
+        """Run the main task of the current process. When it ends, by whatever means, the process
+        exits: its sockets, files and tasks end as in ``kill``."""
         process = self._process
         task = self.spawn(coro, name)
 
@@ -72,22 +73,22 @@ class SimHost:
         return task
 
     def set_wall_offset(self, offset_ms: int) -> None:
-        """Put the wall clock ahead (or behind), now and after restarts."""
+        """Move the wall clock ahead, or back if negative, now and after restarts."""
         self._wall_offset_ms = self._clock.offset_ms = offset_ms
 
     async def kill(self) -> None:
-        """kill -9: ports cut, peers' connections closed by the kernel, tasks cancelled and
-        awaited. What was written stays in the page cache."""
+        """Kill the process, as with ``kill -9``: the kernel closes its connections, and its tasks
+        are cancelled and awaited. Written data stay in the page cache."""
         await self._end("kill")
 
     async def crash(self) -> None:
-        """Power loss: peers hear nothing, and of what was not flushed the dice decide how much is
-        there. The host is dark until ``restart``."""
+        """Switch the power off: connections end without a FIN or RST, and a random part of the data
+        that were not flushed is lost. The host is dark until ``restart``."""
         self._simulation.links.set_dark(self.name, True)
         await self._end("crash", dark=True)
 
     def restart(self) -> World:
-        """A new process on the same files. Raises ``RuntimeError`` while the old one lives."""
+        """Start a new process on the same files. Raises ``RuntimeError`` if the old one runs."""
         if self._process.alive:
             raise RuntimeError(f"{self.name} is alive")
         self._simulation.tracer.add("restart", host=self.name)
@@ -121,9 +122,10 @@ class SimHost:
 
 
 class SimWorld:
-    """Everything under one seed. Hosts, and tasks on them, are made inside ``run``.
+    """A simulation: its loop, hosts, links and ZooKeeper. The seed decides everything that happens.
 
-    ``trace`` lists what happened; ``digest()`` covers it all: two runs with one seed agree.
+    Create hosts, and tasks on them, inside ``run``. ``trace`` lists the events; ``digest()`` also
+    covers all bytes sent. Both are equal in two runs with the same seed.
     """
 
     def __init__(self, seed: int, profile: LinkProfile | None = None) -> None:
@@ -147,11 +149,12 @@ class SimWorld:
         return self.tracer.digest()
 
     def run(self, main: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
-        """Run ``main`` to its end, then kill all hosts. Once per world.
+        """Run ``main`` to its end, then kill all hosts. Call this once.
 
-        Raises what ``main`` raises; ``Deadlock`` when nothing can happen any more,
-        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, ``Livelock``; else, as one
-        ExceptionGroup, what callbacks raised and tasks of hosts that nobody has awaited.
+        Raises the exception of ``main``, ``Deadlock`` when all tasks wait and no timer is set,
+        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, or ``Livelock``. If there is none
+        of these, raises a BaseExceptionGroup of the exceptions in callbacks and in tasks of hosts
+        that no caller has awaited.
         """
         self.loop.limit_us = START_US + round(limit_s * 1_000_000)
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
@@ -166,7 +169,7 @@ class SimWorld:
         return result
 
     def host(self, name: str) -> SimHost:
-        """The host of that name, made when first asked for."""
+        """Return the host with this name; the first call creates it."""
         if name not in self._hosts:
             self.fabric.add_host(name)
             self._hosts[name] = SimHost(name, self)
@@ -175,12 +178,12 @@ class SimWorld:
     # ---------------------------------------------------------------------------------- faults
 
     def partition(self, one: str, other: str) -> None:
-        """Nothing passes between two hosts, until ``heal``; ``zookeeper`` is a host, too."""
+        """Block both directions between two hosts until ``heal``. ``zookeeper`` is a host, too."""
         self.clog(one, other)
         self.clog(other, one)
 
     def clog(self, source: str, target: str) -> None:
-        """Nothing passes from ``source`` to ``target``, until ``unclog`` or ``heal``."""
+        """Block the direction from ``source`` to ``target`` until ``unclog`` or ``heal``."""
         self.tracer.add("clog", source=source, target=target)
         self.links.block(source, target)
 
@@ -189,13 +192,13 @@ class SimWorld:
         self.links.open(source, target)
 
     def isolate(self, name: str) -> None:
-        """Cut a host off from every other and from ZooKeeper."""
+        """Partition a host from every other one and from ZooKeeper."""
         for other in (*self._hosts, "zookeeper"):
             if other != name:
                 self.partition(name, other)
 
     def heal(self) -> None:
-        """Open every link; what was held arrives."""
+        """Open every direction. Messages that were held arrive."""
         self.tracer.add("heal")
         self.links.open_all()
 
@@ -205,9 +208,9 @@ class SimWorld:
         self.fabric.reset(one, other)
 
     def _failures(self) -> list[BaseException]:
-        raised = [told["exception"] for told in self.loop.unhandled if "exception" in told]
+        raised = [failed["exception"] for failed in self.loop.unhandled if "exception" in failed]
         for task in self.spawned:
-            # How asyncio itself knows that nobody has asked for the exception.
+            # asyncio itself uses this attribute to see that the exception was never retrieved.
             if task.done() and not task.cancelled() and getattr(task, "_log_traceback", False):
                 failure = task.exception()
                 if failure is not None:

@@ -1,4 +1,4 @@
-"""A ZooKeeper tree: znodes, versions, transactions, and what each change sets off."""
+"""The znode tree of the simulated ZooKeeper: versions, transactions, and the watch events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from minikafka.kernel.ports import (
 
 @dataclass(slots=True)
 class Znode:
-    """``creations`` counts the children ever made here: it numbers sequential ones."""
+    """A znode. ``creations`` counts the children created in it so far, which gives the numbers of
+    sequential znodes."""
 
     data: bytes
     czxid: int
@@ -39,7 +40,8 @@ class Znode:
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> ZnodeStat:
-        """Outside ``cversion`` counts deletions, too, as in ZooKeeper's StatPersisted."""
+        """Return the stat that clients see. Its ``cversion`` also counts deleted children, as in
+        ZooKeeper's StatPersisted."""
         return ZnodeStat(
             czxid=self.czxid,
             mzxid=self.mzxid,
@@ -67,9 +69,10 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one transaction: a result or error per operation, and the events for watchers, in order.
+    """The outcome of one transaction: a result or an error for each operation, and the watch
+    events in order.
 
-    A ``CHILDREN`` event carries the parent's path. Nothing happened if any result is an error.
+    A ``CHILDREN`` event carries the parent's path. If any result is an error, nothing was changed.
     """
 
     results: list[OpResult]
@@ -77,7 +80,7 @@ class Outcome:
 
     @property
     def error(self) -> CoordinationError | None:
-        """The culprit's, if the transaction failed."""
+        """The error of the operation that made the transaction fail; None if it succeeded."""
         for result in self.results:
             if isinstance(result, CoordinationError) and not isinstance(result, RolledBack):
                 return result
@@ -95,11 +98,11 @@ class ZnodeTree:
 
     @property
     def nodes(self) -> Mapping[str, Znode]:
-        """Every znode by its path, in the order of creation. Callers do not change them."""
+        """Every znode by its path, in the order of creation. Callers must not change them."""
         return self._nodes
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Raises ``NoNode``."""
+        """Return a znode's data and stat. Raises ``NoNode``."""
         node = self._find(path)
         return node.data, node.stat()
 
@@ -109,27 +112,27 @@ class ZnodeTree:
         return None if node is None else node.stat()
 
     def children(self, path: str) -> list[str]:
-        """Sorted names. Raises ``NoNode``."""
+        """Return the names of a znode's children, sorted. Raises ``NoNode``."""
         return sorted(self._find(path).children)
 
     def ephemerals(self, session_id: int) -> list[str]:
-        """Paths of a session's ephemeral nodes, sorted."""
+        """Return the paths of a session's ephemeral znodes, sorted."""
         nodes = self._nodes.items()
         return sorted(path for path, node in nodes if node.ephemeral_owner == session_id)
 
     def dump(self) -> list[tuple[str, bytes, int]]:
-        """Every path with its data and version, sorted."""
+        """Return every path with its data and version, sorted."""
         return [(path, node.data, node.version) for path, node in sorted(self._nodes.items())]
 
     # -------------------------------------------------------------------------------- writing
 
     def new_session(self) -> int:
-        """ZooKeeper writes session openings to its log, too: they take a zxid."""
+        """Take a zxid for a new session and return it: ZooKeeper logs sessions as transactions."""
         self.zxid += 1
         return self.zxid
 
     def apply(self, ops: Sequence[CoordinationOp], session_id: int, wall_ms: int) -> Outcome:
-        """All of them or none, as one transaction."""
+        """Apply all operations as one transaction, or none of them."""
         self.zxid += 1
         undo: dict[str, Znode | None] = {}
         results: list[OpResult] = []
@@ -143,7 +146,7 @@ class ZnodeTree:
         return Outcome(results, events)
 
     def end_session(self, session_id: int) -> list[WatchEvent]:
-        """Remove its ephemeral nodes in one transaction."""
+        """Remove the session's ephemeral znodes in one transaction; return the watch events."""
         self.zxid += 1
         events: list[WatchEvent] = []
         for path in self.ephemerals(session_id):
@@ -178,25 +181,25 @@ class ZnodeTree:
         undo: dict[str, Znode | None],
         events: list[WatchEvent],
     ) -> str:
-        above, name = _split(op.path)
-        parent = self._nodes.get(above)
+        parent_path, name = _split(op.path)
+        parent = self._nodes.get(parent_path)
         if parent is None:
             raise NoNode(op.path)
         if op.sequential:
             name += f"{parent.creations:010d}"
-        path = f"{above.rstrip('/')}/{name}"
+        path = f"{parent_path.rstrip('/')}/{name}"
         if path in self._nodes:
             raise NodeExists(path)
         if parent.ephemeral_owner:
             raise CoordinationError(f"{path}: ephemeral nodes have no children")
-        self._remember(above, undo)
+        self._remember(parent_path, undo)
         self._remember(path, undo)
         owner = session_id if op.ephemeral else 0
         self._nodes[path] = Znode(op.data, self.zxid, self.zxid, wall_ms, wall_ms, owner)
         parent.creations += 1
         parent.children[name] = None
         events.append(WatchEvent(WatchKind.CREATED, path))
-        events.append(WatchEvent(WatchKind.CHILDREN, above))
+        events.append(WatchEvent(WatchKind.CHILDREN, parent_path))
         return path
 
     def _set(
@@ -221,13 +224,13 @@ class ZnodeTree:
         _check_version(op.path, node, op.version)
         if node.children:
             raise NotEmpty(op.path)
-        above, name = _split(op.path)
-        self._remember(above, undo)
+        parent_path, name = _split(op.path)
+        self._remember(parent_path, undo)
         self._remember(op.path, undo)
         del self._nodes[op.path]
-        del self._nodes[above].children[name]
+        del self._nodes[parent_path].children[name]
         events.append(WatchEvent(WatchKind.DELETED, op.path))
-        events.append(WatchEvent(WatchKind.CHILDREN, above))
+        events.append(WatchEvent(WatchKind.CHILDREN, parent_path))
 
     # ------------------------------------------------------------------------------- undoing
 
@@ -252,9 +255,9 @@ class ZnodeTree:
 
 
 def _failed(
-    ops: Sequence[CoordinationOp], culprit: int, error: CoordinationError
+    ops: Sequence[CoordinationOp], failed_at: int, error: CoordinationError
 ) -> list[OpResult]:
-    return [error if i == culprit else RolledBack(op.path) for i, op in enumerate(ops)]
+    return [error if i == failed_at else RolledBack(op.path) for i, op in enumerate(ops)]
 
 
 def _check_version(path: str, node: Znode, version: int) -> None:
@@ -270,5 +273,5 @@ def _check_path(path: str) -> None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    above, _, name = path.rpartition("/")
-    return above or "/", name
+    parent_path, _, name = path.rpartition("/")
+    return parent_path or "/", name

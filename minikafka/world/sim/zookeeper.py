@@ -1,4 +1,4 @@
-"""The simulated ZooKeeper ensemble: sessions and their expiry, watches, one tree."""
+"""The simulated ZooKeeper ensemble: sessions and their expiry, watches, and the znode tree."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ReadKind: TypeAlias = Literal["get", "exists", "children"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
-    """``session_id`` 0 asks for a new session."""
+class ConnectRequest:
+    """The first message on a connection. ``session_id`` 0 requests a new session."""
 
     session_id: int
     timeout_ms: int
@@ -39,11 +39,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    pass
+    """Keeps the session alive while the client has no other requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
+    """A request for one znode; ``watch`` also sets a watch on it. The response has the request's
+    ``number``, as for the other requests."""
+
     number: int
     kind: ReadKind
     path: str
@@ -60,12 +63,16 @@ class ReadMany:
 
 @dataclass(frozen=True, slots=True)
 class ZnodeWrite:
+    """Operations to carry out as one transaction."""
+
     number: int
     ops: Sequence[CoordinationOp]
 
 
 @dataclass(frozen=True, slots=True)
-class Bye:
+class CloseSession:
+    """A request to end the session."""
+
     number: int
 
 
@@ -73,45 +80,48 @@ class Bye:
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
+class ConnectResponse:
+    """The response to a ConnectRequest: the connection belongs to this session now."""
+
     session_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
-    """The response to a Hello whose session has expired."""
+class SessionIsExpired:
+    """The response to a ConnectRequest for a session that has expired."""
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """The server has closed the connection, or there is no server."""
+class ConnectionClosed:
+    """The server has closed the connection, or no server runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    pass
+    """The response to a Ping."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A response. ``value`` of a write: the ``Outcome`` results; of one creation also its stat."""
+class Response:
+    """The response to a read or write. The ``value`` of a write has the results of its
+    ``Outcome``; if it creates a single znode, the path and the stat of that."""
 
     number: int
     value: Any
 
 
 Message: TypeAlias = (
-    Hello
+    ConnectRequest
     | Ping
     | Read
     | ReadMany
     | ZnodeWrite
-    | Bye
-    | Welcome
-    | Expired
-    | Closed
+    | CloseSession
+    | ConnectResponse
+    | SessionIsExpired
+    | ConnectionClosed
     | Pong
-    | Answer
+    | Response
     | WatchEvent
 )
 
@@ -131,8 +141,12 @@ class ZookeeperConnection:
         self._process = process
         self._receive = receive
         links = service.links
-        self._to_server: Lane[Message] = Lane(links, process.host, ZOOKEEPER_HOST, self._at_server)
-        self._to_client: Lane[Message] = Lane(links, ZOOKEEPER_HOST, process.host, self._at_client)
+        self._to_server: Lane[Message] = Lane(
+            links, process.host, ZOOKEEPER_HOST, self._on_server_side
+        )
+        self._to_client: Lane[Message] = Lane(
+            links, ZOOKEEPER_HOST, process.host, self._on_client_side
+        )
         self._context: Context = process.context()
         self._closed = False
 
@@ -144,29 +158,30 @@ class ZookeeperConnection:
         """Send a message to the client."""
         self._to_client.send(message)
 
-    def _at_server(self, message: Message) -> None:
+    def _on_server_side(self, message: Message) -> None:
         self._service.on_message(self, message)
 
-    def _at_client(self, message: Message) -> None:
-        self._process.loop.call_soon(self._hand_over, message, context=self._context)
+    def _on_client_side(self, message: Message) -> None:
+        self._process.loop.call_soon(self._deliver, message, context=self._context)
 
-    def _hand_over(self, message: Message) -> None:
+    def _deliver(self, message: Message) -> None:
         if self._process.alive and not self._closed:
             self._receive(self, message)
 
-    def break_by_server(self) -> None:
-        """Close by the server: messages under way are lost, and the client is notified."""
+    def close_by_server(self) -> None:
+        """Close the connection from the server's side. Messages in flight are lost."""
         self._to_server.drop()
         self._to_client.drop()
-        self._to_client.send(Closed())
+        self._to_client.send(ConnectionClosed())
 
     def close(self) -> None:
-        """Close by the client; at random, messages under way to the server still arrive."""
+        """Close the connection from the client's side. The messages that are in flight to the
+        server all arrive or are all lost, at random."""
         if self._closed:
             return
         self._closed = True
         if self._service.links.entropy.randrange(2):
-            self._to_server.rush()
+            self._to_server.deliver_all()
         self._to_server.close()
         self._to_client.close()
         self._service.forget(self)
@@ -174,11 +189,12 @@ class ZookeeperConnection:
 
 @dataclass(slots=True)
 class SessionRecord:
-    """A session on the server side; ``heard_us`` is the time of its last message."""
+    """A session as the server knows it. It expires ``timeout_us`` after ``last_received_us``, the
+    time of the client's last message."""
 
     session_id: int
     timeout_us: int
-    heard_us: int
+    last_received_us: int
     connection: ZookeeperConnection | None = None
     timer: asyncio.TimerHandle | None = None
 
@@ -186,8 +202,8 @@ class SessionRecord:
 class SimZookeeper:
     """The ensemble, simulated as one host named ``zookeeper``.
 
-    The tree and the sessions survive ``stop``. After ``start`` each session has its whole time-out
-    again, as after the election of a ZooKeeper leader.
+    The tree and the sessions survive ``stop``. After ``start`` the time-out of each session begins
+    again, as after the election of a new ZooKeeper leader.
     """
 
     def __init__(self, links: Links) -> None:
@@ -199,7 +215,7 @@ class SimZookeeper:
         self._watchers: dict[tuple[WatchKind, str], dict[ZookeeperConnection, None]] = {}
         self._next_session_id = FIRST_SESSION_ID
 
-    # ------------------------------------------------------------------------------- the faults
+    # ------------------------------------------------------------------------------- faults
 
     def stop(self) -> None:
         if not self.running:
@@ -208,7 +224,7 @@ class SimZookeeper:
         self.links.trace.add("zookeeper-stop")
         self._watchers.clear()
         for connection in list(self._connections):
-            connection.break_by_server()
+            connection.close_by_server()
             self.forget(connection)
         for record in self.sessions.values():
             if record.timer is not None:
@@ -221,8 +237,8 @@ class SimZookeeper:
         self.running = True
         self.links.trace.add("zookeeper-start")
         for record in self.sessions.values():
-            record.heard_us = self.links.loop.now_us
-            self._watch_over(record)
+            record.last_received_us = self.links.loop.now_us
+            self._schedule_expiry(record)
 
     def expire(self, session_id: int) -> None:
         """Expire a session now, as if its time-out had passed."""
@@ -230,34 +246,34 @@ class SimZookeeper:
         if record is not None:
             self._expire(record)
 
-    # ------------------------------------------------------------------------------ the service
+    # ------------------------------------------------------------------------------ requests
 
     def on_message(self, connection: ZookeeperConnection, message: Message) -> None:
         """Handle a message that has arrived from a client."""
         if not self.running:
-            connection.reply(Closed())
+            connection.reply(ConnectionClosed())
             return
-        if isinstance(message, Hello):
-            self._on_hello(connection, message)
+        if isinstance(message, ConnectRequest):
+            self._on_connect_request(connection, message)
             return
         record = self.sessions.get(connection.session_id)
         if record is None or record.connection is not connection:
-            connection.reply(Closed())
+            connection.reply(ConnectionClosed())
             return
-        record.heard_us = self.links.loop.now_us
+        record.last_received_us = self.links.loop.now_us
         match message:
             case Ping():
                 connection.reply(Pong())
             case Read():
-                connection.reply(Answer(message.number, self._read(connection, message)))
+                connection.reply(Response(message.number, self._read(connection, message)))
             case ReadMany():
                 found = [self.tree.get(p) if self.tree.exists(p) else None for p in message.paths]
-                connection.reply(Answer(message.number, found))
+                connection.reply(Response(message.number, found))
             case ZnodeWrite():
-                connection.reply(Answer(message.number, self._write(record, message.ops)))
-            case Bye():
+                connection.reply(Response(message.number, self._write(record, message.ops)))
+            case CloseSession():
                 self._end(record, "closed")
-                connection.reply(Answer(message.number, None))
+                connection.reply(Response(message.number, None))
 
     def forget(self, connection: ZookeeperConnection) -> None:
         """Remove a closed connection and its watches; its session remains."""
@@ -273,27 +289,27 @@ class SimZookeeper:
         if record is not None and record.connection is connection:
             record.connection = None
 
-    def _on_hello(self, connection: ZookeeperConnection, hello: Hello) -> None:
+    def _on_connect_request(self, connection: ZookeeperConnection, request: ConnectRequest) -> None:
         now_us = self.links.loop.now_us
-        if hello.session_id:
-            record = self.sessions.get(hello.session_id)
+        if request.session_id:
+            record = self.sessions.get(request.session_id)
             if record is None:
-                connection.reply(Expired())
+                connection.reply(SessionIsExpired())
                 return
             if record.connection is not None:
                 self.forget(record.connection)
         else:
             self.tree.new_session()
-            record = SessionRecord(self._next_session_id, hello.timeout_ms * 1000, now_us)
+            record = SessionRecord(self._next_session_id, request.timeout_ms * 1000, now_us)
             self._next_session_id += 1
             self.sessions[record.session_id] = record
-            self._watch_over(record)
-        record.heard_us = now_us
+            self._schedule_expiry(record)
+        record.last_received_us = now_us
         record.connection = connection
         connection.session_id = record.session_id
         self._connections[connection] = None
         self.links.trace.add("zookeeper-session", id=hex(record.session_id))
-        connection.reply(Welcome(record.session_id))
+        connection.reply(ConnectResponse(record.session_id))
 
     # ------------------------------------------------------------------------ reading and writing
 
@@ -323,37 +339,40 @@ class SimZookeeper:
             error = outcome.error
             failed = {} if error is None else {"error": type(error).__name__}
             self.links.trace.add(f"zookeeper-{type(op).__name__}", **facts, **failed)
-            self.links.trace.stir("data", getattr(op, "data", b""))
-        self._tell(outcome.events)
+            self.links.trace.add_to_digest("data", getattr(op, "data", b""))
+        self._notify_watchers(outcome.events)
         only = ops[0] if len(ops) == 1 else None
         created = outcome.results[0] if ops else None
         if isinstance(only, CreateOp) and isinstance(created, str):
             return [created, self.tree.exists(created)]
         return outcome.results
 
-    def _tell(self, events: Sequence[WatchEvent]) -> None:
+    def _notify_watchers(self, events: Sequence[WatchEvent]) -> None:
         for event in events:
-            told: dict[ZookeeperConnection, None] = {}
+            notified: dict[ZookeeperConnection, None] = {}
             for kind in TRIGGERED_WATCHES[event.kind]:
-                told.update(self._watchers.pop((kind, event.path), {}))
-            for connection in told:
+                notified.update(self._watchers.pop((kind, event.path), {}))
+            for connection in notified:
                 for kind in TRIGGERED_WATCHES[event.kind]:
                     connection.watches.pop((kind, event.path), None)
                 connection.reply(event)
 
     # ---------------------------------------------------------------------------------- expiry
 
-    def _watch_over(self, record: SessionRecord) -> None:
+    def _schedule_expiry(self, record: SessionRecord) -> None:
         record.timer = self.links.loop.call_at_us(
-            record.heard_us + record.timeout_us, self._look_at, record, context=self.links.context
+            record.last_received_us + record.timeout_us,
+            self._expire_if_silent,
+            record,
+            context=self.links.context,
         )
 
-    def _look_at(self, record: SessionRecord) -> None:
+    def _expire_if_silent(self, record: SessionRecord) -> None:
         record.timer = None
         if record.session_id not in self.sessions or not self.running:
             return
-        if record.heard_us + record.timeout_us > self.links.loop.now_us:
-            self._watch_over(record)
+        if record.last_received_us + record.timeout_us > self.links.loop.now_us:
+            self._schedule_expiry(record)
         else:
             self._expire(record)
 
@@ -362,7 +381,7 @@ class SimZookeeper:
         self._end(record, "expired")
         if connection is not None:
             self.forget(connection)
-            connection.break_by_server()
+            connection.close_by_server()
 
     def _end(self, record: SessionRecord, why: str) -> None:
         self.links.trace.add(f"zookeeper-session-{why}", id=hex(record.session_id))
@@ -370,10 +389,10 @@ class SimZookeeper:
         if record.timer is not None:
             record.timer.cancel()
             record.timer = None
-        self._tell(self.tree.end_session(record.session_id))
+        self._notify_watchers(self.tree.end_session(record.session_id))
 
 
-# Which watches an event triggers: those on data and existence, those on children.
+# The watches that an event triggers: CHANGED stands for watches on data and on existence.
 TRIGGERED_WATCHES: Mapping[WatchKind, tuple[WatchKind, ...]] = {
     WatchKind.CREATED: (WatchKind.CHANGED,),
     WatchKind.CHANGED: (WatchKind.CHANGED,),

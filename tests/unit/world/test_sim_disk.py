@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.world.sim.disk import WRITE_BACK_BYTES, Inode, Truncate, Write
+from minikafka.world.sim.disk import WRITE_BACK_BYTES, FileTruncation, FileWrite, Inode
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.process import HostDown
 from minikafka.world.sim.world import SimHost, SimWorld
@@ -223,15 +223,15 @@ def test_a_broken_disk_fails_below_its_path() -> None:
 
 
 change = st.one_of(
-    st.builds(Write, st.integers(0, 20), st.binary(max_size=6)),
-    st.builds(Truncate, st.integers(0, 20)),
+    st.builds(FileWrite, st.integers(0, 20), st.binary(max_size=6)),
+    st.builds(FileTruncation, st.integers(0, 20)),
 )
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(change, max_size=12), st.integers(0, 12), st.integers(0, 1000))
 def test_a_power_loss_leaves_a_state_between_flush_and_crash(
-    changes: list[Write | Truncate], flushed: int, seed: int
+    changes: list[FileWrite | FileTruncation], flushed: int, seed: int
 ) -> None:
     """Up to one torn change, the file is as it was at some moment after the last flush."""
     inode, states = Inode(), [b""]
@@ -263,6 +263,6 @@ def test_old_changes_are_written_back() -> None:
     inode = Inode()
     piece = bytes(1 << 20)
     for number in range(8):
-        inode.change(Write(number << 20, piece))
+        inode.change(FileWrite(number << 20, piece))
     assert inode.dirty_bytes <= WRITE_BACK_BYTES
     assert len(inode.durable) >= (8 << 20) - WRITE_BACK_BYTES

@@ -110,7 +110,7 @@ def test_a_deadlock_names_the_waiting_tasks() -> None:
 
 
 def test_a_livelock_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.world.sim.loop.INSTANT_LIMIT", 1000)
+    monkeypatch.setattr("minikafka.world.sim.loop.MAX_TURNS_WITHOUT_PROGRESS", 1000)
 
     async def main() -> None:
         for _ in itertools.repeat(None):
