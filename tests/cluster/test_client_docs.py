@@ -38,7 +38,7 @@ async def test_an_example(number: int, shop: ClusterProcesses) -> None:
 
 
 def test_the_fixtures_in_a_users_own_test_run(tmp_path: Path) -> None:
-    """Two workers at a time, each with a cluster of its own."""
+    """The documented fixtures work in a user's project. Each of two workers has its cluster."""
     assert len(TESTS) == 2
     for number, block in enumerate(TESTS):
         (tmp_path / f"test_{number}.py").write_text(block)

@@ -22,7 +22,7 @@ SETTINGS = ("zookeeper.session.timeout.ms=3000", "replica.lag.time.max.ms=3000")
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """The data directory of one broker, on a file system of its own."""
+    """Return one broker's data directory, on which a small file system is mounted."""
     if os.getuid() != 0 or shutil.which("mount") is None:
         pytest.skip("mounting a tmpfs needs root")
     where = tmp_path / "cluster" / f"broker-{VICTIM}" / "data"

@@ -30,7 +30,8 @@ def whole(trio: RealCluster) -> Iterator[RealCluster]:
 
 
 class Load(ABC):
-    """Numbers into one partition of its own, with acks=all and a library's own defaults."""
+    """Writes numbers to a partition that no other load uses, with acks=all and otherwise the
+    library's defaults."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition

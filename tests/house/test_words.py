@@ -1,7 +1,8 @@
-"""Texts of the package and names of tests keep to the words that the field uses.
+"""Texts of the package, and names and docstrings of tests, keep to the words that the field uses.
 
-A word is retired where it hides who does what: a broker does not "hear of" a leader, it receives a
-request. Words that also have a plain use ("ask" a user, "own" as an adjective) are not listed.
+A word is retired where it hides which part does what: a broker does not hear about a leader, it
+receives a request. Words that also have a plain use ("ask" a user, "own" as an adjective) are not
+listed.
 
 The name of a test stands alone, so more words are retired there: the name says which broker,
 request, record or partition does what.
@@ -34,6 +35,8 @@ RETIRED_IN_NAMES = re.compile(
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TEST_FILES = sorted(TESTS.rglob("test_*.py"))
+ALL_OF_TESTS = sorted(TESTS.rglob("*.py"))
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def texts(source: str) -> list[tuple[int, str]]:
@@ -54,10 +57,16 @@ def texts(source: str) -> list[tuple[int, str]]:
     return found
 
 
-def retired_words(source: str) -> list[str]:
+def docstrings(source: str) -> list[tuple[int, str]]:
+    """Docstrings of the module, its classes and functions, by line."""
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, Documented)]
+    return [(node.body[0].lineno, ast.get_docstring(node) or "") for node in found if node.body]
+
+
+def retired_words(found: list[tuple[int, str]]) -> list[str]:
     return [
         f"{line}: {match[0]}"
-        for line, text in texts(source)
+        for line, text in found
         for match in RETIRED.finditer(" ".join(text.split()))
     ]
 
@@ -75,12 +84,25 @@ def opaque_names(source: str) -> list[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_retired_word_is_used(path: Path) -> None:
-    assert retired_words(path.read_text()) == []
+    assert retired_words(texts(path.read_text())) == []
 
 
 def test_retired_words_are_found_across_lines_and_in_messages() -> None:
     source = '"""The follower is\ntold."""\n# read\n# anew\nfail("Whoever asked")\n'
-    assert retired_words(source) == ["3: anew", "1: is told", "5: Whoever"]
+    assert retired_words(texts(source)) == ["3: anew", "1: is told", "5: Whoever"]
+
+
+@pytest.mark.parametrize("path", ALL_OF_TESTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_docstrings_of_tests_use_no_retired_word(path: Path) -> None:
+    assert retired_words(docstrings(path.read_text())) == []
+
+
+def test_retired_words_are_found_in_docstrings_and_not_in_data_of_tests() -> None:
+    source = (
+        'class Log:\n    """A disk of its own."""\n\n    def read(self):\n'
+        '        """In\n        vain."""\n        return "anew"  # anew\n'
+    )
+    assert retired_words(docstrings(source)) == ["2: of its own", "5: In vain"]
 
 
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda p: p.relative_to(ROOT).as_posix())

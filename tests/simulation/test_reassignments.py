@@ -84,10 +84,10 @@ def test_a_replica_moved_away_from_a_broker_that_was_not_there(
 
 
 @pytest.mark.mission("REA-10", "DEL-2")
-@pytest.mark.parametrize(("anew", "failover"), [(False, False), (True, False), (False, True)])
-def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool, failover: bool) -> None:
-    """Moved away from a dead broker, then deleted (and made anew, or forgotten by the next
-    controller): back, it finds nothing to keep."""
+@pytest.mark.parametrize(("recreated", "failover"), [(False, False), (True, False), (False, True)])
+def test_a_replica_left_behind_of_a_topic_that_is_gone(recreated: bool, failover: bool) -> None:
+    """A topic is moved away from a dead broker and then deleted. It may be created again, or the
+    next controller may not know it. When the broker restarts, it deletes its old replica."""
 
     async def scenario(cluster: SimCluster) -> None:
         cluster.start()
@@ -108,7 +108,7 @@ def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool, failover: boo
             await until_reassigned(cluster, TP, others)
             await admin.delete_topic(TP.topic)
             await cluster.until("it is gone", lambda: not cluster.replicas(TP))
-            if anew:
+            if recreated:
                 await asyncio.sleep(1)
                 await admin.create_topic(TP.topic, 1, 4)
             if failover:
@@ -120,7 +120,7 @@ def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool, failover: boo
         files = cluster.host(victim).world.files
         assert not files.exists(f"/data/{TP}")
         assert any(name.endswith("-stray") for name in files.list("/data")) == failover
-        if anew:
+        if recreated:
             check_leaders_know(cluster, TP)
 
     SimCluster(1, BROKERS).run(scenario)

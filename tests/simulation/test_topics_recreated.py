@@ -84,8 +84,8 @@ def test_a_topic_is_created_again_right_after_its_deletion(seed: int) -> None:
 @pytest.mark.mission("DEL-3", "DEL-4", "CDU-5")
 @pytest.mark.parametrize("failover", [False, True])
 def test_a_replica_was_dead_during_the_deletion(failover: bool) -> None:
-    """The deletion waits for it, past the death of the controller too; then all goes, its log and
-    the znodes, and what is made anew begins empty."""
+    """The deletion waits for the dead replica, also if the controller dies. Then the replica's log
+    and the znodes are deleted, and a topic that is created again is empty."""
 
     async def scenario(cluster: SimCluster) -> None:
         await started(cluster)

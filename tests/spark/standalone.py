@@ -1,4 +1,4 @@
-"""A Spark cluster of its own: a master and workers, started from the PySpark that pip installed."""
+"""A standalone Spark cluster: a master and workers, started from the PySpark that pip installed."""
 
 from __future__ import annotations
 

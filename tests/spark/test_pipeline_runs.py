@@ -1,4 +1,4 @@
-"""Triggered and continuous runs of a project of `pipeline init`, in processes of their own."""
+"""Triggered and continuous runs of a project of `pipeline init`, in separate processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ BAD = 10  # every tenth order is invalid
 
 
 class Shop:
-    """A new project on topics of its own. It knows the orders sent and the expected results."""
+    """A new project whose topics no other project uses. It knows the orders sent and the expected
+    results."""
 
     def __init__(
         self, folder: Path, cluster: Cluster, make_topic: Callable[..., str], java_home: Path

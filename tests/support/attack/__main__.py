@@ -2,10 +2,10 @@
 
 usage: python -m tests.support.attack MINUTES [--brokers HOST:PORT,...] [--seed N] [--replay N ...]
 
-Without --brokers it starts three brokers and a ZooKeeper, and judges them too: none died or was
-started again, no error events, memory within a bound. The last line before a failure names the
-seeds that were on their way; --replay sends single seeds again (with MINUTES 0).
-What the attacker leaves alone, and why, is told in the package's docstring.
+Without --brokers it starts three brokers and a ZooKeeper, and judges them, too: no broker died or
+was restarted, no error was logged, and memory stayed within a bound. The last line before a failure
+names the seeds in flight; --replay sends single seeds again (with MINUTES 0). The package's
+docstring explains which requests the attacker does not send.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def strike(bootstrap: str, seconds: float, seed: int, threads: int = THREADS) ->
 
 
 def strike_own_cluster(seconds: float, seed: int, home: Path | None = None) -> None:
-    """As ``strike``, on three brokers and a ZooKeeper of its own, which are judged too."""
+    """Start three brokers and a ZooKeeper, attack them as ``strike`` does, and judge them, too."""
     home = home or Path(tempfile.mkdtemp(prefix="attack-"))
     say(f"first seed {seed}; data and logs in {home}")
     with RealCluster(home / "cluster", overrides=OVERRIDES) as cluster:

@@ -1,5 +1,5 @@
-"""Brokers and a ZooKeeper in network namespaces of their own, on two bridges: one for them, one for
-clients. A cable can be pulled."""
+"""Brokers and a ZooKeeper, each in a network namespace, on two bridges: one for the cluster and one
+for clients. The link of a namespace can be taken down."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def why_not() -> str | None:
 
 
 class Wires:
-    """Namespaces by name, each with a cable to one switch or to both. The switches are bridges in a
-    namespace of their own, where no firewall rules of this machine hold."""
+    """Namespaces by name, each with a link to one or both bridges. The bridges are in a separate
+    namespace, so that the firewall rules of this machine do not apply to them."""
 
     def __init__(self) -> None:
         self._tag = f"mk{uuid.uuid4().hex[:6]}"
@@ -88,7 +88,7 @@ class Wires:
         return f"{self._tag}-{name}"
 
     def pull(self, name: str) -> None:
-        """The cable to the inside: what is sent gets lost, and nobody is told."""
+        """Take down the link to the cluster's bridge: packets are lost without an error."""
         self._set_near_end(name, "down")
 
     def plug(self, name: str) -> None:

@@ -53,7 +53,7 @@ def responses(data: bytes, without_body: bool = False) -> list[Response]:
 
 
 class HttpLab:
-    """``run`` plays a coroutine in a world of its own, with the server started."""
+    """An HTTP server in a simulated world; ``run`` starts it and runs a coroutine."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class HttpLab:
         return end.seen
 
     async def ask(self, data: bytes) -> bytes:
-        """Send it on a connection of its own, say that this was all, and read to the end."""
+        """Send ``data`` and an end of file on a new connection, and read to the end."""
         end = await self.connect()
         end.transport.write(data)
         end.transport.write_eof()

@@ -139,7 +139,7 @@ def partitions(cluster: SimCluster) -> list[TopicPartition]:
 
 
 async def controllers_fall(cluster: SimCluster, count: int) -> None:
-    """``count`` times something befalls whoever is the controller at that moment."""
+    """Cause ``count`` faults, each at the broker that is the controller at that time."""
     dice = cluster.simulation.entropy.fork("faults")
     for _ in range(count):
         await asyncio.sleep(dice.between(0, LONGEST_PAUSE_MS * 2) / 1000)

@@ -37,7 +37,8 @@ class Heard(RebalanceListener):
 
 
 class Reader:
-    """A consumer that reads in a task of its own until it is stopped; ``alive`` while it does."""
+    """A consumer that reads in a separate task until it is stopped; ``alive`` says whether it
+    still reads."""
 
     def __init__(self, cluster: SimCluster, **keys: Any) -> None:
         keys.setdefault("group_id", "g")

@@ -71,7 +71,7 @@ class SimTransactor(Client):
         self._added.clear()
 
     async def send(self, where: TopicPartition, value: bytes) -> None:
-        """Write one record, in a batch of its own."""
+        """Write a batch of one record."""
         if where not in self._added:
             await self._call(add_partitions_to_txn(self._producer, [where]))
             self._added.add(where)

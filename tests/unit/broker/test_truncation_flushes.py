@@ -38,8 +38,8 @@ async def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 @pytest.fixture
 async def cluster(disk: Disk) -> AsyncIterator[ReplicaCluster]:
-    """Broker 1, which has led both partitions, holds what broker 2, their new leader, never got in
-    the first; it has just been told, and its disk is slow."""
+    """Broker 1 led both partitions, and has records in the first one that broker 2, the new leader,
+    never fetched. It has just become a follower, and its disk is slow."""
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, [1, 2], replicas=[1, 2], partitions=(0, 1))
         cluster[1].produce("a", "b")

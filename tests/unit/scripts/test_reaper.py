@@ -56,7 +56,7 @@ def reaper(*options: str, then: str) -> subprocess.Popen[str]:
 
 
 def started(process: subprocess.Popen[str]) -> list[int]:
-    """The pids of those in sessions of their own."""
+    """Return the pids of the child processes that began a new session."""
     assert process.stdout is not None
     lines = [process.stdout.readline().strip() for _ in range(4)]
     return [int(line) for line in lines if line != "started"]

@@ -22,8 +22,8 @@ class World:
 
 
 class Waiting(DelayedOperation):
-    """Complete once every key's level has reached its target. On completion it may raise a key's
-    level, which is an event of its own, and may park a successor."""
+    """Complete when every key's level has reached its target. On completion it may raise the level
+    of a key, which is another event, and may park a successor."""
 
     def __init__(
         self,

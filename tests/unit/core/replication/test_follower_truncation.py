@@ -169,8 +169,8 @@ def common_prefix(left: Log, right: Log) -> int:
 
 @st.composite
 def lineages(draw: st.DrawFn) -> tuple[Log, Log, int]:
-    """Two logs as failovers leave them: one history of leaders, of which each replica holds a
-    prefix, then went its own way under epochs of its own."""
+    """Two logs as failovers leave them. They have a common prefix of epochs; after it, each has
+    epochs that the other does not have."""
     logs: list[Log] = [[], [], []]
     leader, epoch = 0, 0
     for _ in range(draw(st.integers(1, 8))):

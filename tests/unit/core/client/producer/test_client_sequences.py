@@ -338,8 +338,9 @@ def test_nothing_is_doubled_or_reordered_whatever_gets_lost(seed: int) -> None:
 
 
 def play(dice: random.Random) -> None:
-    """Requests and responses get lost, batches fail permanently or are given up in between; brokers
-    take requests in order and answer in any. What is told to be written is, once, in order."""
+    """Check that acknowledged batches are written once and in order, while requests and responses
+    are lost and batches fail permanently or expire. Brokers receive requests in order, and respond
+    in any order."""
     config = AccumulatorConfig(batch_size=1, in_flight=5, retry_backoff_ms=0)
     accumulator: Accumulator[int] = Accumulator(config)
     sequences = Sequences()
