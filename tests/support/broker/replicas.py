@@ -398,7 +398,7 @@ class ReplicaCluster:
         tell: Sequence[int] | None = None,
         version: int = 7,
     ) -> dict[int, LeaderAndIsrResponse]:
-        """Write the partition states and send LeaderAndIsr to the replicas, or to those in ``tell``,
+        """Write the partition states and send LeaderAndIsr to the replicas (or those in ``tell``),
         without an await in between. Return the responses by broker id."""
         states = []
         for index in partitions:
