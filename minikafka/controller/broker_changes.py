@@ -50,23 +50,23 @@ class BrokerChanges:
 
     async def on_broker_change(self) -> None:
         """Find brokers that are new, dead, or bounced (restarted: they have a higher epoch)."""
-        now, unreadable = await read_brokers(
+        live, unreadable = await read_brokers(
             self._services.store, self._services.watches.term, self._log
         )
         known = self._context.brokers
-        new = sorted(now.keys() - known.keys())
-        dead = sorted((known.keys() - now.keys()).difference(unreadable))
-        bounced = sorted(b for b in now.keys() & known.keys() if now[b].epoch > known[b].epoch)
-        self._log.info("brokers_changed", new=new, dead=dead, bounced=bounced, live=sorted(now))
+        new = sorted(live.keys() - known.keys())
+        dead = sorted((known.keys() - live.keys()).difference(unreadable))
+        bounced = sorted(b for b in live.keys() & known.keys() if live[b].epoch > known[b].epoch)
+        self._log.info("brokers_changed", new=new, dead=dead, bounced=bounced, live=sorted(live))
         for broker_id in (*bounced, *dead):
             await self._services.channels.remove_broker(broker_id)
         for broker_id in (*new, *bounced):
-            self._services.channels.add_broker(now[broker_id])
+            self._services.channels.add_broker(live[broker_id])
         if new:
-            self._context.add_brokers(now[b] for b in new)
+            self._context.add_brokers(live[b] for b in new)
             await self._on_broker_startup(new)
         if bounced:
-            await self._bounce([now[b] for b in bounced])
+            await self._bounce([live[b] for b in bounced])
         if dead:
             self._context.remove_brokers(dead)
             await self._on_broker_failure(dead)
@@ -74,16 +74,17 @@ class BrokerChanges:
     async def on_broker_modifications(self, broker_id: int) -> None:
         """Read a live broker's changed registration; its endpoints or rack may be different."""
         try:
-            now = await self._services.store.broker(broker_id, self._services.watches.term)
+            registered = await self._services.store.broker(broker_id, self._services.watches.term)
         except MalformedZnode as error:
             self._log.error(
                 "broker_registration_malformed", registered_broker=broker_id, error=str(error)
             )
             return
-        self._update_broker(now)
+        self._update_broker(registered)
 
     async def on_broker_unresponsive(self, broker_id: int) -> None:
-        """Treat a broker whose request queue was dropped as restarted: it gets everything again."""
+        """Treat a broker whose request queue was dropped as restarted, so that it gets the whole
+        current state again."""
         broker = self._context.brokers.get(broker_id)
         if broker is not None:
             await self._bounce([broker])
@@ -138,8 +139,8 @@ class BrokerChanges:
             await self.on_broker_modifications(broker_id)
 
     async def _on_broker_startup(self, broker_ids: Sequence[int]) -> None:
-        """Send new brokers all metadata, then LeaderAndIsr for their replicas. Then retry what may
-        have waited for them: elections, reassignments, topic deletions."""
+        """Send new brokers all metadata, then LeaderAndIsr for their replicas. Then retry the
+        elections, reassignments and topic deletions that may have waited for them."""
         message = f"New broker startup callback for {_listed(broker_ids)}"
         self._log.info("brokers_started", brokers=list(broker_ids), message=message)
         context = self._context
@@ -197,15 +198,22 @@ class BrokerChanges:
         self._context.add_brokers(brokers)
         await self._on_broker_startup(ids)
 
-    def _update_broker(self, now: Broker | None) -> None:
+    def _update_broker(self, registered: Broker | None) -> None:
         """Apply new endpoints or a new rack of a known broker. A new epoch means a restart, which
         the event BrokerChange handles."""
-        known = self._context.brokers.get(now.id) if now is not None else None
-        if now is None or known is None or known.epoch != now.epoch or known == now:
+        known = self._context.brokers.get(registered.id) if registered is not None else None
+        if (
+            registered is None
+            or known is None
+            or known.epoch != registered.epoch
+            or known == registered
+        ):
             return
-        self._log.info("broker_updated", changed_broker=now.id, endpoints=now.endpoints)
-        self._context.add_brokers([replace(now, epoch=known.epoch)])
-        self._services.channels.update_broker(now)
+        self._log.info(
+            "broker_updated", changed_broker=registered.id, endpoints=registered.endpoints
+        )
+        self._context.add_brokers([replace(registered, epoch=known.epoch)])
+        self._services.channels.update_broker(registered)
         self._machines.send_update_metadata(self._context.live_or_shutting_down_broker_ids())
 
 
@@ -218,7 +226,7 @@ class ControlledShutdowns:
         self._log = services.log
 
     async def on_controlled_shutdown(self, request: ControlledShutdown) -> list[TopicPartition]:
-        """Elect other leaders for what the broker leads and remove it from the ISRs. Return the
+        """Elect other leaders for the broker's partitions and remove it from the ISRs. Return the
         replicated partitions that it still leads. Raises ``KafkaError`` (STALE_BROKER_EPOCH,
         BROKER_NOT_AVAILABLE) and ``ControllerMoved``."""
         broker_id = request.broker_id

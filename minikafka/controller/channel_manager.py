@@ -4,8 +4,9 @@ A broker receives the controller's requests one at a time and in order. A reques
 again until the broker responds or is removed from the live brokers. Responses become events on the
 controller's queue.
 
-Kafka chooses versions by ``inter.broker.protocol.version``. Here each broker is asked for the
-versions that it supports, so brokers of several releases, Kafka's included, can form one cluster.
+Kafka chooses versions by ``inter.broker.protocol.version``. Here the controller requests from each
+broker the versions that it supports (ApiVersions). So brokers of several releases, Kafka's
+included, can form one cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.messages.registry import version_range
 from minikafka.protocol.messages.stop_replica import StopReplicaResponse
 
-# Of ApiVersions: the only version that every broker since 0.10 supports.
+# The version of the ApiVersions request: every broker since Kafka 0.10 supports it.
 OLDEST_VERSION = 0
 # A broker that is this far behind is treated as restarted: it gets the current state instead.
 MAX_QUEUED_REQUESTS = 10_000
@@ -112,7 +113,7 @@ class _Peer:
         self.queue: deque[tuple[int, ControlRequest]] = deque()
         self.arrival = asyncio.Event()
         self.channel: VersionedChannel | None = None
-        self.troubled = False  # the last attempt to send failed
+        self.failing = False  # the last attempt to send failed
         self.task: asyncio.Task[None] | None = None
 
     async def next_request(self) -> tuple[int, ControlRequest]:
@@ -158,7 +159,7 @@ class ControllerChannels:
     def facts(self) -> list[dict[str, Any]]:
         """Return the queue size of each live broker, and whether sending to it fails."""
         return [
-            {"broker": broker_id, "queue": len(peer.queue), "troubled": peer.troubled}
+            {"broker": broker_id, "queue": len(peer.queue), "failing": peer.failing}
             for broker_id, peer in sorted(self._peers.items())
         ]
 
@@ -252,15 +253,15 @@ class ControllerChannels:
                 )
             except (ConnectionError, TimeoutError) as error:
                 peer.disconnect()
-                if not peer.troubled:  # log the first failure only
+                if not peer.failing:  # log the first failure only
                     self._log.warning(
                         "request_failed_reconnecting",
                         kind=type(request).__name__,
                         target_broker=peer.broker.id,
                         error=str(error),
                     )
-                peer.troubled = True
+                peer.failing = True
                 await self._clock.sleep(RETRY_BACKOFF_MS)
             else:
-                peer.troubled = False
+                peer.failing = False
                 return response

@@ -74,7 +74,7 @@ class ControllerElector:
         self._leading = False
         self._may_stand = True
         self._not_before_ms = 0
-        self._waited_for: int | None = None  # the old session whose node had a time-out to expire
+        self._waited_for: int | None = None  # the old session that was given one time-out to expire
         self._retry: TimerHandle | None = None
         self._log = event_log("controller", broker=broker_id)
 
@@ -85,21 +85,20 @@ class ControllerElector:
     # -------------------------------------------------------------------------------- elections
 
     async def startup(self) -> None:
-        """Hold the first election. It arms the watch on ``/controller`` before it reads the
-        node."""
+        """Stand for election for the first time. This also arms the watch on ``/controller``."""
         await self.elect()
 
     async def elect(self) -> bool:
         """Try to become the controller; return whether this broker is the controller now.
 
-        A. ``/controller`` exists: respect it, unless no broker can be acting on it (then delete it
-           and try again).
-        B. it does not exist: create it and take over. If the take-over fails, resign.
-        C. another broker created it first: respect it. If it is already gone, try again.
+        A. ``/controller`` exists: accept its broker as the controller, unless no broker can be
+           acting on it (then delete it and try again).
+        B. It does not exist: create it and take over. If the take-over fails, resign.
+        C. Another broker created it first: accept that. If it is already gone, try again.
         """
         while self._may_stand:
-            node = await self._look()
-            if node is not None and await self._holds(node):  # case A
+            node = await self._read_and_watch()
+            if node is not None and await self._is_held(node):  # case A
                 return self._leading
             if self._must_wait():
                 return False
@@ -115,7 +114,7 @@ class ControllerElector:
             return self._leading
         return False
 
-    async def _look(self) -> ControllerNode | None:
+    async def _read_and_watch(self) -> ControllerNode | None:
         """Read ``/controller`` and arm the watch on it."""
         store = self._zk.store
         node = await store.controller(self._watches.controller(store.session.session_id))
@@ -123,24 +122,25 @@ class ControllerElector:
         self.active_controller_id = NO_CONTROLLER if known is None else known
         return node
 
-    async def _holds(self, node: ControllerNode) -> bool:
-        """Whether a broker acts on this node. A node without such a broker is deleted."""
-        if self._is_mine(node) and not self._leading:
-            await self._delete_mine()  # left from a resignation that could not delete it
+    async def _is_held(self, node: ControllerNode) -> bool:
+        """Return whether a broker acts as the controller that this node names. If none does, delete
+        the node."""
+        if self._is_own(node) and not self._leading:
+            await self._delete_own_node()  # left from a resignation that could not delete it
             return False
-        if node.broker_id == self._broker_id and not self._is_mine(node):
-            return await self._old_session_holds(node)
+        if node.broker_id == self._broker_id and not self._is_own(node):
+            return await self._is_held_by_old_session(node)
         if await self._zk.store.is_orphan(node):
             await self._repair(node)
             return False
         self._log.debug("election_stopped", elected_broker=node.broker_id)
         return True
 
-    async def _old_session_holds(self, node: ControllerNode) -> bool:
+    async def _is_held_by_old_session(self, node: ControllerNode) -> bool:
         """Wait for ZooKeeper to delete a node that has this broker's id and another session: it is
         left from the broker's last session (the "ZK bug" of Kafka's
         createEphemeralPathExpectConflictHandleZKBug). After a session time-out, delete it here.
-        Returns whether the node is still to be respected."""
+        Return whether the node still counts."""
         if self._waited_for == node.ephemeral_owner:
             self._waited_for = None
             await self._repair(node)
@@ -165,7 +165,7 @@ class ControllerElector:
 
     async def _has_winner(self) -> bool:
         """Return, after a lost election, whether another broker is the controller now."""
-        node = await self._look()
+        node = await self._read_and_watch()
         if self.active_controller_id not in (NO_CONTROLLER, self._broker_id):
             self._log.debug("election_lost", elected_broker=self.active_controller_id)
             return True
@@ -190,7 +190,7 @@ class ControllerElector:
             self._retry.cancel()
             self._retry = None
 
-    def _is_mine(self, node: ControllerNode) -> bool:
+    def _is_own(self, node: ControllerNode) -> bool:
         return self._zk.store.is_ours(node)
 
     async def _take_over(self, epoch: int, zk_version: int) -> None:
@@ -220,9 +220,9 @@ class ControllerElector:
         longer this broker's; stand for election if there is no valid node."""
         if not self._may_stand:
             return  # the watch of the expired session fired
-        node = await self._look()
+        node = await self._read_and_watch()
         if self._leading and (
-            node is None or node.broker_id != self._broker_id or not self._is_mine(node)
+            node is None or node.broker_id != self._broker_id or not self._is_own(node)
         ):
             await self._stop_leading()
         if not self._leading:
@@ -230,10 +230,10 @@ class ControllerElector:
 
     async def on_controller_moved(self) -> None:
         """Called when a write was refused because ``/controller_epoch`` has changed: resign."""
-        node = await self._look()
+        node = await self._read_and_watch()
         if not self._leading:
             return
-        if node is not None and self._is_mine(node) and node.broker_id == self._broker_id:
+        if node is not None and self._is_own(node) and node.broker_id == self._broker_id:
             await self.resign()  # no election took place: the epoch was changed by other means
         else:
             await self._stop_leading()
@@ -242,23 +242,27 @@ class ControllerElector:
         """Resign and delete ``/controller``, so that a broker is elected
         (triggerControllerMove)."""
         if not self._leading:
-            self._log.warning("controller_moved_already", now=self.active_controller_id)
+            self._log.warning(
+                "controller_moved_already", active_controller=self.active_controller_id
+            )
             return
         await self._stop_leading()
         self.active_controller_id = NO_CONTROLLER
-        await self._delete_mine()
+        await self._delete_own_node()
 
-    async def _delete_mine(self) -> None:
+    async def _delete_own_node(self) -> None:
         """Delete ``/controller`` if this session owns it."""
         store = self._zk.store
         epoch = await store.controller_epoch()
         node = await store.controller()
-        if epoch is None or node is None or not self._is_mine(node):
+        if epoch is None or node is None or not self._is_own(node):
             return
         try:
             await store.delete_controller(epoch[1])
         except ControllerMoved:
-            self._log.warning("controller_moved_already", now=self.active_controller_id)
+            self._log.warning(
+                "controller_moved_already", active_controller=self.active_controller_id
+            )
 
     async def on_error(self) -> None:
         """Called when an event failed: resign, and do not stand for ``STAND_DOWN_MS``, so that

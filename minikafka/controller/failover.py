@@ -1,7 +1,7 @@
 """The failover of a controller: what it does when it is elected, and when it resigns.
 
-A new controller knows nothing but ZooKeeper, and it does not know where its predecessor stopped. So
-the order of the steps matters:
+A new controller has only the state in ZooKeeper, and it does not know at which step its predecessor
+stopped. So the order of the steps matters:
 
 1. Create ``/feature`` if it is missing. Delete pending ISR-change and log-directory notifications:
    the reads of step 2 see everything that they announce.

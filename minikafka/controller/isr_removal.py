@@ -1,10 +1,10 @@
 """Removal of dead brokers' replicas from the ISRs that other brokers lead, in slices.
 
 A broker that dies is in thousands of ISRs whose leaders are alive. Removing it from them is not
-urgent: those partitions can be read and written. Kafka does all of it while it handles the broker's
-death, and everything else waits. Here the controller first elects leaders for the partitions that
-have none, and then removes the dead replicas in slices, one ``IsrRemovalsDue`` event each, so that
-other events are handled in between.
+urgent: those partitions can be read and written. Kafka removes it from all of them while it handles
+the broker's death, and all other events wait. Here the controller first elects leaders for the
+partitions that have none. Then it removes the dead replicas in slices, one ``IsrRemovalsDue`` event
+each, so that other events are handled in between.
 
 Until a removal is done, the replica's state is still Online although its broker is dead. Code that
 decides by replica states, or that brings a broker back, must call ``finish`` first;
@@ -23,7 +23,7 @@ from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.ports import Clock, TimerHandle
 
-# Time for the brokers to carry out the LeaderAndIsr requests of the election before.
+# In this pause the brokers apply the LeaderAndIsr requests of the preceding elections.
 PAUSE_MS = 100
 
 
@@ -62,7 +62,8 @@ class IsrRemovals:
 
     def _can_be_deferred(self, replica: PartitionAndReplica) -> bool:
         """Whether the replica's broker is dead, the replica is in the ISR and another broker leads.
-        Not while the partition is being reassigned or deleted: both decide by replica states."""
+        The removal cannot be deferred while the partition is being reassigned or deleted, because
+        both decide by replica states."""
         context, partition = self._services.context, replica.topic_partition
         known = context.leadership.get(partition)
         return (
@@ -95,12 +96,12 @@ class IsrRemovals:
 
     async def _remove_slice(self) -> None:
         context = self._services.context
-        some = list(islice(self._pending, machines.SLICE))
-        for replica in some:
+        batch = list(islice(self._pending, machines.SLICE))
+        for replica in batch:
             del self._pending[replica]
         assigned = [
             replica
-            for replica in some
+            for replica in batch
             if replica.replica in context.assignment(replica.topic_partition).replicas
         ]
         await self._services.machines.change_replicas(assigned, ReplicaState.OFFLINE)

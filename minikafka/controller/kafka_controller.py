@@ -75,8 +75,11 @@ _OF_ONE_TERM = (BrokerResponse, events.AutoPreferredReplicaLeaderElection)
 
 
 class KafkaController:
-    """Create it for each broker, ``start`` it when the broker is registered in ZooKeeper, ``stop``
-    it before the session is closed."""
+    """The controller of one broker, active or not.
+
+    Call ``start`` when the broker is registered in ZooKeeper, and ``stop`` before the session is
+    closed.
+    """
 
     def __init__(
         self,
@@ -295,8 +298,8 @@ class KafkaController:
 
     def _handlers_of_the_controller(self) -> Mapping[type[ControllerEvent], Handler]:
         return {
-            events.BrokerChange: lambda _: self._and_widen(self._brokers.on_broker_change),
-            events.IsrRemovalsDue: lambda _: self._and_widen(self._isr_removals.on_removals_due),
+            events.BrokerChange: lambda _: self._widen_after(self._brokers.on_broker_change),
+            events.IsrRemovalsDue: lambda _: self._widen_after(self._isr_removals.on_removals_due),
             events.BrokerModifications: lambda e: self._brokers.on_broker_modifications(
                 e.broker_id
             ),
@@ -304,7 +307,7 @@ class KafkaController:
             events.LogDirEventNotification: lambda _: self._brokers.on_log_dir_events(),
             events.LeaderAndIsrResponseReceived: self._brokers.on_leader_and_isr_response,
             events.UpdateMetadataResponseReceived: self._on_update_metadata_response,
-            events.TopicChange: lambda _: self._and_widen(self._topics.on_topic_change),
+            events.TopicChange: lambda _: self._widen_after(self._topics.on_topic_change),
             events.PartitionModifications: lambda e: self._topics.on_partition_modifications(
                 e.topic
             ),
@@ -313,7 +316,7 @@ class KafkaController:
             events.TopicDeletionStopReplicaResponseReceived: self._on_stop_replica_response,
             events.ControlledShutdown: self._shutdowns.on_controlled_shutdown,
             events.ZkPartitionReassignment: lambda _: self._reassignments.on_znode(),
-            events.PartitionReassignmentIsrChange: lambda e: self._and_widen(
+            events.PartitionReassignmentIsrChange: lambda e: self._widen_after(
                 lambda: self._reassignments.on_isr_change([e.partition])
             ),
             events.ApiPartitionReassignment: self._reassignments.on_api,
@@ -381,9 +384,9 @@ class KafkaController:
             future.set_result(result)
 
     async def _handle(self, event: ControllerEvent) -> Any:
-        anywhere = self._on_every_broker.get(type(event))
-        if anywhere is not None:
-            return await anywhere(event)
+        always = self._on_every_broker.get(type(event))
+        if always is not None:
+            return await always(event)
         handler = self._while_active.get(type(event))
         if handler is None:
             return None  # ShutdownEventThread has no handler: it ends the loop
@@ -401,14 +404,15 @@ class KafkaController:
             return
         await self._failover.on_controller_failover()
 
-    async def _and_widen(self, handler: Callable[[], Awaitable[None]]) -> None:
-        """Run ``handler``, then add replicas that internal topics lack and can have now."""
+    async def _widen_after(self, handler: Callable[[], Awaitable[None]]) -> None:
+        """Run ``handler``, after which internal topics may be able to get their missing replicas:
+        then add these."""
         await handler()
         await self._internal_topics.widen()
 
     async def _on_isr_change(self) -> None:
         moved = await self._topics.on_isr_change()
-        await self._and_widen(lambda: self._reassignments.on_isr_change(moved))
+        await self._widen_after(lambda: self._reassignments.on_isr_change(moved))
 
     async def _on_stop_replica_response(
         self, response: events.TopicDeletionStopReplicaResponseReceived

@@ -64,7 +64,8 @@ class ReplicaElections:
         context.partitions_undergoing_preferred_replica_election = set()
 
     async def on_unclean_enabled(self, topic: str | None = None) -> None:
-        """Retry elections after unclean ones were allowed for ``topic``, or by default (None)."""
+        """Retry elections: unclean ones are now allowed for ``topic``, or by default if it is
+        None."""
         self._log.info("unclean_leader_election_enabled", topic=topic)
         await self._machines.trigger_online_partitions(topic)
 
@@ -134,7 +135,7 @@ class RebalanceTimer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """The timer task will belong to ``tasks``."""
+        """Create timer tasks in ``tasks`` from now on."""
         self._tasks = tasks
 
     def begin_term(self, controller_epoch: int) -> None:

@@ -65,16 +65,18 @@ class Reassignments:
         """Start, replace or cancel reassignments; return each partition's error or None. Requests
         for the same partitions in ``/admin/reassign_partitions`` are removed."""
         results: Results = {}
-        wanted: dict[TopicPartition, ReplicaAssignment] = {}
+        requested: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, target in sorted(request.targets.items()):
             try:
                 if target is not None:
                     reassignment.check_target(self._context, partition, target)
-                wanted[partition] = reassignment.wanted_assignment(self._context, partition, target)
+                requested[partition] = reassignment.requested_assignment(
+                    self._context, partition, target
+                )
             except KafkaError as error:
                 results[partition] = error
-        await self._remove_requests(wanted)
-        return results | await self._start(wanted)
+        await self._remove_requests(requested)
+        return results | await self._start(requested)
 
     async def on_znode(self) -> list[TopicPartition]:
         """Start the reassignments in ``/admin/reassign_partitions`` that are not in progress yet;
@@ -85,18 +87,18 @@ class Reassignments:
             self._log.error("reassignment_malformed", error=str(error))
             return []
         results: Results = {}
-        wanted: dict[TopicPartition, ReplicaAssignment] = {}
+        requested: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, target in sorted(requests.items()):
             try:
-                assignment = reassignment.wanted_assignment(self._context, partition, target)
+                assignment = reassignment.requested_assignment(self._context, partition, target)
                 if assignment != self._context.assignment(partition):
                     reassignment.check_target(self._context, partition, target)
                 elif partition in self._context.partitions_being_reassigned:
                     continue
-                wanted[partition] = assignment
+                requested[partition] = assignment
             except KafkaError as error:
                 results[partition] = error
-        results |= await self._start(wanted)
+        results |= await self._start(requested)
         failed = {str(tp): str(error) for tp, error in results.items() if error is not None}
         if failed:
             self._log.warning("reassignment_refused", failed=failed)
@@ -105,8 +107,8 @@ class Reassignments:
 
     async def on_isr_change(self, partitions: Iterable[TopicPartition]) -> None:
         """Complete the reassignments among ``partitions`` whose target replicas are now in sync."""
-        moving = self._context.partitions_being_reassigned.intersection(partitions)
-        await self._complete(await self._ready(sorted(moving)))
+        reassigned = self._context.partitions_being_reassigned.intersection(partitions)
+        await self._complete(await self._in_sync(sorted(reassigned)))
 
     def list_in_progress(self, request: ListPartitionReassignments) -> Assignments:
         return reassignment.in_progress(self._context, request.partitions)
@@ -123,12 +125,14 @@ class Reassignments:
         deletions again to which they have not responded."""
         for broker_id in broker_ids:
             pending = sorted(self._pending_deletions.pop(broker_id, set()))
-            self._resend_deletions(broker_id, [tp for tp in pending if not self._on(tp, broker_id)])
-        moving = sorted(self._context.partitions_being_reassigned)
+            self._resend_deletions(
+                broker_id, [tp for tp in pending if not self._has_replica(tp, broker_id)]
+            )
+        reassigned = sorted(self._context.partitions_being_reassigned)
         await self._advance(
             [
                 tp
-                for tp in moving
+                for tp in reassigned
                 if not set(self._context.assignment(tp).replicas).isdisjoint(broker_ids)
             ]
         )
@@ -149,31 +153,31 @@ class Reassignments:
             self._pending_deletions[broker_id] = set(partitions)
             self._machines.send_stop_replicas(broker_id, partitions, delete=True)
 
-    def _on(self, partition: TopicPartition, broker_id: int) -> bool:
+    def _has_replica(self, partition: TopicPartition, broker_id: int) -> bool:
         return broker_id in self._context.assignment(partition).replicas
 
     # ------------------------------------------------------------------------ assignment (phase U)
 
-    async def _start(self, wanted: Assignments) -> Results:
+    async def _start(self, requested: Assignments) -> Results:
         """Write the new assignments and take the partitions as far as possible; return each
         partition's error or None."""
-        before = {tp: self._context.assignment(tp) for tp in wanted}
+        before = {tp: self._context.assignment(tp) for tp in requested}
         dropped = {
             tp: replicas
-            for tp, assignment in wanted.items()
+            for tp, assignment in requested.items()
             if (replicas := reassignment.dropped_replicas(before[tp], assignment))
         }
-        results: Results = dict.fromkeys(wanted)
-        results.update(await self._check_losses(dropped, wanted))
+        results: Results = dict.fromkeys(requested)
+        results.update(await self._check_losses(dropped, requested))
         changed = {
             tp: assignment
-            for tp, assignment in wanted.items()
+            for tp, assignment in requested.items()
             if results[tp] is None and assignment != before[tp]
         }
         results.update(await self._write_assignments(changed))
         accepted = [tp for tp, error in results.items() if error is None]
         for partition in accepted:
-            self._context.set_assignment(partition, wanted[partition])
+            self._context.set_assignment(partition, requested[partition])
             self._context.partitions_being_reassigned.add(partition)
         self._log_step(1, [tp for tp in accepted if tp in changed])
         self._deletions.halt({tp.topic for tp in accepted}, "topic reassignment in progress")
@@ -182,15 +186,15 @@ class Reassignments:
         return results
 
     async def _check_losses(
-        self, dropped: Mapping[TopicPartition, Sequence[int]], wanted: Assignments
+        self, dropped: Mapping[TopicPartition, Sequence[int]], requested: Assignments
     ) -> Results:
         """Return an error for each partition that would drop its last replica in sync."""
         read, _ = await self._machines.leaderships.read(sorted(dropped))
         refused: Results = {}
         for partition, state in read.items():
             try:
-                reassignment.check_nothing_is_lost(
-                    self._context, partition, wanted[partition], state.leader_and_isr
+                reassignment.check_in_sync_replica_remains(
+                    self._context, partition, requested[partition], state.leader_and_isr
                 )
             except KafkaError as error:
                 refused[partition] = error
@@ -224,8 +228,8 @@ class Reassignments:
 
     async def _advance(self, partitions: Sequence[TopicPartition]) -> None:
         """Start replicas that must catch up; complete reassignments whose replicas are in sync."""
-        ready = await self._ready(partitions)
-        waiting = [tp for tp in partitions if tp not in ready]
+        in_sync = await self._in_sync(partitions)
+        waiting = [tp for tp in partitions if tp not in in_sync]
         for partition in waiting:
             message = (
                 f"New replicas {self._target(partition)} for partition {partition} being "
@@ -243,12 +247,12 @@ class Reassignments:
                 "being reassigned to catch up with the leader"
             )
             self._log.info("new_replicas_awaited", partition=str(partition), message=message)
-        await self._complete(ready)
+        await self._complete(in_sync)
 
     def _target(self, partition: TopicPartition) -> str:
         return ",".join(map(str, target_replicas(self._context.assignment(partition))))
 
-    async def _ready(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    async def _in_sync(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions whose target replicas are in sync. This reads the partition states
         and arms the watches on them.
 
@@ -257,13 +261,13 @@ class Reassignments:
         if not partitions:
             return []
         await self._read(partitions)
-        unled = [tp for tp in partitions if tp not in self._context.leadership]
-        if unled:
-            await self._machines.change_replicas(self._to_start(unled), ReplicaState.NEW)
+        leaderless = [tp for tp in partitions if tp not in self._context.leadership]
+        if leaderless:
+            await self._machines.change_replicas(self._to_start(leaderless), ReplicaState.NEW)
             await self._machines.change_partitions(
-                unled, PartitionState.ONLINE, ElectionStrategy.OFFLINE
+                leaderless, PartitionState.ONLINE, ElectionStrategy.OFFLINE
             )
-            await self._read(unled)
+            await self._read(leaderless)
         return [tp for tp in partitions if self._is_complete(tp)]
 
     async def _read(self, partitions: Sequence[TopicPartition]) -> None:
@@ -320,11 +324,11 @@ class Reassignments:
     async def _lead_by_target(self, before: Assignments) -> list[TopicPartition]:
         """Elect leaders among the target replicas (B3); return the partitions that have one. The
         others return to step 4: only an old replica may hold all of their records."""
-        moving = [tp for tp in before if reassignment.must_move_leader(self._context, tp)]
+        to_elect = [tp for tp in before if reassignment.must_move_leader(self._context, tp)]
         await self._machines.change_partitions(
-            moving, PartitionState.ONLINE, ElectionStrategy.REASSIGN
+            to_elect, PartitionState.ONLINE, ElectionStrategy.REASSIGN
         )
-        await self._machines.raise_leader_epochs([tp for tp in before if tp not in moving])
+        await self._machines.raise_leader_epochs([tp for tp in before if tp not in to_elect])
         done = []
         for partition, assignment in before.items():
             if assignment.removing and reassignment.must_move_leader(self._context, partition):

@@ -24,7 +24,7 @@ class TopicDeletions:
         self._log = services.log
 
     async def init(self, topics: Sequence[str]) -> None:
-        """Read the list into the context during a failover. Requests to brokers follow later."""
+        """Add these topics to the context during a failover. Requests to brokers follow later."""
         if not self._services.config.delete_topic_enable:
             await self._refuse(topics)
             return
@@ -82,8 +82,8 @@ class TopicDeletions:
             self._log.info("topic_deletion_halted", topics=halted, reason=reason)
 
     async def resume_for(self, topics: Iterable[str]) -> None:
-        """Retry the deletion of those ``topics`` that are to be deleted: what halted it may be
-        over."""
+        """Retry the deletion of those ``topics`` that are to be deleted: the reason of the halt may
+        have ended."""
         if topic_deletion.resume(self._context, topics):
             await self.resume_deletions()
 
@@ -99,14 +99,16 @@ class TopicDeletions:
             await self._start(step.start)
 
     async def _start(self, topics: Sequence[str]) -> None:
-        """Take the partitions to NonExistent, tell all brokers by UpdateMetadata, and stop and
+        """Take the partitions to NonExistent, send UpdateMetadata to all brokers, and stop and
         delete the replicas on live brokers."""
         self._log.info("topic_deletion_started", topics=list(topics))
         machines = self._services.machines
         first_time = topic_deletion.not_started(self._context, topics)
-        ending = [tp for topic in first_time for tp in self._context.partitions_for_topic(topic)]
-        await machines.change_partitions(ending, PartitionState.OFFLINE)
-        await machines.change_partitions(ending, PartitionState.NON_EXISTENT)
+        partitions = [
+            tp for topic in first_time for tp in self._context.partitions_for_topic(topic)
+        ]
+        await machines.change_partitions(partitions, PartitionState.OFFLINE)
+        await machines.change_partitions(partitions, PartitionState.NON_EXISTENT)
         self._context.topics_with_deletion_started.update(first_time)
         machines.send_update_metadata(
             self._context.live_or_shutting_down_broker_ids(),

@@ -3,8 +3,8 @@
 Three facts about ZooKeeper shape this module.
 
 - When the connection is lost, a client does not know whether its last request was carried out. So a
-  write is repeated, and if the repetition fails, the znodes are read: if they contain what the
-  write leaves behind, the first attempt has succeeded (``Requests.multi``).
+  write is repeated, and if the repetition fails, the znodes are read: if they have the
+  state that the write produces, the first attempt has succeeded (``Requests.multi``).
 - A multi of 500 operations is about ten times faster than 500 writes, but fails as a whole. So
   groups of operations are packed into few multis; if one fails, the groups that cannot succeed are
   found by reading, and the others are written again (``Requests.fenced``).
@@ -98,8 +98,8 @@ class Requests:
 
     # ------------------------------------------------------------------------ lost connections
 
-    async def until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat ``call`` until there is a response, be it a result or an error."""
+    async def until_response(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat ``call`` after lost connections until there is a response, be it an error."""
         while True:
             try:
                 return await call()
@@ -125,39 +125,39 @@ class Requests:
     ) -> tuple[bytes, ZnodeStat] | None:
         """Return a znode; None if it does not exist, and then no watch is armed."""
         try:
-            return await self.until_answered(lambda: self.session.get(path, watcher))
+            return await self.until_response(lambda: self.session.get(path, watcher))
         except NoNode:
             return None
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
-        return await self.until_answered(lambda: self.session.exists(path, watcher))
+        return await self.until_response(lambda: self.session.exists(path, watcher))
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
         """Return the children's names, sorted; empty if the znode does not exist, and then no watch
         is armed."""
         try:
-            return await self.until_answered(lambda: self.session.children(path, watcher))
+            return await self.until_response(lambda: self.session.children(path, watcher))
         except NoNode:
             return []
 
     async def get_all(
-        self, wanted: Sequence[str], watcher: Watcher | None = None
+        self, znodes: Sequence[str], watcher: Watcher | None = None
     ) -> list[tuple[bytes, ZnodeStat] | None]:
-        """Return many znodes in the order of ``wanted``, None for those that do not exist. With a
+        """Return the znodes at these paths in order, None for those that do not exist. With a
         watcher the reads are pipelined; without, one request reads hundreds."""
         if watcher is not None:
-            return await in_chunks([partial(self.get, path, watcher) for path in wanted])
+            return await in_chunks([partial(self.get, path, watcher) for path in znodes])
         found: list[tuple[bytes, ZnodeStat] | None] = []
-        for start in range(0, len(wanted), MAX_READS_PER_REQUEST):
-            found += await self._get_many(wanted[start : start + MAX_READS_PER_REQUEST])
+        for start in range(0, len(znodes), MAX_READS_PER_REQUEST):
+            found += await self._get_many(znodes[start : start + MAX_READS_PER_REQUEST])
         return found
 
     async def _get_many(self, some: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
-        return await self.until_answered(lambda: self.session.get_many(some))
+        return await self.until_response(lambda: self.session.get_many(some))
 
-    async def children_all(self, wanted: Sequence[str]) -> list[list[str]]:
-        """Return the children of many znodes in the order of ``wanted``, by pipelined reads."""
-        return await in_chunks([partial(self.children, path) for path in wanted])
+    async def children_all(self, znodes: Sequence[str]) -> list[list[str]]:
+        """Return the children of the znodes at these paths in order, by pipelined reads."""
+        return await in_chunks([partial(self.children, path) for path in znodes])
 
     # ---------------------------------------------------------------------------------- writes
 
@@ -185,7 +185,7 @@ class Requests:
                     raise TooLarge(max(ops, key=_size).path) from None
                 raise
 
-        results = await self.until_answered(attempt)
+        results = await self.until_response(attempt)
         if lost and first_error(results) is not None:
             results = await self._results_if_done(ops) or results
         return MultiOutcome(results, lost)
@@ -195,7 +195,7 @@ class Requests:
         found = await self.get_all([op.path for op in ops])
         results: list[OpResult] = []
         for op, node in zip(ops, found, strict=True):
-            if not self._shows(op, node):
+            if not self._has_effect_of(op, node):
                 return None
             results.append(
                 op.path
@@ -206,8 +206,8 @@ class Requests:
             )
         return results
 
-    def _shows(self, op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> bool:
-        """Whether ``node``, read at the path of ``op``, is as ``op`` leaves it behind."""
+    def _has_effect_of(self, op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> bool:
+        """Whether ``node``, read at the path of ``op``, has the state that ``op`` writes."""
         if isinstance(op, CheckOp):
             return True
         if isinstance(op, DeleteOp):
@@ -264,7 +264,7 @@ class Requests:
             return split_like(batch, outcome.results)
         if outcome.repeated or not isinstance(outcome.error, BadVersion | NodeExists | NoNode):
             return await self._one_by_one(batch, epoch_zk_version, outcome.repeated)
-        failures = await self._foreseen(batch)
+        failures = await self._predicted_errors(batch)
         rest = [group for group, failure in zip(batch, failures, strict=True) if failure is None]
         written = iter(await self._rest(rest, epoch_zk_version))
         return [next(written) if failure is None else failure for failure in failures]
@@ -288,7 +288,7 @@ class Requests:
         ]
         return [outcome.results for outcome in await in_chunks(writes)]
 
-    async def _foreseen(self, batch: Sequence[Group]) -> list[list[OpResult] | None]:
+    async def _predicted_errors(self, batch: Sequence[Group]) -> list[list[OpResult] | None]:
         """Return the results of those groups that fail with the znodes as they are now, and None
         for the others. All are None if two operations have the same path: one may depend on the
         other."""
@@ -296,7 +296,9 @@ class Requests:
         if len({op.path for op in ops}) < len(ops):
             return [None] * len(batch)
         found = await self.get_all([op.path for op in ops])
-        errors: list[OpResult] = [_foreseen(op, node) for op, node in zip(ops, found, strict=True)]
+        errors: list[OpResult] = [
+            _predicted_error(op, node) for op, node in zip(ops, found, strict=True)
+        ]
         return [
             _rolled_back(group, of_group) if any(of_group) else None
             for group, of_group in zip(batch, split_like(batch, errors), strict=True)
@@ -346,8 +348,10 @@ def batches(groups: Sequence[Group]) -> list[list[Group]]:
     return packed
 
 
-def _foreseen(op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> CoordinationError | None:
-    """Return the error of ``op`` if its znode is as ``node``; None if it may succeed."""
+def _predicted_error(
+    op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None
+) -> CoordinationError | None:
+    """Return the error of ``op`` on a znode in the state ``node``; None if it may succeed."""
     if isinstance(op, CreateOp):
         return None if node is None or op.sequential else NodeExists(op.path)
     if node is None:

@@ -20,7 +20,7 @@ from minikafka.zookeeper.store import ZkStore
 
 FIRST_BACKOFF_MS = 100
 MAX_BACKOFF_MS = 5000
-MAX_FORMER_SESSIONS = 16  # remembered, to recognise the znodes that they left behind
+MAX_FORMER_SESSIONS = 16  # whose ids are kept, to recognise ephemeral znodes that they left behind
 
 NewSessionListener: TypeAlias = Callable[[ZkStore], Awaitable[None]]
 SessionLostListener: TypeAlias = Callable[[], Awaitable[None]]
@@ -82,8 +82,8 @@ class ZkSession:
 
     @property
     def store(self) -> ZkStore:
-        """The store on the current session; after an expiry, on the last one until there is a new
-        one."""
+        """The store on the current session. Between an expiry and the next session it is still the
+        store on the expired one."""
         assert self._store is not None, "call start() before using the store"
         return self._store
 
@@ -142,8 +142,8 @@ class ZkSession:
     async def _keep(self) -> None:
         while True:
             await self._expired.wait()
-            for lost in self._session_lost_listeners:
-                await lost()
+            for on_lost in self._session_lost_listeners:
+                await on_lost()
             self._former_sessions.append(self.session.session_id)
             del self._former_sessions[:-MAX_FORMER_SESSIONS]
             await self.session.close()
@@ -155,8 +155,8 @@ class ZkSession:
         ``_keep`` then opens the next one."""
         while not self._expired.is_set():
             try:
-                for renewed in self._new_session_listeners:
-                    await renewed(self.store)
+                for on_new in self._new_session_listeners:
+                    await on_new(self.store)
             except SessionExpired:
                 await self._expired.wait()
             except ConnectionLost:

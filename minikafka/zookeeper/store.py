@@ -26,7 +26,7 @@ __all__ = [
 
 
 class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore):
-    """The reads and writes of all subjects (Kafka's KafkaZkClient).
+    """All reads and writes of Kafka's znodes (KafkaZkClient).
 
     A request whose connection is lost is repeated when the connection is back, as in Kafka's
     client. When the session has expired, every method raises ``SessionExpired``;

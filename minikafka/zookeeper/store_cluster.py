@@ -39,12 +39,12 @@ class ZkClusterStore:
         self._former_sessions = former_sessions
 
     async def create_persistent_paths(self) -> None:
-        """Create those of Kafka's top-level paths that are missing."""
+        """Create the missing ones among Kafka's top-level paths."""
         make = self._requests.create_if_missing
         await in_chunks([partial(make, path) for path in paths.PERSISTENT_PATHS])
 
     async def cluster_id(self) -> str | None:
-        """Raises ``MalformedZnode``."""
+        """Return the cluster's id; None if there is none. Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.CLUSTER_ID)
         return ClusterIdZnode.decode(found[0]).cluster_id if found else None
 
@@ -104,8 +104,8 @@ class ZkClusterStore:
     ) -> dict[int, Broker]:
         """Return the live brokers with their epochs, sorted by id.
 
-        ``watcher`` is called when a broker starts or ends, ``node_watcher`` when the data of a
-        broker's znode change. Raises ``MalformedZnode``.
+        ``watcher`` is called when a broker starts or ends, ``node_watcher`` when the data of
+        a broker's znode change. Raises ``MalformedZnode``.
         """
         ids = await self.broker_ids(watcher)
         found = await self._requests.get_all([paths.broker_id(i) for i in ids], node_watcher)
@@ -116,7 +116,7 @@ class ZkClusterStore:
         }
 
     async def broker(self, broker_id: int, watcher: Watcher | None = None) -> Broker | None:
-        """Raises ``MalformedZnode``."""
+        """Return a live broker; None if it is not registered. Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.broker_id(broker_id), watcher)
         return BrokerZnode.decode(broker_id, found[0]).broker(found[1].czxid) if found else None
 

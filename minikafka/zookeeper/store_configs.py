@@ -1,4 +1,4 @@
-"""Znodes of configuration: topics, brokers, clients, users, and the notices of changes."""
+"""Znodes of configuration: topics, brokers, clients and users, and the change notifications."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_NODE = -1  # the version of an entity that has no configuration
 
 @dataclass(frozen=True, slots=True)
 class ConfigNotice:
-    """A change notice. ``entity_path`` (``topics/flights``) is None if the notice is malformed."""
+    """A change notification. ``entity_path`` (``topics/flights``) is None if it is malformed."""
 
     name: str
     entity_path: str | None
@@ -34,7 +34,8 @@ class ConfigNotice:
 
 
 class ZkConfigStore:
-    """Entity types are the children of ``/config``; entity names are sanitized, as in paths."""
+    """Reads and writes of configurations. An entity type is a child of ``/config``. Entity names
+    are sanitized, as they stand in paths."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -47,19 +48,19 @@ class ZkConfigStore:
         self, entity_type: str, entity_names: Sequence[str]
     ) -> dict[str, dict[str, str]]:
         """Return the configuration of every entity by name. Raises ``MalformedZnode``."""
-        wanted = [paths.config(entity_type, name) for name in entity_names]
-        found = await self._requests.get_all(wanted)
+        config_paths = [paths.config(entity_type, name) for name in entity_names]
+        found = await self._requests.get_all(config_paths)
         return {
             name: dict(ConfigZnode.decode(entity_type, name, node[0]).config) if node else {}
             for name, node in zip(entity_names, found, strict=True)
         }
 
     async def topic_config(self, topic: str) -> dict[str, str]:
-        """Raises ``MalformedZnode``."""
+        """Return a topic's configuration, empty if it has none. Raises ``MalformedZnode``."""
         return await self.entity_config(paths.TOPIC_CONFIGS, topic)
 
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Raises ``MalformedZnode``."""
+        """Return the configuration of every topic by name. Raises ``MalformedZnode``."""
         return await self.entity_configs(paths.TOPIC_CONFIGS, topics)
 
     async def configured_entities(self, entity_type: str) -> list[str]:
@@ -98,16 +99,16 @@ class ZkConfigStore:
         config: Mapping[str, str],
         expected_version: int | None = None,
     ) -> None:
-        """Replace the whole configuration of an entity and create a change notice, in one multi.
-        Raises ``BadVersion`` if the znode is not at ``expected_version``; with None the last writer
-        wins."""
+        """Replace the whole configuration of an entity and create a change notification, in one
+        multi. Raises ``BadVersion`` if the znode is not at ``expected_version``; with None the last
+        writer wins."""
         node = ConfigZnode(entity_type, entity_name, config)
-        announce = _notice(f"{entity_type}/{entity_name}")
+        notify = _notice(f"{entity_type}/{entity_name}")
         create = CreateOp(node.path, node.encode())
-        replace = SetOp(node.path, node.encode(), _any(expected_version))
+        replace = SetOp(node.path, node.encode(), _version_or_any(expected_version))
         exists = expected_version != NO_NODE
         while True:
-            outcome = await self._requests.multi([replace if exists else create, announce])
+            outcome = await self._requests.multi([replace if exists else create, notify])
             error = outcome.error
             if error is None:
                 return
@@ -149,37 +150,39 @@ class ZkConfigStore:
         removals = []
         if expected_version != NO_NODE:
             removals = [DeleteOp(path, expected_version), *await self._empty_parents(path)]
-        announce = _notice(f"{entity_type}/{entity_name}")
-        outcome = await self._requests.multi([*removals, announce])
+        notify = _notice(f"{entity_type}/{entity_name}")
+        outcome = await self._requests.multi([*removals, notify])
         if outcome.error is not None and outcome.error is outcome.results[-1]:
             if not isinstance(outcome.error, NoNode):
                 raise outcome.error
             await self._requests.create_if_missing(paths.CONFIG_CHANGES)
-            outcome = await self._requests.multi([*removals, announce])
+            outcome = await self._requests.multi([*removals, notify])
         if isinstance(outcome.error, NoNode | NotEmpty):
             raise BadVersion(path)
         raise_error(outcome.results)
 
     async def _empty_parents(self, path: str) -> list[DeleteOp]:
-        """Return the deletions of ``/config/users/<user>/clients`` and of the user's node, as far
-        as these contain nothing but ``path``."""
+        """Return the deletions of ``/config/users/<user>/clients`` and of the user's znode, if they
+        contain nothing except ``path``."""
         clients, _, client = path.rpartition("/")
         user = clients.rpartition("/")[0]
         if user.count("/") < USER_NODE_DEPTH or await self._requests.children(clients) != [client]:
             return []
         found = await self._requests.get(user)
         names = user.removeprefix(f"{paths.CONFIG}/").split("/", 1)
-        bare = found is not None and not ConfigZnode.decode(names[0], names[1], found[0]).config
-        if found is None or not bare or len(await self._requests.children(user)) > 1:
+        has_no_config = (
+            found is not None and not ConfigZnode.decode(names[0], names[1], found[0]).config
+        )
+        if found is None or not has_no_config or len(await self._requests.children(user)) > 1:
             return [DeleteOp(clients)]
         return [DeleteOp(clients), DeleteOp(user, found[1].version)]
 
     async def config_changes(self, watcher: Watcher | None = None) -> list[str]:
-        """Return the names of the existing change notices, in order."""
+        """Return the names of the existing change notifications, in order."""
         return await self._requests.children(paths.CONFIG_CHANGES, watcher)
 
     async def config_change_notices(self, names: Sequence[str]) -> list[ConfigNotice]:
-        """Read these change notices, in order; deleted ones are left out."""
+        """Read these change notifications, in order; deleted ones are left out."""
         found = await self._requests.get_all([f"{paths.CONFIG_CHANGES}/{n}" for n in names])
         notices = []
         for name, node in zip(names, found, strict=True):
@@ -188,7 +191,7 @@ class ZkConfigStore:
         return notices
 
     async def delete_config_changes(self, names: Sequence[str]) -> None:
-        """Delete old change notices. Every broker does this, so they may be deleted already."""
+        """Delete old change notifications. Every broker does so, and some may be gone already."""
         groups = [[DeleteOp(f"{paths.CONFIG_CHANGES}/{name}")] for name in names]
         for results in await self._requests.fenced(groups, None):
             if not isinstance(results[0], NoNode):
@@ -201,7 +204,7 @@ def _notice(entity_path: str) -> CreateOp:
     )
 
 
-def _any(version: int | None) -> int:
+def _version_or_any(version: int | None) -> int:
     return -1 if version is None else version
 
 

@@ -44,7 +44,8 @@ class ControllerNode:
 
 
 class ZkControllerStore:
-    """The election is conditional on the epoch's version, and later writes are fenced by it."""
+    """Reads and writes of the controller. The election is conditional on the version of
+    ``/controller_epoch``, and that version fences the controller's later writes."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -84,15 +85,15 @@ class ZkControllerStore:
         Returns the new epoch and the zkVersion that fences every later write. Raises
         ``ControllerMoved`` if another broker has been elected. If the response to a first attempt
         was lost, the node exists already: it counts as this broker's if this session owns it and
-        the epoch is the one that was to be written.
+        the epoch is the one that the attempt wrote.
         """
         epoch, zk_version = await self._read_or_create_epoch()
-        mine = ControllerZnode(broker_id, wall_ms)
-        raised = ControllerEpochZnode(epoch + 1)
+        own_node = ControllerZnode(broker_id, wall_ms)
+        next_epoch = ControllerEpochZnode(epoch + 1)
         outcome = await self._requests.multi(
             [
-                CreateOp(mine.path, mine.encode(), ephemeral=True),
-                SetOp(raised.path, raised.encode(), zk_version),
+                CreateOp(own_node.path, own_node.encode(), ephemeral=True),
+                SetOp(next_epoch.path, next_epoch.encode(), zk_version),
             ]
         )
         if isinstance(outcome.error, NodeExists | BadVersion):
@@ -137,7 +138,7 @@ class ZkControllerStore:
         was deleted.
 
         Kafka waits until the node disappears. The deletion is conditional on the versions of node
-        and epoch, so it cannot hit the node of a controller that was elected in the meantime.
+        and epoch, so it cannot delete the node of a controller that was elected in the meantime.
         """
         epoch = await self.controller_epoch()
         node = await self.controller()
@@ -153,12 +154,13 @@ class ZkControllerStore:
         return True
 
     async def delete_controller(self, epoch_zk_version: int) -> None:
-        """Resign. Raises ``ControllerMoved`` if a newer controller has been elected."""
+        """Delete ``/controller`` to resign. Raises ``ControllerMoved`` if there is a newer
+        controller."""
         await self._fenced_delete([paths.CONTROLLER], epoch_zk_version)
 
-    async def _fenced_delete(self, wanted: Sequence[str], epoch_zk_version: int) -> None:
+    async def _fenced_delete(self, znodes: Sequence[str], epoch_zk_version: int) -> None:
         """Delete those of the znodes that exist. Raises ``ControllerMoved``."""
-        groups = [[DeleteOp(path)] for path in wanted]
+        groups = [[DeleteOp(path)] for path in znodes]
         for results in await self._requests.fenced(groups, epoch_zk_version):
             if not isinstance(results[0], NoNode):
                 raise_error(results)
@@ -186,7 +188,7 @@ class ZkControllerStore:
         return {tp for node in nodes for tp in node.partitions}
 
     async def delete_isr_changes(self, sequences: Sequence[str], epoch_zk_version: int) -> None:
-        """Raises ``ControllerMoved``."""
+        """Delete ISR change notifications. Raises ``ControllerMoved``."""
         await self._fenced_delete([paths.isr_change(s) for s in sequences], epoch_zk_version)
 
     async def propagate_log_dir_event(self, broker_id: int) -> None:
@@ -199,12 +201,12 @@ class ZkControllerStore:
         return await self._sequence_numbers(paths.LOG_DIR_EVENTS, "log_dir_event_", watcher)
 
     async def log_dir_event_brokers(self, sequences: Sequence[str]) -> set[int]:
-        """Raises ``MalformedZnode``."""
+        """Return all brokers that these notifications name. Raises ``MalformedZnode``."""
         found = await self._requests.get_all([paths.log_dir_event(s) for s in sequences])
         return {LogDirEventZnode.decode(node[0]).broker_id for node in found if node is not None}
 
     async def delete_log_dir_events(self, sequences: Sequence[str], epoch_zk_version: int) -> None:
-        """Raises ``ControllerMoved``."""
+        """Delete log-directory notifications. Raises ``ControllerMoved``."""
         await self._fenced_delete([paths.log_dir_event(s) for s in sequences], epoch_zk_version)
 
     async def _sequence_numbers(self, path: str, prefix: str, watcher: Watcher | None) -> list[str]:
@@ -228,7 +230,7 @@ class ZkControllerStore:
         await self._requests.multi_or_raise([CreateOp(node.path, node.encode())])
 
     async def delete_preferred_election(self, epoch_zk_version: int) -> None:
-        """Raises ``ControllerMoved``."""
+        """Delete ``/admin/preferred_replica_election``. Raises ``ControllerMoved``."""
         await self._fenced_delete([paths.PREFERRED_REPLICA_ELECTION], epoch_zk_version)
 
     async def reassignment(

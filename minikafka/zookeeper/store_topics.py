@@ -42,8 +42,8 @@ class TopicAssignment:
 
 
 class ZkTopicStore:
-    """Methods with ``epoch_zk_version`` are a controller's fenced writes: they raise
-    ``ControllerMoved`` if ``/controller_epoch`` is not at this version."""
+    """Reads and writes of topics. Methods with ``epoch_zk_version`` are fenced writes of a
+    controller: they raise ``ControllerMoved`` if ``/controller_epoch`` is not at this version."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -75,8 +75,8 @@ class ZkTopicStore:
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
         """Return the states of those partitions that have one, with the znodes' versions. Raises
         ``MalformedZnode``."""
-        wanted = [paths.partition_state(tp) for tp in partitions]
-        found = await self._requests.get_all(wanted, watcher)
+        state_paths = [paths.partition_state(tp) for tp in partitions]
+        found = await self._requests.get_all(state_paths, watcher)
         return {
             tp: PartitionStateZnode.decode(tp, node[0], node[1].version).state
             for tp, node in zip(partitions, found, strict=True)
@@ -109,11 +109,11 @@ class ZkTopicStore:
         """Create ``.../partitions`` and ``.../partitions/<n>`` where they are missing. A topic that
         was deleted is no error here: creating its states will fail with ``NoNode``."""
         topics = list(dict.fromkeys(tp.topic for tp in partitions))
-        for wanted in (
+        for parents in (
             [paths.partitions(topic) for topic in topics],
             [paths.partition(tp) for tp in partitions],
         ):
-            groups = [[CreateOp(path, b"")] for path in wanted]
+            groups = [[CreateOp(path, b"")] for path in parents]
             for results in await self._requests.fenced(groups, epoch_zk_version):
                 error = first_error(results)
                 if error is not None and not isinstance(error, NodeExists | NoNode):
@@ -264,7 +264,8 @@ class ZkTopicStore:
         return await self._requests.children(paths.DELETE_TOPICS, watcher)
 
     async def delete_topic_deletions(self, topics: Sequence[str], epoch_zk_version: int) -> None:
-        """Unmark topics: they do not exist, or ``delete.topic.enable`` is false."""
+        """Remove topics from ``/admin/delete_topics`` without deleting them: they do not exist, or
+        ``delete.topic.enable`` is false."""
         groups = [[DeleteOp(paths.delete_topic(topic))] for topic in topics]
         for results in await self._requests.fenced(groups, epoch_zk_version):
             if not isinstance(results[0], NoNode):
@@ -281,10 +282,10 @@ class ZkTopicStore:
         rest = [paths.config(paths.TOPIC_CONFIGS, topic), paths.delete_topic(topic)]
         await self._delete_nodes(rest, epoch_zk_version)
 
-    async def _delete_nodes(self, wanted: Iterable[str], epoch_zk_version: int) -> bool:
-        """Delete those of the znodes that exist, in this order. Return whether one had children;
+    async def _delete_nodes(self, znodes: Iterable[str], epoch_zk_version: int) -> bool:
+        """Delete the existing ones of these znodes, in this order. Return whether one had children;
         raise any other error."""
-        groups = [[DeleteOp(path)] for path in wanted]
+        groups = [[DeleteOp(path)] for path in znodes]
         done = await self._requests.fenced(groups, epoch_zk_version, in_turn=True)
         errors = [first_error(results) for results in done]
         unexpected = [e for e in errors if e is not None and not isinstance(e, NoNode)]
@@ -316,10 +317,10 @@ def _at_version(leader: LeaderAndIsr, result: object) -> LeaderAndIsr:
 
 def _version_if_written(
     tp: TopicPartition,
-    wanted: LeaderIsrAndControllerEpoch,
+    written_state: LeaderIsrAndControllerEpoch,
     found: tuple[bytes, ZnodeStat] | None,
 ) -> int | None:
-    """Return the version of the znode ``found`` if it has the state ``wanted``, else None."""
+    """Return the version of the znode ``found`` if it has this state, else None."""
     if found is None:
         return None
     data, stat = found
@@ -327,5 +328,5 @@ def _version_if_written(
         state = PartitionStateZnode.decode(tp, data, stat.version).state
     except MalformedZnode:
         return None
-    expected = replace(wanted.leader_and_isr, zk_version=stat.version)
-    return stat.version if state == replace(wanted, leader_and_isr=expected) else None
+    expected = replace(written_state.leader_and_isr, zk_version=stat.version)
+    return stat.version if state == replace(written_state, leader_and_isr=expected) else None

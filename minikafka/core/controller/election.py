@@ -150,17 +150,17 @@ def _for_preferred(
 def _for_controlled_shutdown(
     context: ControllerContext, partition: TopicPartition, current: LeaderAndIsr
 ) -> ElectionResult:
-    going = context.shutting_down_broker_ids
-    there = tuple(
+    shutting_down = context.shutting_down_broker_ids
+    available = tuple(
         r
         for r in context.assignment(partition).replicas
         if context.is_replica_online(r, partition, or_shutting_down=True)
     )
-    leader = controlled_shutdown_leader(there, current.isr, there, going)
+    leader = controlled_shutdown_leader(available, current.isr, available, shutting_down)
     if leader is None:
-        return ElectionResult(None, there)
-    isr = tuple(r for r in current.isr if r not in going)
-    return ElectionResult(current.new_leader(leader, isr), there)
+        return ElectionResult(None, available)
+    isr = tuple(r for r in current.isr if r not in shutting_down)
+    return ElectionResult(current.new_leader(leader, isr), available)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ def _has_requested_leader(
 
 
 def out_of_balance(context: ControllerContext, percentage: int) -> dict[int, list[TopicPartition]]:
-    """Return by broker the partitions whose preferred leader it is, and which it could lead but
-    does not. Brokers are left out while at most ``percentage`` per cent of the partitions that
+    """Return for each broker the partitions whose preferred leader it is, and which it could lead
+    but does not. Brokers are left out while at most ``percentage`` per cent of the partitions that
     prefer them have another leader (checkAndTriggerAutoLeaderRebalance)."""
     share: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
@@ -222,13 +222,13 @@ def out_of_balance(context: ControllerContext, percentage: int) -> dict[int, lis
         known = context.leadership.get(partition)
         if known is not None and known.leader_and_isr.leader != first:
             elsewhere.setdefault(first, []).append(partition)
-    wanted: dict[int, list[TopicPartition]] = {}
+    preferred_elections: dict[int, list[TopicPartition]] = {}
     for broker_id in sorted(elsewhere):
         if len(elsewhere[broker_id]) * 100 > percentage * share[broker_id]:
-            able = [tp for tp in elsewhere[broker_id] if _first_can_lead(context, tp)]
-            if able:
-                wanted[broker_id] = able
-    return wanted
+            electable_now = [tp for tp in elsewhere[broker_id] if _first_can_lead(context, tp)]
+            if electable_now:
+                preferred_elections[broker_id] = electable_now
+    return preferred_elections
 
 
 def _first_can_lead(context: ControllerContext, partition: TopicPartition) -> bool:

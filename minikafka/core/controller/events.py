@@ -1,4 +1,4 @@
-"""The controller's events: one dataclass per event, with the controller state that it means."""
+"""The controller's events: one dataclass each, with the controller state while it is handled."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def replica_errors(
 def _deletion_errors(
     request: StopReplicaRequest, response: StopReplicaResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return the errors of the partitions that ``request`` said to delete.
+    """Return the errors of the partitions that ``request`` deletes.
 
     If the request failed as a whole, the response may name no partition; then all of them failed.
     """

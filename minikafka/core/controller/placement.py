@@ -14,7 +14,7 @@ from minikafka.kernel.grouping import grouped
 
 @dataclass(frozen=True, slots=True)
 class BrokerRack:
-    """A broker's id and rack, as far as placement uses them."""
+    """The facts of a broker that placement uses."""
 
     id: int
     rack: str | None = None
@@ -32,8 +32,8 @@ def broker_racks(brokers: Iterable[Broker]) -> list[BrokerRack]:
 
 
 def require_partition_count(count: int, limit: int) -> None:
-    """Check how many partitions a topic shall have, before anything is computed for each of them.
-    Raises KafkaError(INVALID_PARTITIONS)."""
+    """Check the number of partitions of a topic, before any computation for each of them. Raises
+    KafkaError(INVALID_PARTITIONS)."""
     if count > limit:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,

@@ -33,7 +33,7 @@ from minikafka.kernel.ports import BadVersion
 # ----------------------------------------------------------------------------------- the request
 
 
-def wanted_assignment(
+def requested_assignment(
     context: ControllerContext, partition: TopicPartition, target: Sequence[int] | None
 ) -> ReplicaAssignment:
     """Return the assignment that takes ``partition`` to ``target``. A target of None cancels the
@@ -73,27 +73,28 @@ def check_target(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
-def dropped_replicas(current: ReplicaAssignment, wanted: ReplicaAssignment) -> tuple[int, ...]:
-    """Return the replicas that an earlier reassignment was adding and that ``wanted`` does not
+def dropped_replicas(current: ReplicaAssignment, requested: ReplicaAssignment) -> tuple[int, ...]:
+    """Return the replicas that an earlier reassignment was adding and that ``requested`` does not
     have. They are removed at once."""
-    return tuple(r for r in current.replicas if r not in wanted.replicas)
+    return tuple(r for r in current.replicas if r not in requested.replicas)
 
 
-def check_nothing_is_lost(
+def check_in_sync_replica_remains(
     context: ControllerContext,
     partition: TopicPartition,
-    wanted: ReplicaAssignment,
+    requested: ReplicaAssignment,
     known: LeaderAndIsr,
 ) -> None:
-    """Check that a replica in sync remains. If brokers died during a reassignment, the replicas to
-    drop may be the last ones in sync. Kafka deletes them, and records are lost; here the request is
-    refused. Raises ``KafkaError``: INVALID_REPLICA_ASSIGNMENT."""
-    kept = [r for r in known.isr if r in wanted.replicas]
+    """Check that a replica in sync remains after the reassignment has started. If brokers died
+    during an earlier reassignment, the replicas to drop may be the last ones in sync. Kafka deletes
+    them, and records are lost; here the request is refused. Raises ``KafkaError``:
+    INVALID_REPLICA_ASSIGNMENT."""
+    kept = [r for r in known.isr if r in requested.replicas]
     may_lead = known.leader in kept or bool(live_isr(context, partition, kept))
     if not kept or (known.leader >= 0 and not may_lead):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"No replica of {list(wanted.replicas)} is in sync and alive; in sync are "
+            f"No replica of {list(requested.replicas)} is in sync and alive; in sync are "
             f"{list(known.isr)}.",
         )
 

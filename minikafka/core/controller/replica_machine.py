@@ -85,14 +85,14 @@ def startup(
         else:
             context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
             offline.append(replica)
-    told = {
+    notified = {
         replica.topic_partition
         for replica in offline
         if replica.topic_partition in context.leadership
         and not context.is_queued_for_deletion(replica.topic_partition.topic)
     }
-    in_parts = {r.topic_partition.topic for r in online if r.topic_partition not in told}
-    return [r for r in online if r.topic_partition.topic in in_parts], offline
+    partly_notified = {r.topic_partition.topic for r in online if r.topic_partition not in notified}
+    return [r for r in online if r.topic_partition.topic in partly_notified], offline
 
 
 def by_broker(replicas: Iterable[PartitionAndReplica]) -> dict[int, list[PartitionAndReplica]]:

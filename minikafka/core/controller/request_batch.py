@@ -151,7 +151,7 @@ class RequestBatch:
         Kafka's order, and then by broker id.
 
         ``unfinished`` are topics that continue in the next batch. Their UpdateMetadata is held back
-        until then: a producer that sees some partitions of a topic takes them for all.
+        until then, because a producer takes the partitions in its metadata for the whole topic.
         """
         assert controller_epoch == self._context.epoch, "requests of another controller's term"
         held = self._hold_back(unfinished)

@@ -120,10 +120,10 @@ def test_reassignment_must_keep_an_in_sync_replica(
     known = LeaderAndIsr(leader, 3, isr)
     wanted = ReplicaAssignment(kept)
     if fine:
-        reassignment.check_nothing_is_lost(cluster.context, tp, wanted, known)
+        reassignment.check_in_sync_replica_remains(cluster.context, tp, wanted, known)
         return
     with pytest.raises(KafkaError) as refused:
-        reassignment.check_nothing_is_lost(cluster.context, tp, wanted, known)
+        reassignment.check_in_sync_replica_remains(cluster.context, tp, wanted, known)
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -156,7 +156,7 @@ def test_only_partitions_that_exist_are_reassigned(cluster: Cluster) -> None:
     cluster.context.topics_to_be_deleted.add("doomed")
     for tp in (TopicPartition("none", 0), doomed):
         with pytest.raises(KafkaError) as refused:
-            reassignment.wanted_assignment(cluster.context, tp, (1, 3))
+            reassignment.requested_assignment(cluster.context, tp, (1, 3))
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
