@@ -159,7 +159,7 @@ class ControllerChannels:
     def facts(self) -> list[dict[str, Any]]:
         """Return the queue size of each live broker, and whether sending to it fails."""
         return [
-            {"broker": broker_id, "queue": len(peer.queue), "failing": peer.failing}
+            {"broker": broker_id, "queue": len(peer.queue), "troubled": peer.failing}
             for broker_id, peer in sorted(self._peers.items())
         ]
 
