@@ -40,7 +40,7 @@ from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
 REGISTER_RETRY_MS = 500
-# What ends a node with one clear line; everything else is a bug, shown in full.
+# Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
 EXPECTED_FAILURES = (ConfigError, KafkaError, CoordinationError, OSError)
 
 
@@ -65,7 +65,7 @@ class BrokerNode:
         self.broker_epoch = NO_EPOCH
         self.started = asyncio.Event()
         self._stop_requested = asyncio.Event()
-        self._hurried = False
+        self._skip_handover = False
         self._failed = asyncio.Event()
         self._failure: BaseException | None = None
         self._log = event_log("node", broker=self.broker_id)
@@ -90,22 +90,22 @@ class BrokerNode:
         return [server.port for server in self._servers]
 
     def request_stop(self, reason: str = "") -> None:
-        """Stop the broker in order. A second call skips the rest of the controlled shutdown, so
-        that leaderships are not moved away; logs are still flushed and closed."""
-        self._hurried = self._stop_requested.is_set()
+        """Stop the broker in order. A second call skips the rest of the controlled shutdown: the
+        remaining leaderships are not moved to other brokers, but logs are flushed and closed."""
+        self._skip_handover = self._stop_requested.is_set()
         event_log("kafka-shutdown-hook", broker=self.broker_id).info(
-            "stop_requested", reason=reason, hurried=self._hurried
+            "stop_requested", reason=reason, hurried=self._skip_handover
         )
         self._stop_requested.set()
 
     def fail(self, error: BaseException) -> None:
-        """End ``run`` with an error that no task of the node raises: one in a callback."""
+        """Make ``run`` raise an error that occurred outside the node's tasks, in a callback."""
         if self._failure is None:
             self._failure = error
             self._failed.set()
 
     async def run(self) -> None:
-        """Start, serve until ``request_stop``, and stop in order."""
+        """Start the broker, serve until ``request_stop``, and stop in order."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._raise_failure(), name="failure-watch")
@@ -310,8 +310,8 @@ class BrokerNode:
     async def _register(self, store: ZkStore) -> None:
         """Create /brokers/ids/<id>.
 
-        A znode of an earlier run of this broker ends with its session: wait for that, up to two
-        session time-outs. Raises ConfigError if the znode still exists."""
+        If an earlier run of this broker left its znode, wait until ZooKeeper expires that session,
+        for up to two session time-outs. Raises ConfigError if the znode still exists."""
         node = BrokerZnode(
             broker_id=self.broker_id,
             endpoints=self._advertised(),
@@ -370,7 +370,7 @@ class BrokerNode:
     def _can_hand_over(self) -> bool:
         """Whether a controlled shutdown can succeed. Without ZooKeeper no leadership moves, and the
         controller does not respond while it waits for ZooKeeper."""
-        return self._zk.connected and not self._hurried
+        return self._zk.connected and not self._skip_handover
 
 
 def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
@@ -385,7 +385,7 @@ def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
 
 
 class _Stopped(Exception):
-    """Ends the node's TaskGroup once everything has been stopped in order."""
+    """Raised in the node's TaskGroup to cancel its tasks, once all parts were stopped in order."""
 
 
 def failures(group: BaseExceptionGroup[BaseException], stopping: bool) -> list[BaseException]:

@@ -1,4 +1,4 @@
-"""The configurations of the parts of a node, made from the broker's configuration."""
+"""The configurations of the parts of a node, each a view of the broker's configuration."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def server(config: Config) -> ServerConfig:
     )
 
 
-def memory_budget(config: Config) -> MemoryBudget:
-    """Raises ConfigError if the largest request would not fit."""
+def request_memory(config: Config) -> RequestMemory:
+    """Return the memory limit of queued requests. Raises ConfigError if the largest request would
+    not fit."""
     limit = config.integer("queued.max.request.bytes")
     if 0 < limit < config.integer("socket.request.max.bytes"):
         raise ConfigError(

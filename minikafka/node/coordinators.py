@@ -1,4 +1,4 @@
-"""The group coordinator and the transaction coordinator of one broker, constructed and routed."""
+"""Creates the group and the transaction coordinator of one broker, and their routes."""
 
 from __future__ import annotations
 
@@ -340,8 +340,7 @@ def _follow_leadership(
     leads: bool,
     epoch: int,
 ) -> None:
-    """Notify the coordinator ``runtime`` if the partition, whose role has changed, is of its
-    ``topic``."""
+    """Notify ``runtime`` of a partition's changed role if the partition belongs to ``topic``."""
     if topic_partition.topic != topic:
         return
     if leads:

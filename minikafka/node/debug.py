@@ -60,7 +60,7 @@ def debug_routes(
         return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
 
     def show_scrubber(query: Query) -> Any:
-        """Return how far the scrubber has come, and the damaged batches that it has found."""
+        """Return the progress of the scrubber, and the damaged batches that it has found."""
         return {"broker": broker_id, **scrubber_facts(limit(query))}
 
     return {

@@ -68,6 +68,6 @@ class ConfigEffects:
                 self._controller.unclean_election_enabled(topic)
 
     async def all_topics_changed(self) -> None:
-        """As ``topics_changed`` for all topics, but without elections."""
+        """Apply the configurations of all topics, without retrying elections."""
         read = await self._parts.topic_configs.refresh_all()
         self._parts.replicas.topic_configs_changed(frozenset(read))

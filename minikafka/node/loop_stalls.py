@@ -1,4 +1,4 @@
-"""Measures the stalls of a broker's event loop: a timer, the metrics and the log event."""
+"""Measures, counts and logs the stalls of a broker's event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, TimerHandle
 
-GROUP = "minikafka.server"  # Kafka has no such metrics: the group is ours
+GROUP = "minikafka.server"  # Kafka has no such metrics, and so no group for them
 
 
 class LoopStalls:
@@ -17,7 +17,7 @@ class LoopStalls:
 
     A stall of ``event.loop.stall.threshold.ms`` or longer is logged, with the request that ran
     then. Metrics: the longest stall of the last minute, the number of stalls above the threshold,
-    and a histogram of how many lasted how long or longer.
+    and for each bound of a histogram the number of stalls that lasted at least so long.
     """
 
     def __init__(

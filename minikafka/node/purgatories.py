@@ -15,15 +15,15 @@ from minikafka.kernel.ports import Clock
 Facts: TypeAlias = dict[str, Any]  # a JSON object
 Gauge: TypeAlias = Callable[[], int]
 
-KEYS_SHOWN = 20  # of one operation: a fetch may wait on a thousand partitions
-COUNTED_PER_BUCKET = 100  # the tasks of a bucket have to be counted one by one
+MAX_LISTED_KEYS = 20  # of one operation: a fetch may wait on a thousand partitions
+MAX_COUNTED_PER_BUCKET = 100  # the tasks of a bucket have to be counted one by one
 
 
 class BrokerPurgatories:
     """The gauges and the debug output of each purgatory (Kafka's ``DelayedOperationPurgatory``).
 
-    ``facts`` takes as long for 100,000 parked operations as for a few: it reads up to ``limit`` of
-    them and counts the tasks of a bucket up to a bound."""
+    The cost of ``facts`` does not grow with the number of parked operations: it reads up to
+    ``limit`` of them and counts the tasks of a bucket up to a bound."""
 
     def __init__(
         self, clock: Clock, metrics: Metrics, reapers: Sequence[Reaper[DelayedOperation]]
@@ -65,17 +65,17 @@ def _purgatory_facts(reaper: Reaper[DelayedOperation], now_ms: int, limit: int) 
         "num_delayed_operations": purgatory.delayed,
         "watched_keys": purgatory.watched_keys,
         "operations": [_operation_facts(op, expires_ms, now_ms) for expires_ms, op in waiting],
-        "wheels": [_wheel_facts(level) for level in purgatory.levels(COUNTED_PER_BUCKET + 1)],
+        "wheels": [_wheel_facts(level) for level in purgatory.levels(MAX_COUNTED_PER_BUCKET + 1)],
     }
 
 
 def _operation_facts(operation: DelayedOperation, expiration_ms: int, now_ms: int) -> Facts:
     """Return one parked operation. Its age is computed from its expiration and its delay."""
-    keys = [str(key) for key in islice(operation.watched_keys(), KEYS_SHOWN + 1)]
+    keys = [str(key) for key in islice(operation.watched_keys(), MAX_LISTED_KEYS + 1)]
     return {
         "kind": type(operation).__name__,
-        "keys": keys[:KEYS_SHOWN],
-        "more_keys": len(keys) > KEYS_SHOWN,
+        "keys": keys[:MAX_LISTED_KEYS],
+        "more_keys": len(keys) > MAX_LISTED_KEYS,
         "delay_ms": operation.delay_ms,
         "age_ms": now_ms - (expiration_ms - operation.delay_ms),
         "remaining_ms": max(0, expiration_ms - now_ms),
@@ -92,8 +92,8 @@ def _wheel_facts(level: WheelLevel) -> Facts:
         "buckets": [
             {
                 "slot": slot,
-                "tasks": min(tasks, COUNTED_PER_BUCKET),
-                "more": tasks > COUNTED_PER_BUCKET,
+                "tasks": min(tasks, MAX_COUNTED_PER_BUCKET),
+                "more": tasks > MAX_COUNTED_PER_BUCKET,
             }
             for slot, tasks in enumerate(level.tasks_by_slot)
             if tasks

@@ -1,4 +1,4 @@
-"""The replicas, coordinators and request handlers of one broker, and the routes to the handlers."""
+"""Creates the replicas, coordinators and request handlers of one broker, and their routes."""
 
 from __future__ import annotations
 
@@ -117,8 +117,10 @@ class BrokerParts:
             views.topic_admin(config),
             self._entries.check_topic,
         )
-        self._growth = self._make_growth()
-        self._election_reaper = self._make_reaper("ElectLeader")
+        self._growth = self._make_partition_growth()
+        self._election_reaper: Reaper[DelayedOperation] = Reaper(
+            world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
+        )
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = NodeToController(
             world.network,
@@ -128,7 +130,7 @@ class BrokerParts:
             broker_id,
             views.to_controller(config, listener),
         )
-        self._creation = self._make_creation()
+        self._creation = self._make_auto_topic_creation()
         self._internal_sizes = self._make_internal_sizes()
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
         self.replicas = ReplicaManager(
@@ -143,20 +145,16 @@ class BrokerParts:
             metrics,
             self.memory,
         )
-        self._orphans = self._make_orphans()
+        self._orphans = self._make_orphaned_logs()
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
-        self._make_long_work()
+        self._make_worker_users()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
-    def _make_reaper(self, name: str) -> Reaper[DelayedOperation]:
-        reaper_name = expiration_reaper_name(self._broker_id, name)
-        return Reaper(self._world.clock, Purgatory(name), reaper_name)
-
-    def _make_long_work(self) -> None:
-        """Create the parts that leave long work on record batches to workers."""
+    def _make_worker_users(self) -> None:
+        """Create the parts whose work on large record batches is done by workers."""
         clock, workers, replicas = self._world.clock, self._world.workers, self.replicas
         self._preparation = RecordPreparation(workers, clock, replicas.hosted)
         self._conversion = FormatConversion(workers)
@@ -178,7 +176,7 @@ class BrokerParts:
             metrics,
         )
 
-    def _make_growth(self) -> PartitionGrowth:
+    def _make_partition_growth(self) -> PartitionGrowth:
         limit = self._config.integer("max.partitions.per.topic")
         return PartitionGrowth(lambda: self._zk.store, self.cache, self._topic_reaper, limit)
 
@@ -193,7 +191,7 @@ class BrokerParts:
         }
         return InternalTopicSizes(configured, self.cache.contains_topic, read, self._world.clock)
 
-    def _make_orphans(self) -> OrphanedLogs:
+    def _make_orphaned_logs(self) -> OrphanedLogs:
         return OrphanedLogs(
             self._world.clock,
             self.replicas,
@@ -202,7 +200,7 @@ class BrokerParts:
             lambda: self.fence.controller_epoch > 0,
         )
 
-    def _make_creation(self) -> AutoTopicCreation:
+    def _make_auto_topic_creation(self) -> AutoTopicCreation:
         return AutoTopicCreation(
             views.auto_topic_creation(self._config),
             self._topics,

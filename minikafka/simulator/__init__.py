@@ -1,5 +1,5 @@
-"""A whole cluster in one process under one seed: the cluster, faults for it, and checks of it.
+"""A whole cluster in one process under one seed: the cluster, its faults and its checks.
 
-``minikafka.testing`` offers it to applications; the loads and campaigns of this project's own tests
-are in ``tests/support/simulated``. Start with ``cluster``.
+``minikafka.testing`` offers it to applications. The loads and campaigns of this project's tests are
+in ``tests/support/simulated``. Start reading at ``cluster.py``.
 """

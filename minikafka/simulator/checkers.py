@@ -1,4 +1,7 @@
-"""Checks of a simulated cluster: at every election, and when nothing is under way."""
+"""Checks of a simulated cluster: at every election, and at rest.
+
+A cluster is at rest when its brokers are up, no client writes, and all records are replicated.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from minikafka.storage.log.invariants import check_log
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import BrokerZnode, ControllerEpochZnode, TopicZnode
 
-EVERYTHING = 1 << 40
+ALL_BYTES = 1 << 40
 
 
 class WrittenRecords(Protocol):
-    """The records that a load has sent, and those acknowledged, by partition."""
+    """The records that a load has sent, and the acknowledged ones, by partition."""
 
     @property
     def sent(self) -> Mapping[TopicPartition, Sequence[bytes]]:
-        """The values in send order."""
+        """The values in the order in which they were sent."""
         ...
 
     @property
@@ -51,8 +54,8 @@ class ElectionChecker:
         if event.name == "replica_truncated" and event.facts["partition"] in self._partitions:
             assert event.facts["offset"] >= event.facts["high_watermark"], f"{event}"
         for name, partition in self._partitions.items():
-            marks = [p.high_watermark for p in self._cluster.replicas(partition).values()]
-            self.committed[name] = max(self.committed[name], *marks, 0)
+            high_watermarks = [p.high_watermark for p in self._cluster.replicas(partition).values()]
+            self.committed[name] = max(self.committed[name], *high_watermarks, 0)
 
     def _check(self, event: LogEvent) -> None:
         partition, epoch = event.facts["partition"], event.facts["leader_epoch"]
@@ -70,8 +73,9 @@ def check_acknowledged(
 ) -> None:
     """Check that acknowledged records from ``starts`` on are not lost, moved or out of order.
 
-    ``found``: the records in the log by offset. It may hold no record below ``starts``, and none
-    that was not sent. The acknowledged offset -1 is unknown: the broker had reported a duplicate.
+    ``found`` has the records in the logs by offset. There may be none below ``starts``, and only
+    records that were sent. An acknowledged offset of -1 is unknown: the broker reported a
+    duplicate.
     """
     for partition, offsets in writer.acknowledged.items():
         held, start = found[partition], starts.get(partition, 0)
@@ -84,8 +88,8 @@ def check_acknowledged(
         order = [offsets[v] for v in writer.sent[partition] if offsets.get(v, -1) >= 0]
         assert order == sorted(order), f"{partition}: acknowledged records out of order"
     for partition, held in found.items():
-        strangers = set(held.values()) - set(writer.sent[partition])
-        assert not strangers, f"{partition}: nobody has sent {sorted(strangers)[:5]}"
+        not_sent = set(held.values()) - set(writer.sent[partition])
+        assert not not_sent, f"{partition}: {sorted(not_sent)[:5]} were never sent"
 
 
 def check_replicas_alike(
@@ -95,12 +99,12 @@ def check_replicas_alike(
 
     Each must be valid, and its high watermark its log end offset. Call it at rest.
     """
-    wanted = sorted(cluster.broker_ids if brokers is None else brokers)
+    expected = sorted(cluster.broker_ids if brokers is None else brokers)
     replicas = cluster.replicas(partition)
-    assert sorted(replicas) == wanted, f"{partition} is on {sorted(replicas)}, not on {wanted}"
-    marks = {i: (r.high_watermark, r.log.log_end_offset) for i, r in replicas.items()}
-    assert len(set(marks.values())) == 1, f"{partition}: high watermarks, ends {marks}"
-    mark, end = next(iter(marks.values()))
+    assert sorted(replicas) == expected, f"{partition} is on {sorted(replicas)}, not on {expected}"
+    ends = {i: (r.high_watermark, r.log.log_end_offset) for i, r in replicas.items()}
+    assert len(set(ends.values())) == 1, f"{partition}: high watermarks, ends {ends}"
+    mark, end = next(iter(ends.values()))
     assert mark == end, f"{partition}: {end - mark} records are not committed at rest"
     for replica in replicas.values():
         check_log(replica.log)
@@ -113,18 +117,16 @@ def _content(replica: Partition) -> Buffer:
     mark = replica.high_watermark
     if mark == log.log_start_offset:
         return b""
-    return log.read(log.log_start_offset, EVERYTHING, mark, True).records
+    return log.read(log.log_start_offset, ALL_BYTES, mark, True).records
 
 
 def check_context(cluster: SimCluster) -> None:
-    """Check that the broker in /controller is the only active controller, and its context.
-
-    At rest the context equals the contents of ZooKeeper.
-    """
+    """Check at rest that the broker in /controller is the only active controller, and that its
+    context equals the data in ZooKeeper."""
     active = [node for node in cluster.nodes().values() if node.controller.is_active]
     named = cluster.controller_id()
-    acting = [node.broker_id for node in active]
-    assert acting == [named], f"{acting} act as controller, /controller says {named}"
+    active_ids = [node.broker_id for node in active]
+    assert active_ids == [named], f"{active_ids} are active controllers, /controller names {named}"
     context = active[0].controller.context
     tree = cluster.simulation.zookeeper.tree
     data, stat = tree.get(paths.CONTROLLER_EPOCH)
@@ -146,7 +148,7 @@ def check_context(cluster: SimCluster) -> None:
             assert context.leadership[partition] == cluster.state(partition)
 
 
-def check_leaders_know(cluster: SimCluster, partition: TopicPartition) -> None:
+def check_leadership_known(cluster: SimCluster, partition: TopicPartition) -> None:
     """Check that leader, replicas and all metadata caches agree with the state znode at rest."""
     state = cluster.state(partition).leader_and_isr
     for broker_id, replica in cluster.replicas(partition).items():
@@ -166,5 +168,5 @@ def check_at_rest(cluster: SimCluster, partitions: Iterable[TopicPartition]) -> 
     """Run all checks of a cluster at rest."""
     check_context(cluster)
     for partition in partitions:
-        check_leaders_know(cluster, partition)
+        check_leadership_known(cluster, partition)
         check_replicas_alike(cluster, partition)

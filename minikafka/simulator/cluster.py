@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 PORT = 9092
 CLIENT = "client"
-LOOK_MS = 100
-PATIENCE_S = 180
+POLL_MS = 100
+TIMEOUT_S = 180
 RUN_LIMIT_S = 3600
 
-# Kafka's defaults, but for time-outs that make a scenario of minutes out of one of seconds.
+# Kafka's defaults, except shorter time-outs, so that a scenario takes fewer simulated minutes.
 SETTINGS = {
     "zookeeper.connect": "zookeeper:2181",
     "zookeeper.session.timeout.ms": "6000",
@@ -52,11 +52,11 @@ class NotReached(AssertionError):
 
 
 class SimCluster:
-    """A cluster in one process; ``run`` calls a scenario, a coroutine function, with it.
+    """A cluster in one process. ``run`` calls a scenario, a coroutine function, with it.
 
-    No broker is started yet. A broker that ends by itself fails the scenario. ``observers`` are
-    called synchronously with each event of the brokers' logs and each start of a fault; all are
-    also in the simulation's trace.
+    The scenario starts the brokers. A broker that ends by itself fails the scenario. ``observers``
+    are called synchronously with each event of the brokers' logs and at each start of a fault; the
+    simulation's trace has the same events.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SimCluster:
         self._nodes: dict[int, BrokerNode] = {}
         self._processes: dict[int, asyncio.Task[None]] = {}
         self._clients: list[asyncio.Task[None]] = []
-        self._ends: set[asyncio.Task[None]] = set()  # of brokers, and expected
+        self._ends: set[asyncio.Task[None]] = set()  # broker tasks that may end
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
         """Run a scenario and return its result.
@@ -117,7 +117,7 @@ class SimCluster:
         return self.simulation.host(host_name(broker_id))
 
     def start(self, *broker_ids: int) -> None:
-        """Start or restart brokers on their files; all if none is named."""
+        """Start or restart brokers on their files; without ``broker_ids`` all of them."""
         for broker_id in broker_ids or self.broker_ids:
             host = self.host(broker_id)
             world = host.restart() if broker_id in self._processes else host.world
@@ -126,7 +126,7 @@ class SimCluster:
             self._processes[broker_id] = host.start(node.run(), f"broker-{broker_id}")
 
     async def bring_up(self, broker_id: int) -> None:
-        """Start a broker and wait until it is up; like a supervisor, retry after failed starts."""
+        """Start a broker and wait until it is up. Retry failed starts, as a supervisor does."""
         while True:
             self.start(broker_id)
             node, process = self._nodes[broker_id], self._processes[broker_id]
@@ -190,20 +190,20 @@ class SimCluster:
     # ------------------------------------------------------------------------------------ waiting
 
     async def until(
-        self, what: str, reached: Callable[[], bool], patience_s: float = PATIENCE_S
+        self, what: str, reached: Callable[[], bool], timeout_s: float = TIMEOUT_S
     ) -> None:
         """Wait until ``reached`` returns True, polling in simulated time.
 
-        Raises ``NotReached`` after ``patience_s`` seconds, or the error of a broker or client that
+        Raises ``NotReached`` after ``timeout_s`` seconds, or the error of a broker or client that
         has failed.
         """
         loop = self.simulation.loop
-        deadline_s = loop.seconds() + patience_s
+        deadline_s = loop.seconds() + timeout_s
         while not reached():
             self._check_processes()
             if loop.seconds() > deadline_s:
-                raise NotReached(f"{what}: not within {patience_s} s")
-            await asyncio.sleep(LOOK_MS / 1000)
+                raise NotReached(f"{what}: not within {timeout_s} s")
+            await asyncio.sleep(POLL_MS / 1000)
 
     async def until_whole(self, *topic_partitions: TopicPartition) -> None:
         """Wait until all brokers are up and every ISR in ZooKeeper has all brokers."""

@@ -1,4 +1,4 @@
-"""What can befall a simulated cluster, one coroutine each: it begins, lasts, and is made good."""
+"""Faults of a simulated cluster: coroutines that cause a fault, wait, and repair it."""
 
 from __future__ import annotations
 
@@ -9,43 +9,44 @@ from typing import Any
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import CLIENT, SimCluster, host_name
 
-LONGEST_S = 12  # twice the session time-out
+MAX_DURATION_S = 12  # twice the session time-out
 LONGEST_PAUSE_S = 5
-LAST_WORDS_MS = 200
+MAX_SILENCE_MS = 200
 
 Fault = Callable[[SimCluster, int, float], Coroutine[Any, Any, None]]
 
 
 async def killed(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Kill a broker with SIGKILL; start it after ``away_s``."""
-    await _fall_silent(cluster, broker_id)
-    await _away(cluster, broker_id, away_s, cluster.host(broker_id).kill)
+    """Kill a broker as SIGKILL does; restart it after ``away_s``."""
+    await _hold_messages(cluster, broker_id)
+    await _stop_and_restart(cluster, broker_id, away_s, cluster.host(broker_id).kill)
 
 
 async def powerless(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Cut a broker's power; start it after ``away_s``."""
-    await _fall_silent(cluster, broker_id)
-    await _away(cluster, broker_id, away_s, cluster.host(broker_id).crash)
+    """Switch a broker's power off; restart it after ``away_s``."""
+    await _hold_messages(cluster, broker_id)
+    await _stop_and_restart(cluster, broker_id, away_s, cluster.host(broker_id).crash)
 
 
 async def stopped(cluster: SimCluster, broker_id: int, away_s: float) -> None:
-    """Stop a broker by controlled shutdown; start it ``away_s`` after its end."""
-    await _away(cluster, broker_id, away_s, lambda: cluster.stop(broker_id))
+    """Stop a broker by controlled shutdown; restart it ``away_s`` after its end."""
+    await _stop_and_restart(cluster, broker_id, away_s, lambda: cluster.stop(broker_id))
 
 
-async def _fall_silent(cluster: SimCluster, broker_id: int) -> None:
-    """Hold back a broker's messages to others, so that its last appends are not replicated."""
+async def _hold_messages(cluster: SimCluster, broker_id: int) -> None:
+    """Hold a broker's messages to the others for a moment, so that its last appends are not
+    replicated."""
     for other in cluster.broker_ids:
         if other != broker_id:
             cluster.simulation.clog(host_name(broker_id), host_name(other))
-    await asyncio.sleep(cluster.simulation.entropy.between(0, LAST_WORDS_MS) / 1000)
+    await asyncio.sleep(cluster.simulation.entropy.between(0, MAX_SILENCE_MS) / 1000)
 
 
-async def _away(
-    cluster: SimCluster, broker_id: int, away_s: float, leave: Callable[[], Awaitable[None]]
+async def _stop_and_restart(
+    cluster: SimCluster, broker_id: int, away_s: float, stop: Callable[[], Awaitable[None]]
 ) -> None:
     cluster.note("leaves", broker=broker_id)
-    await leave()
+    await stop()
     for other in cluster.broker_ids:
         cluster.simulation.unclog(host_name(broker_id), host_name(other))
     await asyncio.sleep(away_s)
@@ -55,27 +56,27 @@ async def _away(
 async def isolated(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Cut a broker off from ZooKeeper and all other brokers, but not from clients."""
     others = [other for other in cluster.broker_ids if other != broker_id]
-    await _cut(cluster, broker_id, [*map(host_name, others), "zookeeper"], away_s)
+    await _partition(cluster, broker_id, [*map(host_name, others), "zookeeper"], away_s)
 
 
 async def without_zookeeper(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Cut a broker off from ZooKeeper only: followers of a leader continue to fetch."""
-    await _cut(cluster, broker_id, ["zookeeper"], away_s)
+    await _partition(cluster, broker_id, ["zookeeper"], away_s)
 
 
-async def estranged(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+async def cut_off_from_one(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Cut a broker off from one other broker."""
     others = [other for other in cluster.broker_ids if other != broker_id]
     other = others[cluster.simulation.entropy.randrange(len(others))]
-    await _cut(cluster, broker_id, [host_name(other)], away_s)
+    await _partition(cluster, broker_id, [host_name(other)], away_s)
 
 
 async def unreachable(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Cut a broker off from its clients only."""
-    await _cut(cluster, broker_id, [CLIENT], away_s)
+    await _partition(cluster, broker_id, [CLIENT], away_s)
 
 
-async def _cut(cluster: SimCluster, broker_id: int, others: list[str], away_s: float) -> None:
+async def _partition(cluster: SimCluster, broker_id: int, others: list[str], away_s: float) -> None:
     simulation, name = cluster.simulation, host_name(broker_id)
     for other in others:
         simulation.partition(name, other)
@@ -88,7 +89,7 @@ async def _cut(cluster: SimCluster, broker_id: int, others: list[str], away_s: f
 async def paused(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Hold all messages of a broker for ``away_s``, as if its process were suspended."""
     others = [host_name(other) for other in cluster.broker_ids if other != broker_id]
-    await _cut(cluster, broker_id, [*others, "zookeeper", CLIENT], away_s)
+    await _partition(cluster, broker_id, [*others, "zookeeper", CLIENT], away_s)
 
 
 async def disconnected(cluster: SimCluster, broker_id: int, away_s: float) -> None:
@@ -134,43 +135,43 @@ FAULTS: tuple[Fault, ...] = (
     stopped,
     isolated,
     without_zookeeper,
-    estranged,
+    cut_off_from_one,
     disconnected,
     all_without_zookeeper,
 )
 
 
-# What makes leaders and ISRs change quickly, one way and back.
+# Faults after which leaders and ISRs change quickly, at the beginning and at the end.
 REPLICATION_FAULTS: tuple[Fault, ...] = (
     killed,
     stopped,
     paused,
     isolated,
     without_zookeeper,
-    estranged,
-    estranged,
+    cut_off_from_one,
+    cut_off_from_one,
     disconnected,
 )
 
 
 async def storm(cluster: SimCluster, count: int, faults: Sequence[Fault] = FAULTS) -> None:
-    """Cause up to ``count`` random faults of up to ``LONGEST_S`` each.
+    """Cause up to ``count`` random faults of up to ``MAX_DURATION_S`` each.
 
     They may overlap, except two of one kind or two at one broker. Power loss is left out: Kafka
     guarantees nothing after two of them in a row.
     """
-    dice = cluster.simulation.entropy.fork("storm")
+    entropy = cluster.simulation.entropy.fork("storm")
     busy: dict[asyncio.Task[None], tuple[Fault, int]] = {}
     async with asyncio.TaskGroup() as tasks:
         for _ in range(count):
-            fault = faults[dice.randrange(len(faults))]
-            broker_id = cluster.broker_ids[dice.randrange(len(cluster.broker_ids))]
-            lasting_s = dice.between(0, LONGEST_S * 1000) / 1000
-            taken = [pair for task, pair in busy.items() if not task.done()]
-            if all(fault is not kind and broker_id != victim for kind, victim in taken):
-                cluster.note(fault.__name__, broker=broker_id, lasting=lasting_s)
-                busy[tasks.create_task(fault(cluster, broker_id, lasting_s))] = (fault, broker_id)
-            await asyncio.sleep(dice.between(0, LONGEST_PAUSE_S * 1000) / 1000)
+            fault = faults[entropy.randrange(len(faults))]
+            broker_id = cluster.broker_ids[entropy.randrange(len(cluster.broker_ids))]
+            duration_s = entropy.between(0, MAX_DURATION_S * 1000) / 1000
+            running = [pair for task, pair in busy.items() if not task.done()]
+            if all(fault is not kind and broker_id != victim for kind, victim in running):
+                cluster.note(fault.__name__, broker=broker_id, lasting=duration_s)
+                busy[tasks.create_task(fault(cluster, broker_id, duration_s))] = (fault, broker_id)
+            await asyncio.sleep(entropy.between(0, LONGEST_PAUSE_S * 1000) / 1000)
 
 
 async def until_led_by_another(cluster: SimCluster, partition: TopicPartition, victim: int) -> None:

@@ -1,6 +1,7 @@
-"""The pytest plugin: ``minikafka_cluster`` of real processes, ``simulated_cluster`` under a seed.
+"""The pytest plugin: the fixtures ``minikafka_cluster`` (processes) and ``simulated_cluster``.
 
-Imports nothing of minikafka until a fixture is used, so that it costs other test runs nothing.
+The plugin imports nothing of minikafka until a fixture is used, because pytest loads it in every
+test run where minikafka is installed.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def minikafka_cluster(
 
 @pytest.fixture
 def simulated_cluster() -> Play:
-    """``simulated_cluster(scenario, seed=1)`` plays a coroutine function that gets a cluster, in
-    simulated time; see ``minikafka.testing.simulated``."""
+    """Return the function ``play``: ``simulated_cluster(scenario, seed=1)`` runs a coroutine
+    function with a cluster in simulated time. See ``minikafka.testing.simulated``."""
     from minikafka.testing.simulated import play
 
     return play

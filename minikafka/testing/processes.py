@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-ATTEMPTS = 5  # somebody else may take a port between our look and the broker's
+ATTEMPTS = 5  # another process may take a port after ``free_ports`` has found it free
 PORT_RANGE = 20_000, 60_000
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
-DEBUG_PORT_OFFSET = 10_000  # where `minikafka up` puts the debug listeners of its brokers
+DEBUG_PORT_OFFSET = 10_000  # from a broker's port to that of its debug listener (`minikafka up`)
 STOP_TIMEOUT_S = 60
 DEFAULTS = (
     "group.initial.rebalance.delay.ms=0",
@@ -25,11 +25,11 @@ DEFAULTS = (
 
 
 class ClusterNotStarted(RuntimeError):
-    """The cluster or topic could not be created; the message holds the output of the processes."""
+    """The cluster or topic could not be created. The message has the output of the processes."""
 
 
 class ClusterProcesses:
-    """``minikafka up`` as a child process. ``bootstrap`` and ``zookeeper`` are set by ``start``.
+    """``minikafka up`` as a child process. ``start`` sets ``bootstrap`` and ``zookeeper``.
 
     Broker ids start at 1. All data and logs are below ``directory``.
     """
@@ -67,7 +67,7 @@ class ClusterProcesses:
         for attempt in range(ATTEMPTS):
             if self._try_to_start(self.directory / f"cluster-{attempt}"):
                 return
-        raise ClusterNotStarted(f"not within {ATTEMPTS} attempts: {self._last_words()}")
+        raise ClusterNotStarted(f"not within {ATTEMPTS} attempts: {self._end_of_stderr()}")
 
     def _try_to_start(self, home: Path) -> bool:
         ports = free_ports(self.brokers + 1)
@@ -143,7 +143,7 @@ class ClusterProcesses:
     def _broker_home(self, broker_id: int) -> Path:
         return self.home / f"broker-{broker_id}"
 
-    def _last_words(self) -> str:
+    def _end_of_stderr(self) -> str:
         path = self.directory / "stderr"
         return path.read_text(errors="replace")[-2000:] if path.exists() else ""
 
@@ -156,11 +156,9 @@ def free_ports(count: int) -> list[int]:
             first = probe.getsockname()[1]
         if not PORT_RANGE[0] <= first < PORT_RANGE[1] - DEBUG_PORT_OFFSET:
             first = PORT_RANGE[0] + first % 30_000
-        wanted = list(range(first, first + count))
-        if all(
-            _is_free(port) for number in wanted for port in (number, number + DEBUG_PORT_OFFSET)
-        ):
-            return wanted
+        ports = list(range(first, first + count))
+        if all(_is_free(port) for number in ports for port in (number, number + DEBUG_PORT_OFFSET)):
+            return ports
     raise ClusterNotStarted("no free ports")
 
 

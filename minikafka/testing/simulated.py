@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class SimulatedCluster:
-    """The cluster that a scenario gets: it creates clients, and kills and restarts brokers.
+    """The cluster that a scenario gets. It creates clients, and kills and restarts brokers.
 
-    Time is simulated: ``asyncio.sleep`` takes no real time. A run is the same for the same seed.
+    Time is simulated: ``asyncio.sleep`` takes no real time. Two runs with the same seed are equal.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
@@ -57,7 +57,7 @@ class SimulatedCluster:
 
 
 class Play(Protocol):
-    """The type of ``play``, and so of the fixture."""
+    """The type of ``play``, which is also the type of the fixture ``simulated_cluster``."""
 
     def __call__(
         self,

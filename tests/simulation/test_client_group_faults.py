@@ -118,7 +118,7 @@ def test_a_member_removed_during_its_revocation_rejoins_and_is_assigned_partitio
         ):
             await admin.create_topic("u", 1, 1)
             await admin.wait_for_topic("u", 1)
-            consumer.subscribe([TOPIC, "u"], listener=reader.heard)
+            consumer.subscribe([TOPIC, "u"], listener=reader.rebalances)
             await write(cluster, 0, 8)
             while len(reader.records) < 8:
                 reader.records += await consumer.poll(500)
@@ -126,7 +126,7 @@ def test_a_member_removed_during_its_revocation_rejoins_and_is_assigned_partitio
             leave = LeaveGroupRequest("g", members=[MemberIdentity("", "me")])
             call = CoordinatorCall(leave, lambda _: None, coordinator=group_key("g"))
             await Coordinators(session).call(call, session.deadline_ms())
-            consumer.subscribe([TOPIC], listener=reader.heard)  # gives "u" up, at least
+            consumer.subscribe([TOPIC], listener=reader.rebalances)  # gives "u" up, at least
             await write(cluster, 8, 8)
             for _ in range(60):
                 reader.records += await consumer.poll(1_000)

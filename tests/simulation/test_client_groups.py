@@ -38,11 +38,11 @@ def test_members_come_and_go_and_each_record_is_read_once(strategy: tuple[str, .
         await second.stop()
         values = sorted(int(value or b"") for value in first.values + second.values)
         assert values == list(range(120))
-        assert first.heard.lines[0] == f"+ {ALL}"
+        assert first.rebalances.lines[0] == f"+ {ALL}"
         if strategy == ("cooperative-sticky",):
-            assert first.heard.lines[1:] == ["- t-2 t-3", "+ ", "+ ", "- t-0 t-1"]
+            assert first.rebalances.lines[1:] == ["- t-2 t-3", "+ ", "+ ", "- t-0 t-1"]
         else:
-            assert first.heard.lines[1] == f"- {ALL}"
+            assert first.rebalances.lines[1] == f"- {ALL}"
 
     simulated(scenario)
 
@@ -68,11 +68,11 @@ def test_a_returning_static_member_keeps_its_assignment() -> None:
         other = Reader(cluster, group_instance_id="other").start()
         static = Reader(cluster, group_instance_id="me").start()
         await until_shared(cluster, other, static)
-        had, told = static.partitions, list(other.heard.lines)
+        had, told = static.partitions, list(other.rebalances.lines)
         await static.stop()
         again = Reader(cluster, group_instance_id="me").start()
         await cluster.until("back", lambda: again.partitions == had)
-        assert other.heard.lines == told, "the other one heard nothing of it"
+        assert other.rebalances.lines == told, "the other one heard nothing of it"
         await again.stop()
         await other.stop()
 
@@ -123,7 +123,7 @@ def test_a_member_that_stops_polling_loses_its_partitions() -> None:
         slow = Reader(cluster, max_poll_interval_ms=20_000, enable_auto_commit=False)
         await write(cluster, 0, 4)
         async with slow.consumer as consumer:
-            consumer.subscribe([TOPIC], listener=slow.heard)
+            consumer.subscribe([TOPIC], listener=slow.rebalances)
             while not (await consumer.poll(500)):
                 pass
             beats = consumer.metrics()["heartbeat-total"]
@@ -135,7 +135,7 @@ def test_a_member_that_stops_polling_loses_its_partitions() -> None:
             with pytest.raises(CommitFailedError):
                 await consumer.commit()
             await consumer.poll(100)
-            assert slow.heard.lines == [f"+ {ALL}", f"! {ALL}"]
+            assert slow.rebalances.lines == [f"+ {ALL}", f"! {ALL}"]
             while not consumer.assignment:
                 await consumer.poll(100)
 
@@ -191,13 +191,13 @@ def test_an_exception_leaves_without_a_commit() -> None:
 
         async def failing() -> None:
             async with reader.consumer as consumer:
-                consumer.subscribe([TOPIC], listener=reader.heard)
+                consumer.subscribe([TOPIC], listener=reader.rebalances)
                 async for _ in consumer:
                     raise RuntimeError("cannot be handled")
 
         with pytest.raises(RuntimeError):
             await failing()
-        assert reader.heard.lines[-1] == f"! {ALL}"
+        assert reader.rebalances.lines[-1] == f"! {ALL}"
         after = Reader(cluster).start()
         await cluster.until("all again", lambda: len(after.records) == 4)
         await after.stop()
@@ -214,14 +214,14 @@ def test_unsubscribing_and_misuse() -> None:
                     consumer.subscribe(wrong, pattern=None if not wrong else "t.*")
             with pytest.raises(TypeError):
                 consumer.subscribe(TOPIC)
-            consumer.subscribe([TOPIC], listener=reader.heard)
+            consumer.subscribe([TOPIC], listener=reader.rebalances)
             while not consumer.assignment:
                 await consumer.poll(100)
             with pytest.raises(RuntimeError):
                 consumer.assign(TPS)
             await consumer.unsubscribe()
             assert consumer.assignment == []
-            assert reader.heard.lines == [f"+ {ALL}", f"- {ALL}"]
+            assert reader.rebalances.lines == [f"+ {ALL}", f"- {ALL}"]
             consumer.assign(TPS)
             with pytest.raises(RuntimeError):
                 consumer.subscribe([TOPIC])
@@ -243,7 +243,7 @@ def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind() -> None:
 
             async def read(reader: Reader = reader) -> None:
                 async with reader.consumer:
-                    reader.consumer.subscribe([TOPIC], listener=reader.heard)
+                    reader.consumer.subscribe([TOPIC], listener=reader.rebalances)
                     await reader.read_on()
 
             task = cluster.client_host.spawn(read(), "cancelled")
@@ -306,7 +306,7 @@ def test_cooperative_members_read_on_while_others_join() -> None:
                 joining.append(len(first.records))
         await cluster.until("all", lambda: len(first.records + second.records) == number)
         assert len(set(joining)) > 3, "records came while the other one joined"
-        assert not any(line.startswith("- t-0") for line in first.heard.lines)
+        assert not any(line.startswith("- t-0") for line in first.rebalances.lines)
         await first.stop()
         await second.stop()
 

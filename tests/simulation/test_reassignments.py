@@ -11,7 +11,7 @@ from minikafka.broker.replication.stray_replicas import GRACE_MS
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator import faults
-from minikafka.simulator.checkers import check_leaders_know, check_replicas_alike
+from minikafka.simulator.checkers import check_leadership_known, check_replicas_alike
 from minikafka.simulator.cluster import SimCluster
 from tests.support.simulated.reassignments import assignment, moved_under_load, until_moved
 from tests.support.simulated.scenario import REST_S
@@ -77,7 +77,7 @@ def test_a_replica_moved_away_from_a_broker_that_was_not_there(
         await asyncio.sleep(REST_S)
         assert cluster.nodes()[leader].parts.replicas.hosted.get(TP) is None
         assert not cluster.host(leader).world.files.exists(f"/data/{TP}")
-        check_leaders_know(cluster, TP)
+        check_leadership_known(cluster, TP)
         check_replicas_alike(cluster, TP, [*others, elsewhere])
 
     SimCluster(1, BROKERS).run(scenario)
@@ -121,7 +121,7 @@ def test_a_replica_left_behind_of_a_topic_that_is_gone(recreated: bool, failover
         assert not files.exists(f"/data/{TP}")
         assert any(name.endswith("-stray") for name in files.list("/data")) == failover
         if recreated:
-            check_leaders_know(cluster, TP)
+            check_leadership_known(cluster, TP)
 
     SimCluster(1, BROKERS).run(scenario)
 

@@ -1,1 +1,1 @@
-"""What tests share, in rooms by subject. Tests import from here; nothing here imports a test."""
+"""Helpers that tests share, in rooms by subject. Tests import them; nothing here imports a test."""

@@ -42,7 +42,7 @@ FENCED_EPOCH = 0  # the first controller of a cluster has 1
 INTER_BROKER = frozenset(
     (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
 )
-# Fields by name, where an arbitrary value would be somebody's right to do harm.
+# Fields by name in which an arbitrary value would be a legitimate request to do harm.
 FENCED_FIELDS = {"controller_epoch": FENCED_EPOCH, "controller_id": 1_000, "broker_id": 1_000}
 # Resource types of configurations: those of brokers are left alone.
 HARMLESS_RESOURCE_TYPES = (0, 1, 2, 3, 8, 16, 32, 127, -128)

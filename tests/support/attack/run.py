@@ -52,8 +52,8 @@ def prepare(bootstrap: str) -> None:
     """The topics of the victim and of the attacker."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     brokers = len(admin.list_topics(timeout=30).brokers)
-    wanted = [NewTopic(name, 1, min(3, brokers)) for name in (victims.TOPIC, *TOPICS)]
-    for future in admin.create_topics(wanted).values():
+    new_topics = [NewTopic(name, 1, min(3, brokers)) for name in (victims.TOPIC, *TOPICS)]
+    for future in admin.create_topics(new_topics).values():
         with contextlib.suppress(Exception):  # one is there already
             future.result(30)
 

@@ -72,7 +72,9 @@ class Victim:
         lost = set(self.acknowledged) - set(stored)
         assert not lost, f"{len(lost)} of {len(self.acknowledged)} confirmed records are lost"
         until(lambda: set(stored) <= set(self.consumed), "the group consumed all", PATIENCE_S)
-        assert set(self.consumed) <= set(stored), "the group consumed what nobody produced"
+        assert set(self.consumed) <= set(stored), (
+            "the group consumed records that were never produced"
+        )
 
     @property
     def consumed_again(self) -> int:

@@ -23,7 +23,7 @@ def topic_id(topic: str) -> UUID:
 def live_broker(
     broker_id: int, listeners: Sequence[str] = ("PLAINTEXT",), rack: str | None = None
 ) -> UpdateMetadataBroker:
-    """On port 9000 + id for the first listener, 100 more for each other."""
+    """Return a live broker. Its first listener is on port 9000 + id, each other one 100 higher."""
     endpoints = [
         UpdateMetadataEndpoint(9000 + 100 * n + broker_id, f"host{broker_id}", listener, 0)
         for n, listener in enumerate(listeners)

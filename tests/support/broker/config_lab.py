@@ -62,7 +62,7 @@ class Lab:
         )
 
     async def alter(self, *resources: Any, version: int = 2, **fields: Any) -> Any:
-        """(type, name, {key: value})"""
+        """Send AlterConfigs for resources (type, name, {key: value}); return the results."""
         request = AlterConfigsRequest(
             [
                 AlterConfigsResource(kind, name, [AlterableConfig(*c) for c in configs.items()])
@@ -76,7 +76,8 @@ class Lab:
         return decode(AlterConfigsResponse, version, encode(response, version)).responses
 
     async def increment(self, *resources: Any, version: int = 1, **fields: Any) -> Any:
-        """(type, name, [(key, operation, value)])"""
+        """Send IncrementalAlterConfigs for resources (type, name, [(key, operation, value)]);
+        return the results."""
         request = IncrementalAlterConfigsRequest(
             [
                 IncrementalAlterConfigsResource(
@@ -89,8 +90,8 @@ class Lab:
         request = decode(IncrementalAlterConfigsRequest, version, encode(request, version))
         context = RequestContext(RequestHeader(44, version, 1), "PLAINTEXT", "h")
         response = await self.increment_handler(context, request)
-        answer = decode(IncrementalAlterConfigsResponse, version, encode(response, version))
-        return answer.responses
+        decoded = decode(IncrementalAlterConfigsResponse, version, encode(response, version))
+        return decoded.responses
 
     async def describe(self, kind: int, name: str) -> dict[str, Any]:
         request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], True, True)
@@ -104,5 +105,5 @@ class Lab:
         return found[0]
 
 
-def fate(answers: Any) -> list[tuple[ErrorCode, str | None]]:
-    return [(ErrorCode(a.error_code), a.error_message) for a in answers]
+def fate(results: Any) -> list[tuple[ErrorCode, str | None]]:
+    return [(ErrorCode(a.error_code), a.error_message) for a in results]

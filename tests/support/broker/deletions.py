@@ -1,4 +1,4 @@
-"""Deletion of records as a client of a ``ReplicaCluster`` asks for it."""
+"""DeleteRecords requests of a client to a broker of a ``ReplicaCluster``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def delete_records(
     topic_partition: TopicPartition = TP,
     version: int = 2,
 ) -> list[DeleteRecordsPartitionResult]:
-    """The answer for the partition, once it is there."""
-    wanted = DeleteRecordsPartition(topic_partition.partition, offset)
+    """Send DeleteRecords for one partition. The returned list gets the partition's result."""
+    partition = DeleteRecordsPartition(topic_partition.partition, offset)
     request = DeleteRecordsRequest(
-        [DeleteRecordsTopic(topic_partition.topic, [wanted])], timeout_ms
+        [DeleteRecordsTopic(topic_partition.topic, [partition])], timeout_ms
     )
-    answers: list[DeleteRecordsPartitionResult] = []
-    node.serve(request, version, lambda r: answers.append(r.topics[0].partitions[0]))
-    return answers
+    results: list[DeleteRecordsPartitionResult] = []
+    node.serve(request, version, lambda r: results.append(r.topics[0].partitions[0]))
+    return results

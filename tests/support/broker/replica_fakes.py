@@ -1,8 +1,4 @@
-"""ZooKeeper, metadata and topic settings as the replica managers of a test see them.
-
-These fakes stand above the ports: a test reads and fails the writes of single partitions, and needs
-no session. ``tests.support.zookeeper.direct`` has the znodes themselves.
-"""
+"""Fakes of ZooKeeper, of the metadata and of topic settings for replica managers."""
 
 from __future__ import annotations
 
@@ -45,14 +41,14 @@ class StateZnodes:
         return {tp: self._write(tp, state.leader_and_isr) for tp, state in states.items()}
 
     def _write(
-        self, topic_partition: TopicPartition, wanted: LeaderAndIsr
+        self, topic_partition: TopicPartition, new_state: LeaderAndIsr
     ) -> int | CoordinationError | None:
         if topic_partition in self.forbidden:
             return CoordinationError(str(topic_partition))
-        if self.states[topic_partition].zk_version != wanted.zk_version:
+        if self.states[topic_partition].zk_version != new_state.zk_version:
             return None
-        version = wanted.zk_version + 1
-        self.states[topic_partition] = replace(wanted, zk_version=version)
+        version = new_state.zk_version + 1
+        self.states[topic_partition] = replace(new_state, zk_version=version)
         return version
 
     async def leader_isr_states(
@@ -79,7 +75,7 @@ class StateZnodes:
 
 @dataclass
 class Metadata:
-    """What a ``MetadataCache`` knows, shared by all brokers of a test."""
+    """The metadata that all brokers of a test share, in place of a ``MetadataCache``."""
 
     alive: dict[int, Broker] = field(default_factory=dict)
     topic_ids: dict[UUID, str] = field(default_factory=dict)

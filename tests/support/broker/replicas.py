@@ -135,7 +135,7 @@ class LoopbackChannel:
 
 @dataclass
 class Node:
-    """One broker's data path."""
+    """One broker's replica manager, logs and request handlers."""
 
     id: int
     files: InstantFiles
@@ -156,7 +156,8 @@ class Node:
         self.handlers[key](self.context(key, version, client_id), request, reply)
 
     def ask(self, request: Any, version: int, client_id: str | None = "c") -> list[Any]:
-        """The replies so far: the list grows when a parked one is answered."""
+        """Handle a request. The returned list gets the response, now or when a parked request
+        completes."""
         replies: list[Any] = []
 
         def reply(response: Any) -> None:
@@ -166,21 +167,21 @@ class Node:
                 response = decode(response_class(request), version, encode(response, version))
             replies.append(response)
 
-        asked = decode(type(request), version, encode(request, version))
-        self.serve(asked, version, reply, client_id)
+        decoded = decode(type(request), version, encode(request, version))
+        self.serve(decoded, version, reply, client_id)
         return replies
 
     async def command(self, request: Any, version: int) -> Any:
         key = request.SPEC.api_key
-        asked = decode(type(request), version, encode(request, version))
-        response = await self.handlers[key](self.context(key, version, "controller"), asked)
+        decoded = decode(type(request), version, encode(request, version))
+        response = await self.handlers[key](self.context(key, version, "controller"), decoded)
         return decode(type(response), version, encode(response, version))
 
     def partition(self, topic_partition: TopicPartition = TP) -> Partition:
         return self.replicas.hosted.require(topic_partition)
 
     def held(self, topic_partition: TopicPartition = TP) -> list[str]:
-        """The values in the log, committed or not."""
+        """Return the values in the log, committed or not."""
         log = self.partition(topic_partition).log
         read = log.read(log.log_start_offset, 1 << 30, log.log_end_offset, True)
         return values_in(read.records)
@@ -193,7 +194,7 @@ class Node:
         topic_partition: TopicPartition = TP,
         version: int = 9,
     ) -> list[PartitionProduceResponse]:
-        """The answer for the partition, once it is there."""
+        """Produce to one partition. The returned list gets the partition's response."""
         records = bytearray(batch(*values))
         data = PartitionProduceData(topic_partition.partition, records)
         request = ProduceRequest(
@@ -201,13 +202,13 @@ class Node:
             timeout_ms=timeout_ms,
             topic_data=[TopicProduceData(topic_partition.topic, [data])],
         )
-        answers: list[PartitionProduceResponse] = []
+        responses: list[PartitionProduceResponse] = []
         self.serve(
             request,
             version,
-            lambda r: answers.extend(r.responses[0].partition_responses[:1] if r else []),
+            lambda r: responses.extend(r.responses[0].partition_responses[:1] if r else []),
         )
-        return answers
+        return responses
 
     def fetch(
         self,
@@ -221,8 +222,8 @@ class Node:
         isolation_level: int = 0,
         **fields: Any,
     ) -> list[PartitionData]:
-        """The answer for the partition, once it is there."""
-        wanted = FetchPartition(
+        """Fetch from one partition. The returned list gets the partition's response."""
+        partition = FetchPartition(
             partition=topic_partition.partition,
             fetch_offset=offset,
             partition_max_bytes=1 << 20,
@@ -233,11 +234,11 @@ class Node:
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             isolation_level=isolation_level,
-            topics=[FetchTopic(topic_partition.topic, partitions=[wanted])],
+            topics=[FetchTopic(topic_partition.topic, partitions=[partition])],
         )
-        answers: list[PartitionData] = []
-        self.serve(request, version, lambda r: answers.append(r.responses[0].partitions[0]))
-        return answers
+        responses: list[PartitionData] = []
+        self.serve(request, version, lambda r: responses.append(r.responses[0].partitions[0]))
+        return responses
 
 
 class ReplicaCluster:
@@ -366,7 +367,7 @@ class ReplicaCluster:
         return LoopbackChannel(self, source, target)
 
     def freeze(self, *broker_ids: int) -> None:
-        """Cut brokers off from the others. Requests under way stay unanswered."""
+        """Cut brokers off from the others. Requests in flight get no response."""
         self._cut |= set(broker_ids)
 
     def thaw(self, *broker_ids: int) -> None:
@@ -375,8 +376,8 @@ class ReplicaCluster:
     def is_cut(self, source: int, target: int) -> bool:
         return source in self._cut or target in self._cut
 
-    async def stop(self, broker_id: int) -> InstantFiles:
-        """An orderly stop; what is on its disk."""
+    async def stop(self, broker_id: int) -> MemoryFiles:
+        """Stop a broker in order and return its files."""
         node = self.nodes.pop(broker_id)
         self.metadata.alive.pop(broker_id)
         await node.replicas.stop()
@@ -437,23 +438,23 @@ class ReplicaCluster:
         }
 
 
-def error_of(answers: Sequence[Any]) -> ErrorCode:
-    """Of a request that has been answered."""
-    assert len(answers) == 1, f"{len(answers)} answers"
-    return ErrorCode(answers[0].error_code)
+def error_of(responses: Sequence[Any]) -> ErrorCode:
+    """Return the error code of a request that has got its one response."""
+    assert len(responses) == 1, f"{len(responses)} responses"
+    return ErrorCode(responses[0].error_code)
 
 
 def fetch_state(
     fetchers: ReplicaFetcherManager, leader: int, partition: TopicPartition = TP
 ) -> PartitionFetchState | None:
-    """How the fetcher of a leader stands with a partition; None if it does not fetch it."""
+    """Return the fetcher's state of a partition; None if it does not fetch it."""
     fetcher = fetchers.fetcher(leader)
     assert fetcher is not None
     return fetcher.state_of(partition)
 
 
 def failures(fetchers: ReplicaFetcherManager, leader: int, partition: TopicPartition = TP) -> int:
-    """How often in a row fetching the partition has failed."""
+    """Return the number of failures in a row when fetching the partition."""
     state = fetch_state(fetchers, leader, partition)
     assert state is not None
     return state.failures

@@ -1,4 +1,4 @@
-"""A few brokers that answer a client's frames out of dictionaries, and fail when told to."""
+"""Brokers that respond to a client from dictionaries, with faults that tests inject."""
 
 from __future__ import annotations
 
@@ -73,9 +73,11 @@ SILENCE = "silence"
 
 
 class FakeCluster:
-    """``faults[api]``: what happens to the next requests of that API instead of the usual:
-    HANG_UP, SILENCE, or an error code for every partition or topic in it (None: the usual).
-    ``seen``: (broker, request) of all that came in. Versions are as ``versions`` says.
+    """Brokers in one process, for tests of one client.
+
+    ``faults[api]`` has the faults of the next requests of that API: HANG_UP, SILENCE, or an error
+    code for every partition or topic in the request (None: no fault). ``seen`` lists (broker,
+    request) of every request. ``versions`` are the supported versions of each API.
     """
 
     def __init__(self, world: World, brokers: int = 2, loopback: bool = False) -> None:
@@ -91,7 +93,7 @@ class FakeCluster:
         self.seen: list[tuple[int, Any]] = []
         self.versions = {int(key): (0, key.max_version) for key in SERVED}
         self.acked: list[bytes] = []
-        self.frozen: set[int] = set()  # brokers that take connections and answer nothing
+        self.frozen: set[int] = set()  # brokers that accept connections and send no responses
         self._producer_ids = itertools.count(1000)
         self._topic_ids = itertools.count(1)
         self._listeners: dict[int, Any] = {}
@@ -150,12 +152,12 @@ class FakeCluster:
     def values(self, tp: TopicPartition) -> list[bytes | None]:
         return [record.value for record in self.partitions[tp].records()]
 
-    # -- answers, called by connections
+    # -- responses, called by connections
 
     def opened(self, broker: int, transport: asyncio.Transport) -> None:
         self._connections.setdefault(broker, []).append(transport)
 
-    def answer(
+    def respond(
         self, broker: int, request: Any, version: int, reply: Callable[[Any], None]
     ) -> str | None:
         """Reply now or later; HANG_UP or SILENCE instead of that."""
@@ -251,9 +253,9 @@ class FakeCluster:
             topics, ready = [], False
             for topic in request.topics:
                 rows = []
-                for wanted in topic.partitions:
-                    tp = TopicPartition(topic.topic, wanted.partition)
-                    row = self._read(broker, tp, wanted, fault)
+                for requested in topic.partitions:
+                    tp = TopicPartition(topic.topic, requested.partition)
+                    row = self._read(broker, tp, requested, fault)
                     ready = ready or bool(row.records) or row.error_code != 0
                     rows.append(row)
                 topics.append(FetchableTopicResponse(topic.topic, partitions=rows))
@@ -266,13 +268,13 @@ class FakeCluster:
         attempt()
 
     def _read(
-        self, broker: int, tp: TopicPartition, wanted: Any, fault: ErrorCode
+        self, broker: int, tp: TopicPartition, requested: Any, fault: ErrorCode
     ) -> PartitionData:
-        code = fault or self._leader_error(broker, tp, wanted.current_leader_epoch)
+        code = fault or self._leader_error(broker, tp, requested.current_leader_epoch)
         if code is ErrorCode.NONE:
             partition = self.partitions[tp]
-            if partition.log_start <= wanted.fetch_offset <= partition.end:
-                data = partition.read(wanted.fetch_offset, wanted.partition_max_bytes)
+            if partition.log_start <= requested.fetch_offset <= partition.end:
+                data = partition.read(requested.fetch_offset, requested.partition_max_bytes)
                 return PartitionData(
                     tp.partition,
                     high_watermark=partition.end,
@@ -286,12 +288,12 @@ class FakeCluster:
         topics = []
         for topic in request.topics:
             rows = []
-            for wanted in topic.partitions:
-                tp = TopicPartition(topic.name, wanted.partition_index)
-                code = fault or self._leader_error(broker, tp, wanted.current_leader_epoch)
+            for requested in topic.partitions:
+                tp = TopicPartition(topic.name, requested.partition_index)
+                code = fault or self._leader_error(broker, tp, requested.current_leader_epoch)
                 offset, timestamp = -1, -1
                 if code is ErrorCode.NONE:
-                    offset, timestamp = self._find(self.partitions[tp], wanted.timestamp)
+                    offset, timestamp = self._find(self.partitions[tp], requested.timestamp)
                 rows.append(
                     ListOffsetsPartitionResponse(
                         tp.partition, code, timestamp=timestamp, offset=offset
@@ -345,13 +347,13 @@ class FakeCluster:
         topics = []
         for topic in request.topics:
             rows = []
-            for wanted in topic.partitions:
-                tp = TopicPartition(topic.name, wanted.partition_index)
+            for requested in topic.partitions:
+                tp = TopicPartition(topic.name, requested.partition_index)
                 code = fault or self._leader_error(broker, tp)
                 low_watermark = -1
                 if code is ErrorCode.NONE:
                     partition = self.partitions[tp]
-                    low_watermark = partition.end if wanted.offset == -1 else wanted.offset
+                    low_watermark = partition.end if requested.offset == -1 else requested.offset
                     if low_watermark > partition.end:
                         low_watermark, code = -1, ErrorCode.OFFSET_OUT_OF_RANGE
                     else:
@@ -402,7 +404,7 @@ class _FakeConnection(asyncio.BufferedProtocol):
                 while self._slots and self._slots[0]:
                     self._transport.write(self._slots.popleft()[0])
 
-            outcome = self._cluster.answer(self._broker, request, header.api_version, reply)
+            outcome = self._cluster.respond(self._broker, request, header.api_version, reply)
             if outcome == HANG_UP:
                 self._transport.abort()
                 return

@@ -11,8 +11,8 @@ from minikafka.protocol.records.record import Record, decode_records
 
 @dataclass
 class FakePartition:
-    """``producers``: epoch, the sequence that comes next, and what was appended where. With
-    ``append_and_fail`` as many batches are appended, and the answer is ``failure``."""
+    """A partition. ``producers`` has each producer's epoch, next sequence and appended batches. The
+    next ``append_and_fail`` batches are appended, but their response is ``failure``."""
 
     leader: int
     leader_epoch: int = 0
@@ -34,7 +34,8 @@ class FakePartition:
         return base
 
     def produce(self, data: bytes | memoryview) -> tuple[ErrorCode, int]:
-        """As a leader does: sequences without gaps, and what is there already is not appended."""
+        """Append a batch as a leader does: sequences have no gaps, and a duplicate is not
+        appended."""
         (batch,) = parse_batches(data)
         if batch.producer_id >= 0:
             code, offset = self._check(batch)

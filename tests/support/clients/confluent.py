@@ -1,4 +1,4 @@
-"""Messages of confluent-kafka, whose accessors may return None for what every record here has."""
+"""Accessors of confluent-kafka's messages with types that exclude None."""
 
 from __future__ import annotations
 

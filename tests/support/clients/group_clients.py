@@ -1,4 +1,4 @@
-"""Consumer processes of a group under test: what each was assigned, what all of them have read."""
+"""Consumer processes of one group, their assignments, and the records that they have read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SCRIPT = PROGRAM.with_suffix(".js")
 
 
 class GroupClient:
-    """One process. What it prints is read from a file: nobody has to keep up with it. kafkajs needs
-    an option, the directory ``node_modules`` that it is in."""
+    """One consumer process. Its output goes to a file, so that it never blocks on a full pipe.
+    kafkajs needs an option with the directory ``node_modules`` that contains it."""
 
     def __init__(self, library: str, directory: Path, name: str, **options: Any) -> None:
         self.library = library
@@ -43,7 +43,7 @@ class GroupClient:
 
     @property
     def assignments(self) -> list[list[int]]:
-        """All that it had, one after the other."""
+        """Every assignment that it had, in order."""
         return [line["assigned"] for line in self.lines() if "assigned" in line]
 
     @property
@@ -68,7 +68,7 @@ class Clients:
     def __init__(
         self, bootstrap: str, directory: Path, group: str, topic: str, **options: Any
     ) -> None:
-        """``options``: of every client, besides its own."""
+        """Create clients. ``options`` are options of all clients, besides their own."""
         self._options = options
         self._bootstrap = bootstrap
         self._directory = directory
@@ -101,7 +101,7 @@ class Clients:
     def until_shared(
         self, clients: Sequence[GroupClient], partitions: int, limit_s: float = 60
     ) -> None:
-        """Every partition is with one of ``clients``, and each has some."""
+        """Wait until each partition is assigned to one of ``clients``, and each of them has one."""
 
         def shared() -> bool:
             for client in clients:

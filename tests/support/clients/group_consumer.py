@@ -19,29 +19,29 @@ from tests.support.clients.confluent import value_of
 SESSION_MS = 6_000
 
 
-def tell(**facts: Any) -> None:
+def emit(**facts: Any) -> None:
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 
 class Stopping:
     def __init__(self) -> None:
-        self.asked = False
-        signal.signal(signal.SIGTERM, self._ask)
+        self.requested = False
+        signal.signal(signal.SIGTERM, self._request)
 
-    def _ask(self, *_: object) -> None:
-        self.asked = True
+    def _request(self, *_: object) -> None:
+        self.requested = True
 
 
 class Assignment:
     def __init__(self) -> None:
-        self._told: list[int] | None = None
+        self._last_emitted: list[int] | None = None
 
-    def tell_changes(self, partitions: Iterable[Any]) -> None:
+    def emit_changes(self, partitions: Iterable[Any]) -> None:
         now = sorted(each.partition for each in partitions)
-        if now != self._told:
-            self._told = now
-            tell(assigned=now)
+        if now != self._last_emitted:
+            self._last_emitted = now
+            emit(assigned=now)
 
 
 def confluent(options: dict[str, Any]) -> None:
@@ -62,12 +62,12 @@ def confluent(options: dict[str, Any]) -> None:
         settings["group.instance.id"] = options["instance"]
     consumer = Consumer(settings)
     consumer.subscribe([options["topic"]])
-    while not stopping.asked:
+    while not stopping.requested:
         messages = consumer.consume(50, timeout=0.2)
-        assignment.tell_changes(consumer.assignment())
+        assignment.emit_changes(consumer.assignment())
         records = [message for message in messages if message.error() is None]
         for message in records:
-            tell(record=[message.partition(), message.offset(), value_of(message).decode()])
+            emit(record=[message.partition(), message.offset(), value_of(message).decode()])
         if records:
             try:
                 consumer.commit(asynchronous=False)
@@ -84,15 +84,15 @@ def kafka_python(options: dict[str, Any]) -> None:
 
     stopping, assignment = Stopping(), Assignment()
     consumer = KafkaConsumer(options["topic"], **settings_of("kafka", options))
-    while not stopping.asked:
+    while not stopping.requested:
         found = consumer.poll(200)
-        assignment.tell_changes(consumer.assignment())
+        assignment.emit_changes(consumer.assignment())
         tell_records(found)
         if found:
             try:
                 consumer.commit()
             except KafkaError as error:
-                tell(commit_failed=repr(error))
+                emit(commit_failed=repr(error))
     consumer.close()
 
 
@@ -105,20 +105,21 @@ async def aiokafka(options: dict[str, Any]) -> None:
         options["topic"], rebalance_timeout_ms=20_000, **settings_of("aiokafka", options)
     )
     await consumer.start()
-    while not stopping.asked:
+    while not stopping.requested:
         found = await consumer.getmany(timeout_ms=200)
-        assignment.tell_changes(consumer.assignment())
+        assignment.emit_changes(consumer.assignment())
         tell_records(found)
         if found:
             try:
                 await consumer.commit()
             except KafkaError as error:
-                tell(commit_failed=repr(error))
+                emit(commit_failed=repr(error))
     await consumer.stop()
 
 
 def settings_of(package: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a consumer of kafka-python, or of aiokafka, which comes from it."""
+    """Return the settings of a consumer of kafka-python, or of aiokafka, which has the same
+    ones."""
     settings = {
         "bootstrap_servers": options["bootstrap"],
         "group_id": options["group"],
@@ -134,7 +135,7 @@ def settings_of(package: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def assignors(package: str, strategy: str | None) -> list[Any]:
-    """Return the assignor of this name; by default those that the clients have in common."""
+    """Return the assignor of this name; by default one that all clients support."""
     room = f"{package}.coordinator.assignors"
     named = {
         "range": import_module(f"{room}.range").RangePartitionAssignor,
@@ -147,7 +148,7 @@ def assignors(package: str, strategy: str | None) -> list[Any]:
 def tell_records(found: Mapping[Any, Iterable[Any]]) -> None:
     for records in found.values():
         for record in records:
-            tell(record=[record.partition, record.offset, record.value.decode()])
+            emit(record=[record.partition, record.offset, record.value.decode()])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Scenes that groups of every client library have to play: join, leave, die, commit and resume."""
+"""Scenes for groups of every client library: join, leave, die, commit and resume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTITIONS = 4
 
 
 def produce(bootstrap: str, topic: str, first: int, count: int) -> set[str]:
-    """Numbers as texts, to the partitions in turn."""
+    """Produce numbers as texts, to the partitions in turn."""
     producer = Producer({"bootstrap.servers": bootstrap})
     values = [str(n) for n in range(first, first + count)]
     for n, value in enumerate(values):
@@ -22,16 +22,16 @@ def produce(bootstrap: str, topic: str, first: int, count: int) -> set[str]:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
-    """How many records are behind the offsets of the group."""
+    """Return the number of records below the group's committed offsets."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = [TopicPartition(topic, n) for n in range(PARTITIONS)]
-    request = [ConsumerGroupTopicPartitions(group, asked)]
+    partitions = [TopicPartition(topic, n) for n in range(PARTITIONS)]
+    request = [ConsumerGroupTopicPartitions(group, partitions)]
     found = admin.list_consumer_group_offsets(request)[group].result(30)
     return sum(max(0, p.offset) for p in found.topic_partitions)
 
 
 def join_leave_die_and_resume(library: str, bootstrap: str, topic: str, clients: Clients) -> None:
-    """The group is ``g-{topic}``."""
+    """Play all scenes in the group ``g-{topic}``."""
     expected = produce(bootstrap, topic, 0, 200)
     first = clients.start(library)
     clients.until_shared([first], PARTITIONS)
@@ -47,7 +47,7 @@ def join_leave_die_and_resume(library: str, bootstrap: str, topic: str, clients:
     third = clients.start(library)
     clients.until_shared([first, third], PARTITIONS)
     until(lambda: committed(bootstrap, f"g-{topic}", topic) == 400, "all committed")
-    first.stop()  # in order: nobody waits for its session
+    first.stop()  # it leaves the group, so its session need not expire
     clients.until_shared([third], PARTITIONS, limit_s=5.5)
     assert third.records == [], "what others have committed is not read again"
     third.stop()

@@ -1,4 +1,4 @@
-"""A Docker engine for the test: is there one, and where do the base images come from."""
+"""A Docker engine for tests: whether there is one, and the base images that they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIP_SETTINGS = Path("/etc/pip.conf")
 
 
 def run(*command: str, limit_s: float = 600) -> str:
-    """Standard output. Raises CalledProcessError, TimeoutExpired."""
+    """Run a command and return its standard output. Raises CalledProcessError, TimeoutExpired."""
     return subprocess.run(
         command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=limit_s
     ).stdout
@@ -40,9 +40,9 @@ def compose_command() -> list[str] | None:
 
 
 def why_not() -> str | None:
-    """Why no container can be run here; None if they can."""
+    """Return why no container can be run here; None if containers can be run."""
     if not succeeds("docker", "info"):
-        return "no Docker engine answers"
+        return "no Docker engine responds"
     if compose_command() is None:
         return "docker-compose is not installed"
     missing = [image for image in (PYTHON_IMAGE, ZOOKEEPER_IMAGE) if not has_image(image)]
@@ -58,7 +58,7 @@ def has_image(image: str) -> bool:
 
 
 def provide_images() -> None:
-    """The two base images under the names that the files use, and ours on top of them."""
+    """Provide the two base images under the names in the Docker files, and build ours on them."""
     if not has_image(PYTHON_IMAGE):
         build_python_image()
     if not has_image(ZOOKEEPER_IMAGE):
@@ -71,7 +71,8 @@ def build(tag: str, *arguments: str) -> None:
 
 
 def build_python_image() -> None:
-    """Debian's own Python, with what this machine needs to reach its package index."""
+    """Build an image with Debian's Python and the settings with which this machine reaches its
+    package index."""
     with tempfile.TemporaryDirectory() as directory:
         include = "--include=python3,python3-venv,ca-certificates"
         run("debootstrap", "--variant=minbase", include, "bookworm", directory)

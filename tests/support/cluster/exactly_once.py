@@ -34,7 +34,7 @@ SOON_DEAD = (  # a death is noticed within two seconds
 
 
 class Application:
-    """Runs, and is started again whenever it ends."""
+    """An application process that is restarted whenever it ends."""
 
     def __init__(self, bootstrap: str, log: Path) -> None:
         script = Path(__file__).with_name("exactly_once_app.py")
@@ -67,7 +67,7 @@ class Application:
 
 
 class Reader:
-    """What a reader of committed records has seen so far."""
+    """A consumer of committed records, and the records that it has read so far."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Reader:
         self._consumer.assign([TopicPartition(TARGET, 0, 0)])
 
     def until(self, count: int, what: str) -> None:
-        """So many records."""
+        """Wait until it has read so many records."""
 
         def look() -> bool:
             for message in self._consumer.consume(500, 1.0):
@@ -97,7 +97,7 @@ class Reader:
 
 
 class ExactlyOnce:
-    """A context: the application and a reader of what it writes, on a whole cluster."""
+    """A context manager: a cluster, the application, and a reader of the application's output."""
 
     def __init__(self, cluster: RealCluster, log: Path) -> None:
         self._cluster = cluster
@@ -118,8 +118,8 @@ class ExactlyOnce:
         self.reader.close()
 
     def kill(self, victim: str, delay_s: float) -> None:
-        """One of ``VICTIMS`` dies with records on their way, ``delay_s`` after they were sent; all
-        of them get through, while it is away and when it is back."""
+        """Kill one of ``VICTIMS`` ``delay_s`` after records were sent. All of these records must be
+        processed, both while the victim is dead and after its restart."""
         self._send()
         time.sleep(delay_s)
         if victim == "application":
@@ -138,7 +138,7 @@ class ExactlyOnce:
         cluster.until_whole()
 
     def check(self) -> None:
-        """Nothing lost, nothing doubled."""
+        """Check that no record is lost or doubled."""
         assert self.reader.seen == Counter(f"seen {number}" for number in range(self.sent))
 
     def _send(self) -> None:
@@ -152,8 +152,8 @@ class ExactlyOnce:
 
 
 def soak(minutes: float, seed: int) -> None:
-    """Random victims at random moments. Raises AssertionError at the first record lost or doubled,
-    or not through in time."""
+    """Kill random victims at random times. Raises AssertionError at the first record that is lost,
+    doubled, or not processed in time."""
     chance = random.Random(seed)
     kills: Counter[str] = Counter()
     home = Path(tempfile.mkdtemp(prefix="exactly-once-"))

@@ -1,7 +1,7 @@
-"""An application that consumes, transforms and produces in transactions: a process to be killed.
+"""An application that consumes, transforms and produces in transactions, for tests that kill it.
 
-Arguments: bootstrap servers, topic to read, topic to write. It ends with status 1 where the
-transaction has to be given up: its parent starts it again.
+Arguments: bootstrap servers, topic to read, topic to write. If a transaction fails for good, it
+ends with status 1, and its parent restarts it.
 """
 
 from __future__ import annotations

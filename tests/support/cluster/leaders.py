@@ -1,6 +1,7 @@
-"""Waiting until leaders serve: a producer without acknowledgements cannot notice that they do not.
+"""Waiting until leaders serve: a producer with acks=0 does not notice that they do not.
 
-As in Kafka, CreateTopics may be answered before the leader of a partition has heard that it is.
+As in Kafka, the response to CreateTopics may arrive before the LeaderAndIsr request has reached the
+leader of a partition.
 """
 
 import time
@@ -11,7 +12,7 @@ WAIT_S = 20
 
 
 def wait_for_leaders(bootstrap: str, topic: str, partitions: int) -> None:
-    """Return when every leader answers for its partition."""
+    """Return when the leader of every partition serves requests."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     deadline = time.monotonic() + WAIT_S
     for partition in range(partitions):

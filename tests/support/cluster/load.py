@@ -1,4 +1,4 @@
-"""An independent client that goes on producing while the cluster is hurt, and its reckoning."""
+"""An independent client that produces while faults are injected, and the check of its records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.support.cluster.real_cluster import until
 
 
 class Load:
-    """acks=all, idempotent, one partition. ``acknowledged`` grows while it runs."""
+    """An idempotent producer with acks=all for one partition. ``acknowledged`` grows while it
+    runs."""
 
     def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
         self._bootstrap, self._topic, self._partition = bootstrap, topic, partition
@@ -28,7 +29,7 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What is not acknowledged by now is given up."""
+        """Stop the producer. Records that are not acknowledged by now are abandoned."""
         self._abandoned = True
         self._stop.set()
         self._thread.join(60)
@@ -39,7 +40,8 @@ class Load:
         until(lambda: len(self.acknowledged) >= goal, f"{count} more acknowledged", limit_s)
 
     def finish(self) -> None:
-        """Stop, and check what is stored: all that was acknowledged, once and in order."""
+        """Stop the producer, and check that all acknowledged records are stored once and in
+        order."""
         self._stop.set()
         self._thread.join(60)
         assert not self.failures
@@ -86,7 +88,7 @@ class Load:
 
 
 def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
-    """All values of a partition, as numbers, up to the high watermark of now."""
+    """Return all values of a partition, as numbers, up to the current high watermark."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

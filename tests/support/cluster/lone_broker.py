@@ -1,4 +1,4 @@
-"""One broker process on a ZooKeeper that is there already, or a program that does the same."""
+"""One broker process on an existing ZooKeeper, or a program that runs one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tests.support.cluster.real_cluster import MINIKAFKA, until
 
 
 class LoneBroker:
-    """``minikafka broker`` by itself, with id 7; ``program`` is Python that starts one."""
+    """A process of ``minikafka broker`` with id 7; ``program`` is Python code that runs one
+    instead."""
 
     def __init__(self, directory: Path, zookeeper: str, program: str | None = None) -> None:
         self.log = directory / "log"

@@ -27,12 +27,12 @@ ZOOKEEPER = "zookeeper"
 
 
 def ip(*words: str) -> None:
-    """Raises CalledProcessError."""
+    """Run ``ip`` with these arguments. Raises CalledProcessError."""
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
 
 
 def why_not() -> str | None:
-    """Why there can be no namespaces here; None if there can."""
+    """Return why network namespaces cannot be created here; None if they can."""
     if os.getuid() != 0 or shutil.which("ip") is None:
         return "network namespaces need root and the command ip"
     name = f"mk{uuid.uuid4().hex[:6]}"
@@ -66,13 +66,15 @@ class Wires:
         ip("link", "set", self._tag, "up")
 
     def _connect(self, near: str, far: str, side: str, space: str | None = None) -> None:
-        """A cable: its near end at the switch, its far end in a namespace or on this machine."""
+        """Create a link: its near end at a bridge, its far end in a namespace or on this
+        machine."""
         ends = ["link", "add", far, *(["netns", space] if space else []), "type", "veth"]
         ip(*ends, "peer", "name", near, "netns", self._switch)
         ip("-n", self._switch, "link", "set", near, "master", f"bridge-{side}", "up")
 
     def join(self, name: str, host: int, sides: str) -> None:
-        """A new namespace, at address ``host`` of the inside (i) and the outside (o) net."""
+        """Create a namespace with the address ``host`` in the inside (i) and the outside (o)
+        network."""
         number = len(self._names)
         self._names.append(name)
         space = self.space(name)
@@ -98,13 +100,14 @@ class Wires:
         ip("-n", self._switch, "link", "set", f"i{self._names.index(name)}", state)
 
     def remove(self) -> None:
-        """With a namespace go the ends of cables in it, and with one end the other."""
+        """Delete the namespaces. The links in a namespace are deleted with it, at both ends."""
         for space in [*map(self.space, self._names), self._switch]:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
 
 class SpacedCluster:
-    """Broker ids are 1, 2, ...; clients reach each at its outside address."""
+    """A cluster with each process in a namespace. Broker ids are 1, 2, ...; clients reach each
+    broker at its outside address."""
 
     def __init__(self, directory: Path, brokers: int, settings: Sequence[str]) -> None:
         self.wires = Wires()
@@ -166,7 +169,7 @@ class SpacedCluster:
             until(partial(self._has_started, broker_id), f"broker {broker_id} up", 60)
 
     def stop(self) -> None:
-        """ZooKeeper last."""
+        """Stop the brokers, then ZooKeeper."""
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
             try:

@@ -1,4 +1,4 @@
-"""A real cluster under test: who is who, who is alive, what ZooKeeper says; waits for states."""
+"""A cluster of real processes: its processes, its state in ZooKeeper, and waits for both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLL_S = 0.05
 
 
 def until(look: Callable[[], T], what: str, limit_s: float = 30.0) -> T:
-    """The first true value of ``look``; fails after ``limit_s`` with the last one."""
+    """Return the first true value of ``look``. Fails after ``limit_s`` with its last value."""
     deadline = time.monotonic() + limit_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {limit_s} s: {what} (last: {found!r})"
@@ -42,7 +42,7 @@ def is_alive(pid: int) -> bool:
 
 
 def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
-    """A ``CompletedProcess`` with text."""
+    """Run a verb and return its ``CompletedProcess``, with text output."""
     # An unbuffered stdout loses what a write to a pipe leaves over when a signal interrupts it.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(
@@ -56,7 +56,7 @@ def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
 
 
 class RealCluster(Cluster):
-    """``minikafka up`` with what tests need. Broker ids are 1, 2, ..."""
+    """``minikafka up``, with signals, log files and znodes for tests. Broker ids are 1, 2, ..."""
 
     def __init__(
         self,
@@ -92,16 +92,16 @@ class RealCluster(Cluster):
         return self.home(f"broker-{broker_id}") / "data"
 
     def remember_processes(self) -> None:
-        """The supervisor's children, and theirs (Java), are in ``seen``."""
+        """Add the supervisor's child processes and their children (Java) to ``seen``."""
         self.seen = [child.pid for child in psutil.Process(self.up.pid).children(recursive=True)]
 
     def complaints(self) -> str:
-        """What the supervisor wrote to standard error."""
+        """Return the supervisor's standard error."""
         assert self.stderr is not None
         return self.stderr.read_text()
 
     def end_broker(self, broker_id: int, number: signal.Signals) -> None:
-        """Send the signal and wait until the process has gone."""
+        """Send a signal to a broker and wait until the process has ended."""
         pid = self.broker_pid(broker_id)
         os.kill(pid, number)
         self.reap(broker_id, pid)
@@ -148,7 +148,7 @@ class RealCluster(Cluster):
             client.close()
 
     def znode(self, path: str) -> Any:
-        """The JSON of a node; None when there is no such node."""
+        """Return the JSON in a znode; None if there is no such znode."""
         with self.zk() as client:
             try:
                 return json.loads(client.get(path)[0])
@@ -159,14 +159,15 @@ class RealCluster(Cluster):
         found = self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
         return found or {}
 
-    def until_isr(self, topic: str, partition: int, wanted: list[int]) -> None:
+    def until_isr(self, topic: str, partition: int, expected: list[int]) -> None:
         until(
-            lambda: sorted(self.state(topic, partition).get("isr", [])) == sorted(wanted),
-            f"ISR of {topic}-{partition} is {wanted}",
+            lambda: sorted(self.state(topic, partition).get("isr", [])) == sorted(expected),
+            f"ISR of {topic}-{partition} is {expected}",
         )
 
     def until_whole(self) -> None:
-        """All brokers registered, a controller in office, every replica in sync."""
+        """Wait until all brokers are registered, a controller is active, and all replicas are in
+        sync."""
 
         def whole() -> bool:
             with self.zk() as client:
@@ -195,7 +196,7 @@ class RealCluster(Cluster):
             raise AssertionError(f"{error}\n{self.last_words()}") from None
 
     def last_words(self) -> str:
-        """Whether each broker runs, and the end of its log."""
+        """Return whether each broker runs, and the end of its log."""
         words = []
         for broker_id in self.broker_ids:
             pid_file = self.home(f"broker-{broker_id}") / "pid"

@@ -1,4 +1,4 @@
-"""`minikafka verify` as load on a real cluster, and as the judge of what became of it."""
+"""`minikafka verify` as the load on a real cluster, and as the check of the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNT = re.compile(r"([\d,]+) acknowledged")
 
 
 class VerifyProcess:
-    """Runs until ``finish``, which fails unless every promise was kept."""
+    """A process of `minikafka verify`. ``finish`` fails if the cluster broke a guarantee."""
 
     def __init__(self, bootstrap: str, directory: Path, *options: str) -> None:
         self._command = [
@@ -56,13 +56,13 @@ class VerifyProcess:
         until(more, f"{count} more acknowledged", limit_s)
 
     def finish(self) -> dict[str, Any]:
-        """End the load; the verdict, which is good."""
+        """End the load and return its verdict, which must be good."""
         verdict = self.verdict(0)
         assert verdict["ok"]
         return verdict
 
     def verdict(self, expected_status: int) -> dict[str, Any]:
-        """End the load; whatever the verdict is."""
+        """End the load, check its exit status, and return its verdict."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         status = self._process.wait(timeout=180)

@@ -1,4 +1,4 @@
-"""Controllers on one znode tree in memory, with a clock moved by hand and brokers that answer."""
+"""Controllers on one znode tree in memory, with a manual clock and fake brokers that respond."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class FakeChannel:
 
 @dataclass
 class Node:
-    """One broker's share: session, controller."""
+    """The controller of one broker and its ZooKeeper session."""
 
     id: int
     session: DirectSession
@@ -156,7 +156,7 @@ class ClusterOfControllers:
         return BrokerZnode(broker_id, (Endpoint(f"host{broker_id}", port or 9092),), 1, rack)
 
     async def register(self, broker_id: int, former: Collection[int] = ()) -> Node:
-        """A session with the broker's registration, and no controller yet."""
+        """Open a session and register the broker, without a controller."""
         session = self.zookeeper.new_session()
         store = ZkStore(session, former)
         node = self.nodes.get(broker_id) or Node(broker_id, session, store)
@@ -205,7 +205,7 @@ class ClusterOfControllers:
         raise AssertionError("the controllers never come to rest")
 
     async def kill(self, broker_id: int) -> None:
-        """kill -9: its session ends, its tasks do not run any more."""
+        """Kill a broker as SIGKILL does: its session ends and its tasks are cancelled."""
         node = self.nodes.pop(broker_id)
         if node.has_controller and node.controller._task:
             node.controller._running = False
@@ -218,7 +218,7 @@ class ClusterOfControllers:
         await self.settle()
 
     async def lose_session(self, broker_id: int) -> None:
-        """The session expires under a running broker: what the session keeper does then."""
+        """Expire the session of a running broker, and do what the session keeper does then."""
         node = self.nodes[broker_id]
         former = node.session.session_id
         self.zookeeper.expire(node.session)
@@ -242,7 +242,8 @@ class ClusterOfControllers:
         return [TopicPartition(name, i) for i in range(len(replicas))]
 
     async def state(self, tp: TopicPartition) -> tuple[int, tuple[int, ...], int]:
-        """The partition's state znode: (leader, isr, leader epoch). Raises KeyError without one."""
+        """Return (leader, isr, leader epoch) in the partition's state znode. Raises KeyError
+        without one."""
         found = await ZkStore(self.zookeeper.new_session()).leader_isr_states([tp])
         s = found[tp].leader_and_isr
         return s.leader, s.isr, s.leader_epoch
@@ -253,14 +254,15 @@ class ClusterOfControllers:
 
     @property
     def active(self) -> KafkaController:
-        """The controller in office."""
+        """Return the active controller."""
         controllers = [n.controller for n in self.nodes.values() if n.has_controller]
         (one,) = [controller for controller in controllers if controller.is_active]
         return one
 
 
 class NewCluster(Protocol):
-    """``async with new_cluster() as cluster``; the arguments go to ``ControllerConfig``."""
+    """The type of ``new_cluster``: ``async with new_cluster() as cluster``. Its arguments are
+    fields of ``ControllerConfig``."""
 
     def __call__(self, **config: Any) -> AbstractAsyncContextManager[ClusterOfControllers]: ...
 

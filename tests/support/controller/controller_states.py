@@ -35,7 +35,8 @@ def broker(broker_id: int, epoch: int | None = None, rack: str | None = None) ->
 
 @dataclass
 class Cluster:
-    """``znodes`` plays ZooKeeper for the state znodes; ``fail`` names writes that must fail."""
+    """A controller context with the state znodes of its partitions. ``fail`` names the partitions
+    whose writes fail."""
 
     context: ControllerContext = field(default_factory=ControllerContext)
     znodes: dict[TopicPartition, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Cluster:
         return self
 
     def topic(self, name: str, *assignments: tuple[int, ...]) -> list[TopicPartition]:
-        """A topic that the context knows and that has no state yet."""
+        """Add a topic to the context, without partition states."""
         self.context.all_topics.add(name)
         self.context.add_topic_id(name, UUID(int=len(self.context.all_topics)))
         partitions = [TopicPartition(name, i) for i in range(len(assignments))]
@@ -68,7 +69,7 @@ class Cluster:
         zk_version: int = 7,
         controller_epoch: int = EPOCH,
     ) -> LeaderIsrAndControllerEpoch:
-        """Leadership in the context and in ZooKeeper."""
+        """Set a partition's leadership in the context and in ZooKeeper."""
         state = LeaderIsrAndControllerEpoch(
             LeaderAndIsr(leader, leader_epoch, tuple(isr), zk_version), controller_epoch
         )
@@ -109,15 +110,16 @@ class Cluster:
         unclean_topics: Collection[str] = (),
         stale: States | None = None,
     ) -> list[PartitionOutcome]:
-        """A partition state change as the driver does it; ``stale`` is what the first read sees."""
+        """Change a partition's state as the driver does. ``stale`` is the state that its first read
+        returns."""
         outcomes = []
         pending = list(partitions)
         retried = False
         while pending:
-            wanted = (
+            to_read = (
                 pending if retried else partition_machine.to_read(self.context, pending, target)
             )
-            read = {tp: self.znodes[tp] for tp in wanted if tp in self.znodes}
+            read = {tp: self.znodes[tp] for tp in to_read if tp in self.znodes}
             read.update((stale or {}) if not retried else {})
             plan = partition_machine.plan(
                 self.context, pending, target, strategy, read, unclean_topics
@@ -140,8 +142,8 @@ class Cluster:
         for broker_id, group in replica_machine.by_broker(replicas).items():
             pending, first = list(group), True
             while pending:
-                wanted = replica_machine.to_read(self.context, pending, target)
-                read = {tp: self.znodes[tp] for tp in wanted if tp in self.znodes}
+                to_read = replica_machine.to_read(self.context, pending, target)
+                read = {tp: self.znodes[tp] for tp in to_read if tp in self.znodes}
                 read.update((stale or {}) if first else {})
                 plan = replica_machine.plan(self.context, broker_id, pending, target, read)
                 results = self.write({}, plan.updates)

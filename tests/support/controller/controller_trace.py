@@ -1,4 +1,4 @@
-"""What a controller did, in short lines: state changes, epochs, requests, steps."""
+"""A controller's log events as short lines: state changes, epochs, requests, steps."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,8 +30,8 @@ DELETION_STEPS = frozenset(
 
 
 def story(logs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The trace with call-backs and steps of deletions, and one line for the requests of one kind
-    that are queued one after the other."""
+    """Return the trace with callbacks and the steps of deletions. Successive requests of one kind
+    are one line."""
     lines = []
     for entry in logs:
         event = entry["event"]

@@ -1,4 +1,4 @@
-"""Reassignments and deletions in a cluster of controllers, and deaths at a chosen await."""
+"""Reassignments and deletions in a cluster of controllers, and crashes at a chosen await."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support.zookeeper.direct import DirectSession
 
 
 async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int) -> None:
-    """The leader takes every live replica (or ``only`` these) into the ISR; nothing is notified."""
+    """Add every live replica, or those in ``only``, to the ISR as the leader does, without a
+    notification."""
     store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp])).get(tp)
     replicas = assigned(cluster, tp)["replicas"]
@@ -52,7 +53,7 @@ async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
 
 
 def assigned(cluster: ClusterOfControllers, tp: TopicPartition) -> Any:
-    """What the topic's znode says of a partition."""
+    """Return the partition's assignment in its topic's znode."""
     data = json.loads(cluster.zookeeper.nodes[paths.topic(tp.topic)].data)
     number = str(tp.partition)
     return {
@@ -63,14 +64,14 @@ def assigned(cluster: ClusterOfControllers, tp: TopicPartition) -> Any:
 
 
 def in_zookeeper(cluster: ClusterOfControllers, tp: TopicPartition) -> Any:
-    """(AR, leader, ISR), AR and ISR in ascending order."""
+    """Return (replicas, leader, ISR) from ZooKeeper; replicas and ISR in ascending order."""
     state = json.loads(cluster.zookeeper.nodes[paths.partition_state(tp)].data)
     replicas = tuple(sorted(assigned(cluster, tp)["replicas"]))
     return replicas, state["leader"], tuple(sorted(state["isr"]))
 
 
 def wish(cluster: ClusterOfControllers, targets: Mapping[TopicPartition, Iterable[int]]) -> None:
-    """What kafka-reassign-partitions wrote before KIP-455."""
+    """Write ``/admin/reassign_partitions``, as kafka-reassign-partitions did before KIP-455."""
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
         for tp, replicas in targets.items()
@@ -80,8 +81,8 @@ def wish(cluster: ClusterOfControllers, targets: Mapping[TopicPartition, Iterabl
 
 
 class Logs:
-    """Which brokers have a log of a partition, as LeaderAndIsr and StopReplica make and delete
-    them."""
+    """The brokers that have a log of a partition, which LeaderAndIsr creates and StopReplica
+    deletes."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -106,8 +107,8 @@ class Logs:
 
 
 class DeathAt:
-    """The process stops at the ``n``-th answer (or, with ``before``, question) of its ZooKeeper
-    session from now on: it never gets beyond."""
+    """Stops a process after the ``n``-th response of its ZooKeeper session, or ``before`` the
+    ``n``-th request, counted from now."""
 
     def __init__(self, session: DirectSession, n: int, before: bool) -> None:
         self.came = False
@@ -133,7 +134,7 @@ class DeathAt:
         await asyncio.get_running_loop().create_future()
 
     async def awaited(self, turns: int = 2_000) -> bool:
-        """Whether it came; False when there is nothing more to ask."""
+        """Return whether the process was stopped; False if it sends no more requests."""
         for _ in range(turns):
             await asyncio.sleep(0)
             if self.came:

@@ -55,7 +55,7 @@ class HandTasks:
 
 
 class Gate:
-    """An awaitable that a test opens."""
+    """An awaitable that completes when the test opens it."""
 
     def __init__(self) -> None:
         self._waiting: Coroutine[Any, Any, Any] | None = None
@@ -84,8 +84,8 @@ def run(work: Coroutine[Any, Any, Any]) -> None:
 
 
 class MemoryLog:
-    """While ``held``, appends are not replicated until ``release``. ``refusal`` is the error of the
-    next appends."""
+    """A log in memory. While it is ``held``, appends are not replicated until ``release``.
+    ``refusal`` is the error of the next appends."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -141,7 +141,7 @@ class MemoryLog:
             done(error, base_offset if error is ErrorCode.NONE else -1)
 
     def replicate(self) -> None:
-        """All followers have the whole log. Held appends stay unsettled."""
+        """Replicate the whole log. Held appends stay incomplete."""
         self.high_watermark = self.end
         gates, self._gates = self._gates, []
         for gate in gates:
@@ -156,7 +156,7 @@ class MemoryLog:
 
     @property
     def unreplicated(self) -> int:
-        """The number of batches that the next leader may not have."""
+        """Return the number of batches that the next leader may not have."""
         return sum(
             parse_batch(batch, 0).base_offset >= self.high_watermark for batch in self.batches
         )
@@ -224,7 +224,7 @@ class GroupLab:
         run(self.coordinator.expire())
 
     def find_group(self, group_id: str) -> Group | None:
-        """None also while the partition is not coordinated here."""
+        """Return the group; None if there is none or if the partition is not loaded here."""
         context = self.coordinator.runtime.active_in(PARTITION)
         return None if context is None else context.shard.groups.get(group_id)
 
@@ -254,7 +254,7 @@ class GroupLab:
         protocol_type: str = "consumer",
         group_id: str = GROUP,
     ) -> list[JoinGroupResponse]:
-        """The response is added to the returned list."""
+        """Send JoinGroup. The returned list gets the response."""
         responses: list[JoinGroupResponse] = []
         facts = JoinFacts(
             member_id,
@@ -304,7 +304,7 @@ class GroupLab:
         instance: str | None = None,
         transaction: InTransaction | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """The response is added to the returned dict."""
+        """Commit offsets. The returned dict gets the results."""
         response: dict[TopicPartition, ErrorCode] = {}
         now_ms = self.clock.wall_ms()
         facts = CommitFacts(

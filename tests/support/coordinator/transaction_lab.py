@@ -30,7 +30,7 @@ P0, P1, P2 = (TopicPartition("flights", index) for index in range(3))
 
 
 class CountingIds:
-    """Producer ids from 100 on."""
+    """Allocates producer ids from 100 on."""
 
     def __init__(self) -> None:
         self.next = 100
@@ -92,8 +92,8 @@ class TransactionLab:
         self.coordinator.runtime.resigned(0, self.epoch)
 
     def successor(self) -> TransactionLab:
-        """Another broker that leads the partition from now on: same log, same time. It serves when
-        the log is replicated."""
+        """Make another broker the leader of the partition, with the same log and clock. It serves
+        when the log is replicated."""
         self.resign()
         other = TransactionLab(elect=False, clock=self.clock, ids=self.ids)
         other.log.batches, other.log.end = self.log.batches, self.log.end
@@ -118,7 +118,7 @@ class TransactionLab:
         return self.transaction().facts.state
 
     def records(self) -> list[TransactionStored]:
-        """All records of the log."""
+        """Return all records of the log."""
         found = []
         for record in decode_records(b"".join(self.log.batches)):
             assert record.key is not None
@@ -135,7 +135,7 @@ class TransactionLab:
         transactional_id: str = ID,
         timeout_ms: int = TIMEOUT_MS,
     ) -> list[Initialized]:
-        """The response is added to the returned list."""
+        """Send InitProducerId. The returned list gets the response."""
         responses: list[Initialized] = []
         shard = self.coordinator.runtime.require(transactional_id).shard
         fresh = None
@@ -155,13 +155,13 @@ class TransactionLab:
         return responses
 
     def begun(self, transactional_id: str = ID, timeout_ms: int = TIMEOUT_MS) -> ProducerIdAndEpoch:
-        """A producer that has its epoch."""
+        """Return a producer that has its id and epoch."""
         (response,) = self.init(None, transactional_id, timeout_ms)
         assert response.error is ErrorCode.NONE, response
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     def open(self, *partitions: TopicPartition) -> ProducerIdAndEpoch:
-        """A producer with an open transaction."""
+        """Return a producer with an open transaction."""
         producer = self.begun()
         assert self.add(producer, *partitions) == [ErrorCode.NONE]
         return producer

@@ -36,7 +36,8 @@ def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> 
 
 
 def responses(data: bytes, without_body: bool = False) -> list[Response]:
-    """What a peer has read, cut by Content-Length. An unfinished one fails the test."""
+    """Split the bytes that a peer has read into responses, by Content-Length. An unfinished one
+    fails the test."""
     found = []
     while data:
         head, separator, data = data.partition(b"\r\n\r\n")
@@ -90,7 +91,7 @@ class HttpLab:
         return end
 
     async def until_end(self, end: WireEnd) -> bytes:
-        """All that comes until the server says that it is done; we hang up then."""
+        """Return all bytes until the server's end of file, then close the connection."""
         async with asyncio.timeout(PATIENCE_S):
             eof = asyncio.ensure_future(end.eof.wait())
             lost = asyncio.ensure_future(end.lost())

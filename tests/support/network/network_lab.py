@@ -81,7 +81,7 @@ class Lab:
         return peer
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the loop run until something holds."""
+        """Run the loop until a condition holds."""
         async with asyncio.timeout(5):
             while not condition():  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0)

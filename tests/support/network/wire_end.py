@@ -8,7 +8,8 @@ from typing import cast
 
 
 class WireEnd(asyncio.BufferedProtocol):
-    """``half_open``: keeps the connection when the other end is done writing."""
+    """A protocol that records its callbacks. ``half_open`` keeps the connection after the end of
+    file."""
 
     transport: asyncio.Transport
 
@@ -32,12 +33,12 @@ class WireEnd(asyncio.BufferedProtocol):
         return self.eof.is_set()
 
     async def received(self, count: int) -> bytes:
-        """All bytes so far, as soon as there are ``count``."""
+        """Return all bytes received so far, as soon as there are ``count``."""
         await self._until(lambda: len(self._seen) >= count)
         return self.seen
 
     async def lost(self) -> Exception | None:
-        """The argument of ``connection_lost``."""
+        """Return the argument of ``connection_lost``, when it has been called."""
         return await asyncio.shield(self._loss)
 
     async def _until(self, reached: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Hand-written bytes: hex digits, 'text', and a comment behind each #."""
+"""Hand-written bytes in a text: hex digits, 'text', and a comment after each #."""
 
 import re
 
@@ -6,7 +6,7 @@ TOKEN = re.compile(r"'([^']*)'|([0-9a-fA-F]+)")
 
 
 def golden(text: str) -> bytes:
-    """``"0003 'abc'  # a string"`` -> the five bytes."""
+    """Return the bytes of such a text: ``"0003 'abc'  # a string"`` has five."""
     out = bytearray()
     for line in text.splitlines():
         written = line.partition("#")[0].strip()

@@ -1,6 +1,6 @@
-"""A codec that knows nothing of ours: the layouts of Kafka 2.0.1, and struct.
+"""A codec independent of minikafka's: the layouts of Kafka 2.0.1, encoded with ``struct``.
 
-``kafka_2_0_layouts.txt`` was written by Kafka 2.0.1 itself. Before Kafka 2.4 there are no compact
+Kafka 2.0.1 itself has written ``kafka_2_0_layouts.txt``. Before Kafka 2.4 there are no compact
 types and no tagged fields.
 """
 
@@ -76,7 +76,7 @@ def _parse(token: str, tokens: Iterator[str]) -> Layout:
 
 
 def encode(layout: Layout, value: Any) -> bytes:
-    """A struct's value is a list, in the order of its fields."""
+    """Encode a value. A struct's value is a list, in the order of its fields."""
     if isinstance(layout, Fields):
         return b"".join(encode(t, v) for t, v in zip(layout.types, value, strict=True))
     if isinstance(layout, ArrayOf):
@@ -93,7 +93,7 @@ def encode(layout: Layout, value: Any) -> bytes:
 
 
 def decode(layout: Layout, data: bytes, position: int) -> tuple[Any, int]:
-    """The value and the position after it."""
+    """Decode a value; return it and the position after it."""
     if isinstance(layout, Fields):
         values = []
         for each in layout.types:
@@ -124,8 +124,8 @@ def decode(layout: Layout, data: bytes, position: int) -> tuple[Any, int]:
 
 
 def plain_value(layout: Layout, name: str = "") -> Any:
-    """Values that a broker answers: nothing in arrays, 1 for codes that must not be UNKNOWN, and
-    acks=1, since a producer that wants none gets no answer."""
+    """Return a value to which a broker responds: empty arrays, 1 for codes that must not be
+    UNKNOWN, and acks=1, since there is no response to acks=0."""
     if isinstance(layout, Fields):
         return [plain_value(t, n) for t, n in zip(layout.types, layout.names, strict=True)]
     if isinstance(layout, ArrayOf):

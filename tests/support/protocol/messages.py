@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages, read off the same schema that the codec compiles."""
+"""Hypothesis strategies for messages, derived from the schema that the codec compiles."""
 
 from functools import cache
 from typing import Any, cast
@@ -22,7 +22,7 @@ ALL_VERSIONS: list[tuple[type[Message], int]] = [
 
 
 def title(value: Any) -> str:
-    """For test ids."""
+    """Return the id of a parametrized test."""
     return value.__name__ if isinstance(value, type) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Topics come, grow, move and go while controllers die: what an operator does to a cluster."""
+"""Topics are created, enlarged, reassigned and deleted while controllers fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import NoNode
 from minikafka.simulator import faults
-from minikafka.simulator.checkers import check_context, check_leaders_know, check_replicas_alike
+from minikafka.simulator.checkers import check_context, check_leadership_known, check_replicas_alike
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import TopicZnode
@@ -57,7 +57,7 @@ class TermChecker:
 
 
 class Operator:
-    """Does what the dice say, until ``stop``. ``done`` counts what was not refused, by kind."""
+    """Performs random operations until ``stop``. ``done`` counts the accepted ones by kind."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.done: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Operator:
                 try:
                     accepted = await action(admin, name)
                 except KafkaError:
-                    accepted = False  # nobody to be found now, or not in time
+                    accepted = False  # no controller was found in time
                 if accepted:
                     self.done[kind] = self.done.get(kind, 0) + 1
                 await asyncio.sleep(dice.between(0, LONGEST_PAUSE_MS) / 1000)
@@ -129,7 +129,7 @@ class Operator:
 
 
 def partitions(cluster: SimCluster) -> list[TopicPartition]:
-    """As the topics' znodes say."""
+    """Return the partitions in the topics' znodes."""
     tree = cluster.simulation.zookeeper.tree
     return [
         TopicPartition(name, number)
@@ -153,11 +153,13 @@ async def controllers_fall(cluster: SimCluster, count: int) -> None:
 
 
 async def administered(cluster: SimCluster, fault_count: int) -> Operator:
-    """Operations while controllers fall; then everybody is back, and everything is finished.
+    """Perform operations while controllers fail; then wait until all brokers are back and all
+    operations are finished.
 
-    Raises AssertionError where a promise is broken: two controllers in one epoch, two leaders in
-    one, an operation that is neither finished nor refused, a controller that does not know what is
-    in ZooKeeper, brokers that do not know who leads, a topic that is deleted by half."""
+    Raises AssertionError if a guarantee is broken: two controllers in one epoch, two leaders in one
+    epoch, an operation that is neither finished nor refused, a context that differs from ZooKeeper,
+    a broker with other metadata, a topic that is deleted in part.
+    """
     cluster.observers.append(TermChecker(cluster))
     cluster.start()
     await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
@@ -169,7 +171,7 @@ async def administered(cluster: SimCluster, fault_count: int) -> Operator:
     await asyncio.sleep(REST_S)
     check_context(cluster)
     for partition in partitions(cluster):
-        check_leaders_know(cluster, partition)
+        check_leadership_known(cluster, partition)
         check_replicas_alike(cluster, partition, assignment(cluster, partition).replicas)
     _check_nothing_else_is_left(cluster)
     return operator
@@ -178,7 +180,7 @@ async def administered(cluster: SimCluster, fault_count: int) -> Operator:
 async def _until_finished(cluster: SimCluster) -> None:
     tree = cluster.simulation.zookeeper.tree
 
-    def wanted() -> list[str]:
+    def unfinished() -> list[str]:
         found = [*tree.children(paths.DELETE_TOPICS)]
         for path in (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION):
             try:
@@ -194,13 +196,13 @@ async def _until_finished(cluster: SimCluster) -> None:
         except NoNode:
             return False
 
-    await cluster.until("nothing is wanted any more", lambda: not wanted())
+    await cluster.until("nothing is unfinished", lambda: not unfinished())
     await cluster.until("every partition is led", made)
     await until_moved(cluster, partitions(cluster))
 
 
 def _check_nothing_else_is_left(cluster: SimCluster) -> None:
-    """No replica, and no log, of what is no topic (any more) or is elsewhere."""
+    """Check that brokers have no replica and no log that is not assigned to them."""
     there = {tp: assignment(cluster, tp).replicas for tp in partitions(cluster)}
     for broker_id, node in cluster.nodes().items():
         expected = sorted(str(tp) for tp, replicas in there.items() if broker_id in replicas)

@@ -1,4 +1,4 @@
-"""Plays many seeds of one simulated game by hand, and tells which failed."""
+"""Runs many seeds of one simulated scenario, and reports which failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from contextlib import redirect_stdout
 
 
 def campaign(play: Callable[[int], Counter[str]]) -> int:
-    """The seeds from the first argument up to the second; ``play`` counts what happened."""
+    """Run the seeds from the first argument up to the second; ``play`` returns counts of its
+    events."""
     total: Counter[str] = Counter()
     failed: list[int] = []
     first, end = int(sys.argv[1]), int(sys.argv[2])

@@ -1,4 +1,4 @@
-"""Controllers fall while topics come and go; run as a program it plays many seeds.
+"""Controllers fail while topics are changed; run as a program it plays many seeds.
 
 usage: python -m tests.support.simulated.controller_campaign FIRST END
 """
@@ -18,7 +18,8 @@ FAULT_NAMES = frozenset(fault.__name__ for fault in CONTROLLER_FAULTS)
 
 
 def play(seed: int) -> Counter[str]:
-    """One seed, all checkers; what happened how often. Raises what ``administered`` raises."""
+    """Run one seed with all checkers; return how often each event happened. Raises as
+    ``administered``."""
     counts: Counter[str] = Counter()
 
     def count(event: LogEvent) -> None:

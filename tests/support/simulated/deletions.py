@@ -1,4 +1,4 @@
-"""Deletion of records in a simulated cluster, and the proof that what is gone stays gone."""
+"""Deletion of records in a simulated cluster, and the check that deleted records stay deleted."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from minikafka.simulator.cluster import LogEvent, SimCluster
 from tests.support.simulated.workload import Writer
 
 PAUSE_MS = 400
-SHORTEST_MS, LONGEST_MS = 500, 10_000  # how long a deletion may take before we give it up
+SHORTEST_MS, LONGEST_MS = 500, 10_000  # the range of time-outs of a deletion
 
 
 class Deleter:
-    """Deletes up to offsets that the dice choose among the acknowledged ones, until ``stop``.
+    """Deletes records up to random acknowledged offsets, until ``stop``.
 
-    ``gone``: the low watermark of each partition as last promised. From then on no leader may serve
-    anything below it: looked at in every leader at each line of the log, and asked for by
-    ListOffsets. ``wanted``: the highest offset that was asked for, promised or not.
+    ``gone`` has the last confirmed low watermark of each partition. No leader may serve records
+    below it: it is checked in every leader at each log event, and by ListOffsets. ``requested`` has
+    the highest requested offset, confirmed or not.
     """
 
     def __init__(
         self, cluster: SimCluster, partitions: Sequence[TopicPartition], writer: Writer
     ) -> None:
         self.gone: dict[TopicPartition, int] = defaultdict(int)
-        self.wanted: dict[TopicPartition, int] = defaultdict(int)
-        self.promises = 0
+        self.requested: dict[TopicPartition, int] = defaultdict(int)
+        self.confirmations = 0
         self._cluster = cluster
         self._partitions = partitions
         self._writer = writer
@@ -42,15 +42,17 @@ class Deleter:
         self._task = self._cluster.spawn_client(self._delete(), "deleter")
 
     async def stop(self) -> None:
-        """With everybody up: what was asked for and never promised (the leader died) may be gone on
-        some brokers only, so each partition is cut once more, as far as ever."""
+        """Delete once more when all brokers are up: a deletion that was requested but not confirmed
+        (the leader died) may be done on some brokers only."""
         assert self._task is not None
         self._stopping = True
         await self._task
         async with Admin(self._cluster.client_host.world, self._cluster.client_config) as admin:
-            outcomes = await admin.delete_records(self.wanted)
-        assert outcomes == self.wanted, f"at rest {outcomes}, where {self.wanted} was asked for"
-        self.gone.update(self.wanted)
+            outcomes = await admin.delete_records(self.requested)
+        assert outcomes == self.requested, (
+            f"at rest {outcomes}, where {self.requested} was requested"
+        )
+        self.gone.update(self.requested)
 
     async def _delete(self) -> None:
         world = self._cluster.client_host.world
@@ -64,7 +66,7 @@ class Deleter:
                     await self._delete_once(admin, partition, offset)
 
     async def _delete_once(self, admin: Admin, partition: TopicPartition, offset: int) -> None:
-        self.wanted[partition] = max(self.wanted[partition], offset)
+        self.requested[partition] = max(self.requested[partition], offset)
         timeout_ms = self._dice.between(SHORTEST_MS, LONGEST_MS)
         outcome = (await admin.delete_records({partition: offset}, timeout_ms=timeout_ms))[
             partition
@@ -72,8 +74,8 @@ class Deleter:
         if isinstance(outcome, KafkaError):
             self._cluster.note("not-deleted", partition=str(partition), error=outcome.code.name)
             return
-        assert outcome >= offset, f"{partition}: {outcome} promised where {offset} was asked for"
-        self.promises += 1
+        assert outcome >= offset, f"{partition}: {outcome} confirmed where {offset} was requested"
+        self.confirmations += 1
         self.gone[partition] = max(self.gone[partition], outcome)
         self._cluster.note("deleted", partition=str(partition), low_watermark=outcome)
         gone = self.gone[partition]
@@ -81,18 +83,18 @@ class Deleter:
             found = await admin.list_offsets({partition: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms)
         except KafkaError:
             return
-        assert found[partition].offset >= gone, f"{partition}: {found} though {gone} was promised"
+        assert found[partition].offset >= gone, f"{partition}: {found} though {gone} was confirmed"
 
     def _look(self, event: LogEvent) -> None:
         for partition, gone in self.gone.items():
             for broker_id, replica in self._cluster.replicas(partition).items():
-                # A broker that stops may not have heard who leads instead; nor is it heard.
+                # A stopping broker may not know the new leader, and serves no client.
                 if replica.is_leader and self._cluster.leader(partition) == broker_id:
                     start = replica.log.log_start_offset
                     assert start >= gone, f"{event}: {partition} starts at {start} on {broker_id}"
 
     def starts(self) -> dict[TopicPartition, int]:
-        """Where each log starts after the last deletion, on all brokers alike."""
+        """Return the log start offsets after the last deletion, which are equal on all brokers."""
         starts = {}
         for partition in self._partitions:
             replicas = self._cluster.replicas(partition)

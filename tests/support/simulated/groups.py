@@ -1,4 +1,4 @@
-"""A group in a simulated cluster: members that commit what grows, and what must never happen."""
+"""A consumer group in a simulated cluster: members that commit growing offsets, and its checks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NAPS_ONE_IN, NAP_MS = 20, 15_000
 
 
 class GroupChecker:
-    """What all members know together. One owner for each partition in a generation; an offset that
-    was acknowledged is never fetched lower."""
+    """The facts that all members share. A partition has one owner in a generation, and no member
+    fetches an offset below an acknowledged one."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self.partitions = tuple(partitions)
@@ -50,7 +50,8 @@ class GroupChecker:
             )
 
     def fetched(self, partition: TopicPartition, offset: int, at_least: int) -> None:
-        """``at_least``: what had been acknowledged before it was asked for."""
+        """Check a fetched offset. ``at_least`` is the offset that was acknowledged before the
+        request."""
         assert offset >= at_least, f"{partition}: {offset} committed, after {at_least} was promised"
 
     def committed(self, partition: TopicPartition, offset: int) -> None:
@@ -59,8 +60,8 @@ class GroupChecker:
 
 
 class SimMember(Client):
-    """A consumer without records: it joins, commits one more than was committed, and joins again
-    whenever the coordinator says so."""
+    """A consumer without records. It joins, commits one more than the committed offset, and rejoins
+    when the coordinator requires it."""
 
     def __init__(self, cluster: SimCluster, checker: GroupChecker, name: str) -> None:
         super().__init__(cluster.client_host.world, cluster.client_config)
@@ -87,7 +88,7 @@ class SimMember(Client):
         await self.session.close()
 
     async def consume(self, lasting_ms: int | None) -> None:
-        """Consume for so long; None: until cancelled."""
+        """Consume for so long; None means until cancelled."""
         end_ms = None if lasting_ms is None else self._clock.monotonic_ms() + lasting_ms
         while end_ms is None or self._clock.monotonic_ms() < end_ms:
             try:
@@ -111,7 +112,7 @@ class SimMember(Client):
             self._note_error(error.code)
 
     def _note_error(self, code: ErrorCode) -> None:
-        """Look a lost coordinator up again and keep the partitions; else join again."""
+        """Find a lost coordinator again and keep the partitions; after other errors rejoin."""
         if code in LOST_COORDINATOR:
             self._coordinator = None
         elif code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -199,8 +200,8 @@ class SimMember(Client):
 
 
 class Travellers:
-    """``seats`` members at a time: each lives for as long as the dice say, then leaves, or is never
-    heard of again; another takes its seat."""
+    """Keeps ``seats`` members in the group. Each lives for a random time, then leaves or dies
+    without a LeaveGroup, and a new one replaces it."""
 
     def __init__(
         self, cluster: SimCluster, partitions: Sequence[TopicPartition], seats: int = 3
@@ -216,11 +217,12 @@ class Travellers:
             self._cluster.spawn_client(self._sit(seat), f"seat-{seat}")
 
     def settle(self) -> None:
-        """From now on who comes stays."""
+        """Let the members that join from now on stay."""
         self._settling = True
 
     def is_stable(self) -> bool:
-        """Every seat taken, all in one generation, each partition with one."""
+        """Whether all members are in one generation and each partition is assigned to one of
+        them."""
         members = list(self.members.values())
         generations = {member.generation for member in members}
         owned = sorted(partition for member in members for partition in member.assigned)

@@ -1,5 +1,5 @@
-"""Random requests of one connection, for a broker that gets them in flight together or one at a
-time; and what came of them, without the names, ids and times that differ between two runs."""
+"""Random requests of one connection, for a broker that gets them pipelined or one at a time. The
+outcomes of both can be compared: names, ids and times that differ between runs are left out."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ Step: TypeAlias = Callable[[Names], tuple[Message, int]]
 
 
 def programme(seed: int) -> list[list[Step]]:
-    """Requests in flight together, segment after segment. What goes on after its response, such as
-    the markers of a transaction, ends its segment."""
+    """Return requests in segments whose requests are pipelined. A request whose work continues
+    after its response, such as the markers of a transaction, ends its segment."""
     rng = random.Random(seed)
     steps = _Steps(rng)
     segments = []
@@ -117,7 +117,8 @@ class _Steps:
         ]
 
     def first(self) -> list[Step]:
-        """Mostly, begin a transaction in three partitions of four."""
+        """Return the first requests: in most programmes a transaction in three of the four
+        partitions."""
         if self._rng.random() < 0.3:
             return []
         places = self._rng.sample(range(4), 3)
@@ -140,7 +141,7 @@ class _Steps:
         return self.any()
 
     def fatal(self) -> Step:
-        """A request to which the broker responds by closing the connection."""
+        """Return a request to which the broker responds by closing the connection."""
         batch = pipe.records("nowhere")
         return lambda n: (pipe.produce((TopicPartition("nowhere", 0), batch), acks=0), 9)
 
@@ -221,8 +222,8 @@ class _Steps:
 
         def step(n: Names) -> tuple[Message, int]:
             name, index = where(n)
-            asked = list_offsets.ListOffsetsPartition(partition_index=index, timestamp=when)
-            topics = [list_offsets.ListOffsetsTopic(name, [asked])]
+            partition = list_offsets.ListOffsetsPartition(partition_index=index, timestamp=when)
+            topics = [list_offsets.ListOffsetsTopic(name, [partition])]
             return list_offsets.ListOffsetsRequest(-1, isolation, topics), 5
 
         return step
@@ -233,7 +234,7 @@ class _Steps:
 
         def step(n: Names) -> tuple[Message, int]:
             name, index = where(n)
-            asked = fetch.FetchPartition(
+            partition = fetch.FetchPartition(
                 partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
             )
             request = fetch.FetchRequest(
@@ -242,7 +243,7 @@ class _Steps:
                 min_bytes=min_bytes,
                 isolation_level=isolation,
                 session_epoch=-1,
-                topics=[fetch.FetchTopic(topic=name, partitions=[asked])],
+                topics=[fetch.FetchTopic(topic=name, partitions=[partition])],
             )
             return request, 11
 
@@ -253,8 +254,8 @@ class _Steps:
 
         def step(n: Names) -> tuple[Message, int]:
             name, index = where(n)
-            asked = delete_records.DeleteRecordsPartition(index, offset)
-            topics = [delete_records.DeleteRecordsTopic(name, [asked])]
+            partition = delete_records.DeleteRecordsPartition(index, offset)
+            topics = [delete_records.DeleteRecordsTopic(name, [partition])]
             return delete_records.DeleteRecordsRequest(topics, 30_000), 2
 
         return step
@@ -299,7 +300,7 @@ class _Steps:
 
 
 async def prepared(cluster: SimCluster, channel: Channel, broker: int, prefix: str) -> Names:
-    """Topics, and a producer, for one run."""
+    """Create topics and a producer for one run."""
     others = [b for b in cluster.broker_ids if b != broker]
     for topic, replicas in (("solo", [broker]), ("trio", [broker, *others])):
         await pipe.create(channel, prefix + topic, [replicas, replicas])
@@ -327,8 +328,8 @@ async def prepared(cluster: SimCluster, channel: Channel, broker: int, prefix: s
 async def outcome(
     cluster: SimCluster, names: Names, segments: list[list[Step]], rng: random.Random | None
 ) -> list[tuple[str, Any]]:
-    """The responses, and what is left in logs and at coordinators, with the request of each.
-    ``rng`` as for ``pipelining.send``."""
+    """Return each request with its response, the contents of the logs, and the coordinators'
+    states. ``rng`` is as for ``pipelining.send``."""
     likeness = _Likeness(names)
     channel = await pipe.connected(cluster, names.broker)
     came: list[tuple[str, Any]] = []

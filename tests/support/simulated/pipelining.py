@@ -95,8 +95,8 @@ async def create(channel: Channel, topic: str, replicas: Sequence[Sequence[int]]
 
 
 def coordinated(cluster: SimCluster, topic: str, prefix: str, broker_id: int) -> str:
-    """An id that begins with ``prefix``, of the first partition of ``topic`` that the broker
-    leads."""
+    """Return an id that begins with ``prefix`` and belongs to the first partition of ``topic`` that
+    the broker leads."""
     led = [
         partition
         for partition in range(COORDINATOR_PARTITIONS)
@@ -151,7 +151,7 @@ def end(transactional_id: str, producer: tuple[int, int], committed: bool) -> En
 
 
 def held(cluster: SimCluster, broker_id: int, where: TopicPartition) -> list[RecordBatch]:
-    """The batches in a broker's log."""
+    """Return the batches in a broker's log."""
     log = cluster.replicas(where)[broker_id].log
     found: list[RecordBatch] = []
     offset = log.log_start_offset
@@ -163,7 +163,7 @@ def held(cluster: SimCluster, broker_id: int, where: TopicPartition) -> list[Rec
 
 
 def values(batches: Iterable[RecordBatch]) -> list[str]:
-    """Of the records that are no markers."""
+    """Return the values of the records that are not markers."""
     return [
         bytes(record.value or b"").decode()
         for batch in batches
@@ -178,9 +178,9 @@ async def send(
     rng: random.Random | None,
     pause_ms: float = 2,
 ) -> list[Any]:
-    """The responses in order, None where the connection was closed or none is sent. ``rng``: have
-    all in flight together, with pauses at random; None: send one after the response of the other.
-    """
+    """Send requests and return the responses in order, None for a closed connection or for a
+    request without a response. With ``rng`` they are all in flight together, with random pauses;
+    with None each is sent after the response to the last one."""
     sent: list[asyncio.Future[Any]] = []
     for message, version in requests:
         try:

@@ -1,4 +1,4 @@
-"""Frames to a simulated broker and back as plain bytes, without the codec under test."""
+"""Raw request and response frames of a simulated broker, without the codec under test."""
 
 from __future__ import annotations
 

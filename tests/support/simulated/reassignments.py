@@ -12,7 +12,7 @@ from minikafka.simulator.checkers import (
     ElectionChecker,
     check_acknowledged,
     check_context,
-    check_leaders_know,
+    check_leadership_known,
     check_replicas_alike,
 )
 from minikafka.simulator.cluster import SimCluster
@@ -27,8 +27,8 @@ ONE_OF_THIS_MANY_IS_GIVEN_UP = 5
 
 
 class Mover:
-    """Moves partitions to replicas that the dice choose, replaces and gives up moves, until
-    ``stop``. ``begun`` counts the moves that the controller has promised."""
+    """Reassigns partitions to random replicas, and replaces and cancels reassignments, until
+    ``stop``. ``begun`` counts those that the controller has accepted."""
 
     def __init__(self, cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
         self.begun = 0
@@ -70,13 +70,14 @@ class Mover:
 
 
 def assignment(cluster: SimCluster, partition: TopicPartition) -> ReplicaAssignment:
-    """As the topic's znode says."""
+    """Return the assignment in the topic's znode."""
     data, _ = cluster.simulation.zookeeper.tree.get(paths.topic(partition.topic))
     return TopicZnode.decode(partition.topic, data).assignment[partition.partition]
 
 
 async def until_moved(cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
-    """All brokers up, nothing on the move, every ISR complete."""
+    """Wait until all brokers are up, no partition is being reassigned, and every ISR is
+    complete."""
 
     def at_rest() -> bool:
         found = {tp: assignment(cluster, tp) for tp in partitions}
@@ -93,11 +94,12 @@ async def until_moved(cluster: SimCluster, partitions: Sequence[TopicPartition])
 async def moved_under_load(
     cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
 ) -> None:
-    """Play ``fault``, which ends with everybody back, while partitions move.
+    """Run ``fault`` while partitions are reassigned. All brokers must be back when it ends.
 
-    Raises AssertionError where a promise is broken: an acknowledged record lost or moved, two
-    leaders in one epoch, a leader without what was committed, a move that never ends, replicas
-    elsewhere than assigned or that differ at rest, a controller that does not know."""
+    Raises AssertionError if a guarantee is broken: an acknowledged record lost or moved, two
+    leaders in one epoch, a leader without committed records, a reassignment that does not end,
+    replicas that are not assigned or differ at rest, a context that differs from ZooKeeper.
+    """
     cluster.observers.append(ElectionChecker(cluster, PARTITIONS))
     await prepared(cluster)
     writer, mover = Writer(cluster, PARTITIONS), Mover(cluster, PARTITIONS)
@@ -112,6 +114,6 @@ async def moved_under_load(
     await asyncio.sleep(REST_S)
     check_context(cluster)
     for partition in PARTITIONS:
-        check_leaders_know(cluster, partition)
+        check_leadership_known(cluster, partition)
         check_replicas_alike(cluster, partition, assignment(cluster, partition).replicas)
     check_acknowledged(writer, await read_all(cluster, TOPIC), {})

@@ -1,4 +1,4 @@
-"""ISRs and leaders that change all the time, under load; run as a program it plays many seeds.
+"""ISRs and leaders change constantly under load; run as a program it plays many seeds.
 
 usage: python -m tests.support.simulated.replication_campaign FIRST END
 """
@@ -23,7 +23,7 @@ COUNTED = (
     "fetch_refused",
 )
 # Kafka's own defaults leave hardly time for a change of ISR within a simulated minute, and no
-# follower needs more than one answer to catch up.
+# follower needs more than one response to catch up.
 RESTLESS = {
     "replica.lag.time.max.ms": "1500",
     "replica.fetch.wait.max.ms": "200",
@@ -32,7 +32,8 @@ RESTLESS = {
 
 
 def play(seed: int) -> Counter[str]:
-    """One seed, all checkers; what happened how often. Raises what ``under_load`` raises."""
+    """Run one seed with all checkers; return how often each event happened. Raises as
+    ``under_load``."""
     counts: Counter[str] = Counter()
 
     def count(event: LogEvent) -> None:

@@ -1,4 +1,4 @@
-"""A scenario: a cluster with a topic under load, a fault, and everything checked afterwards."""
+"""A scenario: a cluster with a topic under load, a fault, and all checks afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ REST_S = 12  # ISR changes reach the controller after 5 to 7.5 s of quiet
 
 
 async def prepared(cluster: SimCluster) -> None:
-    """All brokers up, and the topic there: each partition on three brokers, two of them needed."""
+    """Start all brokers and create the topic: each partition has three replicas, of which two must
+    be in sync."""
     cluster.start()
     await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
     async with Admin(cluster.client_host.world, cluster.client_config) as admin:
@@ -33,12 +34,13 @@ async def prepared(cluster: SimCluster) -> None:
 async def under_load(
     cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]], deleting: bool = False
 ) -> None:
-    """Play ``fault``, which ends with everybody back, at a moment that the dice choose. With
-    ``deleting``, records are deleted all the while.
+    """Run ``fault`` at a random time under load. All brokers must be back when it ends. With
+    ``deleting``, records are deleted all the time.
 
-    Raises AssertionError where a promise is broken: an acknowledged record lost or moved, a deleted
-    one back, two leaders in one epoch, replicas that differ at rest, a controller that does not
-    know."""
+    Raises AssertionError if a guarantee is broken: an acknowledged record lost or moved, a deleted
+    one back, two leaders in one epoch, replicas that differ at rest, a context that differs from
+    ZooKeeper.
+    """
     cluster.observers.append(ElectionChecker(cluster, PARTITIONS))
     await prepared(cluster)
     writer = Writer(cluster, PARTITIONS)
@@ -53,7 +55,7 @@ async def under_load(
     await cluster.until("load goes on", lambda: writer.acknowledged_count > before + MORE_RECORDS)
     await cluster.until_whole(*PARTITIONS)
     if deleting:
-        await cluster.until("deletions go on", lambda: deleter.promises >= DELETIONS)
+        await cluster.until("deletions go on", lambda: deleter.confirmations >= DELETIONS)
         await deleter.stop()
     await writer.stop()
     await asyncio.sleep(REST_S)

@@ -20,8 +20,8 @@ SETTINGS = {
 TOPIC = "t"
 
 
-class Heard(RebalanceListener):
-    """The calls of a rebalance listener, as lines."""
+class RecordingListener(RebalanceListener):
+    """A rebalance listener that records its calls as lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -43,7 +43,7 @@ class Reader:
     def __init__(self, cluster: SimCluster, **keys: Any) -> None:
         keys.setdefault("group_id", "g")
         keys.setdefault("auto_offset_reset", "earliest")
-        self.heard = Heard()
+        self.rebalances = RecordingListener()
         self.records: list[ConsumerRecord] = []
         self.consumer = Consumer(
             cluster.client_host.world, cluster.client_config, ConsumerConfig(**keys)
@@ -55,7 +55,7 @@ class Reader:
 
     def start(self, *topics: str, pattern: str | None = None) -> Reader:
         names = topics or (() if pattern else (TOPIC,))
-        self.consumer.subscribe(names, pattern=pattern, listener=self.heard)
+        self.consumer.subscribe(names, pattern=pattern, listener=self.rebalances)
         self._task = self._cluster.spawn_client(self._read(), "reader")
         return self
 
@@ -65,7 +65,7 @@ class Reader:
                 self.records += await self.consumer.poll(200)
 
     async def read_on(self) -> None:
-        """For ever; raises what ``poll`` does."""
+        """Poll until stopped; raise the errors of ``poll``."""
         while True:
             self.records += await self.consumer.poll(1_000)
 
@@ -76,7 +76,7 @@ class Reader:
         await self._task
 
     async def vanish(self) -> None:
-        """As if its process was killed: no request leaves the group."""
+        """Stop as if the process was killed: the group gets no LeaveGroup request."""
         self.consumer.session.connections.close()
         assert self._task is not None
         self._task.cancel()
@@ -97,7 +97,8 @@ def simulated(
     seed: int = 1,
     initial_delay_ms: int = 500,
 ) -> None:
-    """Play it with a topic ``t``. ``initial_delay_ms``: of a group's first rebalance."""
+    """Run a scenario with the topic ``t``. ``initial_delay_ms`` delays the first rebalance of a
+    group."""
     settings = SETTINGS | {"group.initial.rebalance.delay.ms": str(initial_delay_ms)}
 
     async def play(cluster: SimCluster) -> None:
@@ -112,7 +113,7 @@ def simulated(
 
 
 async def write(cluster: SimCluster, first: int, count: int, topic: str = TOPIC) -> None:
-    """Values are numbers, in turn over the partitions."""
+    """Write numbers to the partitions in turn."""
     async with Producer(cluster.client_host.world, cluster.client_config) as producer:
         view = await producer.session.metadata.topic(topic, 10_000)
         for number in range(first, first + count):
@@ -121,7 +122,8 @@ async def write(cluster: SimCluster, first: int, count: int, topic: str = TOPIC)
 
 
 async def until_shared(cluster: SimCluster, *readers: Reader, partitions: int = 4) -> None:
-    """Each partition with one, nobody without, and no rebalance under way."""
+    """Wait until each partition has one reader, each reader has a partition, and no rebalance is in
+    progress."""
 
     def shared() -> bool:
         owned = sorted(number for reader in readers for number in reader.partitions)

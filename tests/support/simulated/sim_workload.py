@@ -11,7 +11,7 @@ from minikafka.world.sim.world import SimWorld
 
 
 class Echo(asyncio.BufferedProtocol):
-    """Sends back what it hears, or counts it."""
+    """A protocol that sends received bytes back, or counts them."""
 
     def __init__(self, count: Callable[[int], None] | None) -> None:
         self._count = count
@@ -33,7 +33,7 @@ class Echo(asyncio.BufferedProtocol):
 
 
 async def serve(world: World, name: str) -> None:
-    """Listen, write a file now and then, hold an ephemeral node."""
+    """Listen, write a file at intervals, and hold an ephemeral znode."""
     await world.network.listen(lambda: Echo(None), "", 7)
     session = await world.coordination.open("zk/work", 6000, 10_000)
     world.files.make_directories("/data")
@@ -60,13 +60,13 @@ async def serve(world: World, name: str) -> None:
         tasks.create_task(announce())
 
 
-async def ask(simulation: SimWorld, world: World, host: str) -> int:
-    heard = 0
+async def send_random_bytes(simulation: SimWorld, world: World, host: str) -> int:
+    received = 0
 
     def count(nbytes: int) -> None:
-        nonlocal heard
-        heard += nbytes
-        simulation.tracer.add("heard", bytes=nbytes)
+        nonlocal received
+        received += nbytes
+        simulation.tracer.add("received", bytes=nbytes)
 
     try:
         async with asyncio.timeout(5):
@@ -78,7 +78,7 @@ async def ask(simulation: SimWorld, world: World, host: str) -> int:
         transport.write(world.entropy.random_bytes(1 + world.entropy.randrange(3000)))
         await world.clock.sleep(50)
     transport.close()
-    return heard
+    return received
 
 
 async def work(simulation: SimWorld) -> None:
@@ -91,9 +91,11 @@ async def work(simulation: SimWorld) -> None:
     for step in range(12):
         name = names[step % 3]
         host = simulation.host(name)
-        asked = {client.spawn(ask(simulation, client.world, other)) for other in names}
-        done, _ = await asyncio.wait(asked)  # a set of tasks: its order must not escape
-        simulation.tracer.add("answers", heard=[task.result() for task in done])
+        senders = {
+            client.spawn(send_random_bytes(simulation, client.world, other)) for other in names
+        }
+        done, _ = await asyncio.wait(senders)  # a set of tasks: its order must not escape
+        simulation.tracer.add("results", received=[task.result() for task in done])
         match step % 6:
             case 0:
                 await host.kill()

@@ -1,4 +1,4 @@
-"""Transactions through storms; run as a program it plays many seeds.
+"""Transactions during storms of faults; run as a program it plays many seeds.
 
 usage: python -m tests.support.simulated.transaction_campaign FIRST END
 """
@@ -44,7 +44,8 @@ COUNTED = ("transaction-failed", "end-unknown", "transactor-fenced", "transactio
 async def transacting(
     cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
 ) -> Transactors:
-    """Transactions go on through ``fault``, are whole or not there, and none hangs in the end."""
+    """Run transactions during ``fault``. Each must be whole or absent, and none may hang in the
+    end."""
     await prepared(cluster)
     cluster.observers.append(StableOffsetChecker(cluster, PARTITIONS))
     transactors = Transactors(cluster, PARTITIONS)
@@ -63,7 +64,8 @@ async def transacting(
 
 
 def play(seed: int) -> Counter[str]:
-    """One seed, all checkers; what happened how often. Raises what ``transacting`` raises."""
+    """Run one seed with all checkers; return how often each event happened. Raises as
+    ``transacting``."""
     counts: Counter[str] = Counter()
 
     def count(event: LogEvent) -> None:

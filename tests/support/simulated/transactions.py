@@ -1,4 +1,4 @@
-"""Transactions in a simulated cluster, and what a reader of committed records may see of them."""
+"""Transactions in a simulated cluster, and the checks of a reader of committed records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TIMEOUT_MS = 10_000
 
 @dataclass(slots=True)
 class Ran:
-    """One transaction: what was sent where, and how its producer knows it to have ended. ``ended``
-    None: nobody told, so all of it or nothing."""
+    """One transaction: the records sent, and its end as its producer knows it. If ``ended`` is
+    None, the producer got no response, and the transaction is either whole or absent."""
 
     name: str
     sent: dict[TopicPartition, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -31,9 +31,9 @@ class Ran:
 
 
 class Transactors:
-    """``seats`` transactional ids, each with a producer that begins one transaction after the
-    other. Now and then it leaves one open: it starts again, or another takes its seat, or only
-    the time-out ends it."""
+    """``seats`` transactional ids, each with a producer that runs one transaction after the other.
+    Some transactions are left open: the producer restarts, another one takes its id, or the
+    transaction times out."""
 
     def __init__(
         self, cluster: SimCluster, partitions: Sequence[TopicPartition], seats: int = 3
@@ -50,7 +50,7 @@ class Transactors:
 
     @property
     def ended(self) -> int:
-        """How many transactions have come to a known end."""
+        """Return how many transactions have a known end."""
         return sum(ran.ended is not None for ran in self.ran)
 
     @property
@@ -63,7 +63,7 @@ class Transactors:
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """Everybody finishes what he is at."""
+        """Let every producer finish its transaction, then stop."""
         self._stopping = True
         await asyncio.gather(*self._tasks)
 
@@ -80,7 +80,7 @@ class Transactors:
                     self._cluster.note("transactor-fenced", name=name, why=str(error))
 
     async def _one(self, transactor: SimTransactor, dice: Any) -> None:
-        """A transaction with some records for some partitions, and perhaps an offset."""
+        """Run a transaction with records for some partitions, and perhaps an offset."""
         ran = Ran(f"{transactor.name}.{len(self.ran)}")
         self.ran.append(ran)
         commits = dice.randrange(4) > 0
@@ -102,7 +102,7 @@ class Transactors:
             await transactor.give_up()
             return
         if not dice.randrange(ABANDONED_ONE_IN):
-            ran.ended = False  # nobody ever asked for the commit
+            ran.ended = False  # no EndTxn request was sent
             self._cluster.note("transaction-left-open", name=ran.name)
             if dice.randrange(2):
                 await clock.sleep(2 * TIMEOUT_MS)
@@ -126,7 +126,8 @@ class Transactors:
             self.offset_commits += 1
 
     async def check_offsets(self) -> None:
-        """Each group's offset is that of its last transaction that committed one."""
+        """Check that each group's offset is that of its last committed transaction with an
+        offset."""
         for group, offset in self.committed_offsets.items():
             async with SimTransactor(self._cluster, f"checks-{group}", TIMEOUT_MS) as asking:
                 found = await asking.committed_offset(group, self._partitions[0])
@@ -134,8 +135,9 @@ class Transactors:
 
 
 class StableOffsetChecker:
-    """An observer: the last stable offset never goes back while one leader leads in one epoch. One
-    that was killed and leads on in that epoch begins below it, as its high watermark does."""
+    """An observer that checks that the last stable offset does not decrease while one broker leads
+    in one epoch. A leader that restarts and leads on in that epoch begins below it, as its high
+    watermark does."""
 
     def __init__(self, cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
         self._cluster = cluster
@@ -157,7 +159,8 @@ class StableOffsetChecker:
 
 
 def check_whole(ran: Sequence[Ran], seen: dict[TopicPartition, Counter[bytes]]) -> None:
-    """A reader of committed records sees all of a transaction, each record once, or nothing."""
+    """Check that a reader of committed records sees each transaction whole, each record once, or
+    not at all."""
     for one in ran:
         sent = Counter((tp, value) for tp, values in one.sent.items() for value in values)
         found = Counter({(tp, value): seen[tp][value] for tp, value in sent})
@@ -169,7 +172,7 @@ def check_whole(ran: Sequence[Ran], seen: dict[TopicPartition, Counter[bytes]]) 
 
 
 def none_hangs(cluster: SimCluster, partitions: Sequence[TopicPartition]) -> Callable[[], bool]:
-    """All transactions have ended, for all replicas of these partitions."""
+    """Check that no replica of these partitions has an open transaction."""
 
     def look() -> bool:
         replicas = [r for tp in partitions for r in cluster.replicas(tp).values()]
@@ -182,7 +185,7 @@ def none_hangs(cluster: SimCluster, partitions: Sequence[TopicPartition]) -> Cal
 
 
 async def read_committed(cluster: SimCluster, topic: str) -> dict[TopicPartition, Counter[bytes]]:
-    """All that a reader of committed records finds. Raises KafkaError."""
+    """Return all records that a consumer of committed records reads. Raises KafkaError."""
     seen: dict[TopicPartition, Counter[bytes]] = defaultdict(Counter)
     config = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")
     async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:

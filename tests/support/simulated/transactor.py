@@ -38,12 +38,13 @@ _FENCED = (
 
 
 class Fenced(Exception):
-    """There is another producer with this transactional id, or its transaction took too long."""
+    """Raised if another producer uses this transactional id, or if the transaction has timed
+    out."""
 
 
 class SimTransactor(Client):
     """A producer that retries retriable errors for ``PATIENCE_MS``. Its methods raise Fenced, and
-    KafkaError for what makes the transaction impossible."""
+    KafkaError for errors after which the transaction cannot be committed."""
 
     def __init__(self, cluster: SimCluster, name: str, timeout_ms: int) -> None:
         super().__init__(cluster.client_host.world, cluster.client_config)
@@ -111,7 +112,7 @@ class SimTransactor(Client):
         return committed
 
     async def give_up(self) -> None:
-        """Abort what is open, by a new epoch."""
+        """Abort the open transaction by requesting a new epoch."""
         self._current = NO_PRODUCER
         await self.begin()
 
@@ -130,7 +131,7 @@ class SimTransactor(Client):
 
     @staticmethod
     async def _unless_fenced(result: Awaitable[R]) -> R:
-        """Raise Fenced for the errors that say so."""
+        """Raise Fenced for the error codes that mean it."""
         try:
             return await result
         except KafkaError as error:

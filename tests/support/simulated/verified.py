@@ -1,4 +1,4 @@
-"""A simulated cluster that something befalls under the load of `minikafka verify`."""
+"""A simulated cluster with a fault under the load of `minikafka verify`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEVER_MS = 3_600_000  # the scenario says when it is over
 
 
 class Events:
-    """What the brokers log, for a scenario to look at."""
+    """The brokers' log events, for a scenario to examine."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.all: list[LogEvent] = []
@@ -37,14 +37,14 @@ async def up(cluster: SimCluster) -> None:
 
 
 async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> RunVerdict:
-    """Play ``fault`` under load; afterwards everybody is back, and the load goes on."""
+    """Run ``fault`` under load. All brokers must be back afterwards, and the load continues."""
     await up(cluster)
     config = RunConfig(
         duration_ms=NEVER_MS, producers=2, consumers=1, partitions=3, records_per_s=60, topic=TOPIC
     )
-    heard: list[Progress] = []
+    reports: list[Progress] = []
     client = cluster.client_host.world
-    run = Run(client, cluster.client_config, config, heard.append)
+    run = Run(client, cluster.client_config, config, reports.append)
     verdicts: list[RunVerdict] = []
 
     async def execute() -> None:
@@ -53,7 +53,7 @@ async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) ->
     running = cluster.spawn_client(execute(), "verify")
 
     def acknowledged() -> int:
-        return heard[-1].acknowledged if heard else 0
+        return reports[-1].acknowledged if reports else 0
 
     await cluster.until("load", lambda: acknowledged() > ENOUGH)
     await cluster.until_whole(*PARTITIONS)

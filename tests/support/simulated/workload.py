@@ -1,4 +1,4 @@
-"""Load on a simulated cluster: numbered records, and what became of each."""
+"""Load on a simulated cluster: numbered records, and the result of each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LONGEST_PAUSE_MS = 50
 
 
 class Writer:
-    """Produces with acks=all to every partition in turn until ``stop``.
+    """Produces with acks=all to the partitions in turn until ``stop``.
 
-    ``sent``: the values of a partition in the order of sending; ``acknowledged``: their offsets, of
-    those that the cluster has promised; ``failed``: of the others, why.
+    ``sent`` has the values of a partition in the order of sending, ``acknowledged`` the offsets of
+    the acknowledged ones, and ``failed`` the errors of the others.
     """
 
     def __init__(self, cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
@@ -39,7 +39,7 @@ class Writer:
         self._task = self._cluster.spawn_client(self._write(), "writer")
 
     async def stop(self) -> None:
-        """Returns when every record is settled."""
+        """Stop, and return when every record is acknowledged or has failed."""
         assert self._task is not None
         self._stopping = True
         await self._task
@@ -67,7 +67,8 @@ class Writer:
 
 
 async def read_all(cluster: SimCluster, topic: str) -> dict[TopicPartition, dict[int, bytes]]:
-    """What a consumer finds in a topic: values by offset. Raises KafkaError."""
+    """Return all records that a consumer reads from a topic: values by offset. Raises
+    KafkaError."""
     found: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
     config = ConsumerConfig(auto_offset_reset="earliest")
     async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:

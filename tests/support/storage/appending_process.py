@@ -1,4 +1,4 @@
-"""A process that appends to a log until it is killed, and tells on standard error how far it is.
+"""A process that appends to a log until it is killed, and prints its progress to standard error.
 
 usage: python -m tests.support.storage.appending_process DIRECTORY
 """
@@ -26,7 +26,8 @@ def new_manager(directory: str) -> LogManager:
 
 
 async def append_for_ever(directory: str) -> None:
-    """Each line is an offset that has been acknowledged, or ``cut`` and where the log was cut."""
+    """Append until killed. Each printed line is an acknowledged offset, or ``cut`` and the offset
+    of a truncation."""
     manager = new_manager(directory)
     await manager.start()
     log = manager.get_or_create(TP, None, CONFIG)

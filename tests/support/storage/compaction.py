@@ -1,4 +1,4 @@
-"""What a compacted log looks like to its readers, and a cleaner of one log in memory."""
+"""A compacted log as its readers see it, and a cleaner of one log in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_RATE = float(2**62)
 
 
 def batches_up_to(log: UnifiedLog, bound: int) -> list[RecordBatch]:
-    """All batches below ``bound``, read as a fetch does; checks that each is whole and true."""
+    """Return all batches below ``bound``, read as a fetch does. Each must be whole and valid."""
     found: list[RecordBatch] = []
     offset = log.log_start_offset
     while offset < bound:
@@ -33,7 +33,7 @@ def batches_up_to(log: UnifiedLog, bound: int) -> list[RecordBatch]:
 
 
 def committed_records(log: UnifiedLog, bound: int) -> list[Record]:
-    """What a consumer of committed records sees (Kafka: ``CompletedFetch``)."""
+    """Return the records that a consumer of committed records sees (Kafka: ``CompletedFetch``)."""
     seen: list[Record] = []
     offset = log.log_start_offset
     while offset < bound:
@@ -62,7 +62,7 @@ def is_abort(batch: RecordBatch) -> bool:
 
 
 def latest(records: list[Record]) -> dict[bytes | None, bytes]:
-    """What each key stands for after reading these; keys that were deleted are not there."""
+    """Return the latest value of each key after these records. Deleted keys are left out."""
     table: dict[bytes | None, bytes] = {}
     for record in records:
         if record.value is None:
@@ -73,7 +73,7 @@ def latest(records: list[Record]) -> dict[bytes | None, bytes]:
 
 
 async def clean(files: Files, clock: Clock, log: UnifiedLog, stable: int, **means: Any) -> int:
-    """Clean what can be, however little that is; returns the new first dirty offset."""
+    """Clean the log, however few bytes are dirty; return the new first dirty offset."""
     dirt = dirt_of(log_facts(log, stable), log.config, clock.wall_ms())
     fields: dict[str, Any] = {
         "map_bytes": 1 << 20,

@@ -1,6 +1,6 @@
-"""Files that end their process before one chosen operation: a crash between any two of them.
+"""Files that raise before one chosen operation: a crash between any two operations.
 
-The simulated disk loses power where its seed says; here a test tries every single place.
+The simulated disk loses power at random places; here a test tries every single place.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ FILE_STEPS = {"write", "truncate", "flush"}
 
 
 class Crashed(BaseException):
-    """The process is no more."""
+    """Raised in place of a crash of the process."""
 
 
 class CrashPoint:
-    """Counts what changes a disk; raises at the ``at``-th, and from then on."""
+    """Counts operations that change a disk; raises at the ``at``-th one and at all later ones."""
 
     def __init__(self, at: int | None = None) -> None:
         self.at = at

@@ -1,4 +1,4 @@
-"""Mutated batches and mutated files for a log that has to stand them, seed by seed."""
+"""Mutated batches and mutated files that a log must withstand, seed by seed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def any_config(dice: random.Random) -> dict[str, Any]:
 
 
 def any_batch(dice: random.Random, **fields: Any) -> bytes:
-    """A good batch, or a message set as producers sent it long ago."""
+    """Return a valid batch, or a message set of an old format."""
     records = [
         (
             NOW + dice.randint(-20, 20),
@@ -80,7 +80,7 @@ def any_batch(dice: random.Random, **fields: Any) -> bytes:
 
 
 def mutated(dice: random.Random, data: bytes) -> bytes:
-    """``data`` with something wrong in one or a few places; perhaps with a CRC that fits."""
+    """Return ``data`` with errors in one or a few places, and sometimes with a matching CRC."""
     work = bytearray(data)
     for _ in range(dice.choice([1, 1, 2, 4])):
         if work:
@@ -119,7 +119,7 @@ def _mutate(dice: random.Random, work: bytearray) -> None:
 
 
 def fuzz_appends(seed: int) -> None:
-    """Only Kafka's errors come out, and the log is as whole as before."""
+    """Check that appends raise only Kafka's errors, and that the log stays whole."""
     dice = random.Random(seed)
     files = InstantFiles()
     config = any_config(dice)
@@ -166,7 +166,7 @@ def producers(states: ProducerStates) -> list[tuple[int, int, int, int]]:
 
 
 def fuzz_files(seed: int) -> None:
-    """A log whose files were tampered with loads, or raises Kafka's errors; then it is used."""
+    """Check that a log with mutated files loads or raises Kafka's errors, and then use it."""
     dice = random.Random(seed)
     files = InstantFiles()
     config = any_config(dice) | {"max_message_bytes": 10**6, "cleanup_policy": "delete"}
@@ -219,8 +219,9 @@ def _tamper(dice: random.Random, files: InstantFiles) -> None:
 
 
 def read_everything(log: UnifiedLog, looked_at: bool = True) -> None:
-    """By every way in; where the file holds no batch any more, Kafka's errors come out. Offsets,
-    which no CRC covers, are only right in files that recovery has ``looked_at``."""
+    """Read the log by every method. Where a file has no valid batch, only Kafka's errors are
+    raised. Offsets, which no CRC covers, are right only in files that recovery has
+    ``looked_at``."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:

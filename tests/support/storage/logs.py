@@ -1,4 +1,4 @@
-"""Making, breaking and bringing back single logs in memory."""
+"""Creates, damages and reloads single logs in memory."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def load(
 
 
 def cut(log: UnifiedLog, offset: int) -> None:
-    """Truncate, and bring it to disk, so that something may be appended."""
+    """Truncate the log and flush, so that the next append is allowed."""
     log.truncate_to(offset)
     run_now(log.flush())
 
 
 def run_now(work: Coroutine[Any, Any, None]) -> None:
-    """Run what waits for nothing but its turn, with or without a loop around it."""
+    """Run a coroutine that never waits to its end, with or without a running loop."""
     while True:
         try:
             waited_for = work.send(None)
@@ -61,7 +61,7 @@ def run_now(work: Coroutine[Any, Any, None]) -> None:
 
 
 def batches_of(log: UnifiedLog) -> list[RecordBatch]:
-    """All batches, read as a consumer does; checks that each is whole and true."""
+    """Return all batches, read as a consumer does. Each must be whole and valid."""
     found: list[RecordBatch] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

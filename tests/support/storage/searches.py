@@ -1,4 +1,4 @@
-"""Searches by timestamp, run at once."""
+"""Searches by timestamp, run synchronously."""
 
 from __future__ import annotations
 

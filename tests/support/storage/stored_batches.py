@@ -17,7 +17,7 @@ def stored_batch(
     max_timestamp: int = TIME_MS,
     attributes: int = 0,
 ) -> bytes:
-    """A batch with a right header and CRC around ``payload``, whatever that is."""
+    """Return a batch with a valid header and CRC around any ``payload``."""
     return assemble_batch(
         payload,
         base_offset=base_offset,
@@ -34,17 +34,17 @@ def stored_batch(
 
 
 def many_records(count: int, base_offset: int = 0, key: bytes | None = b"k") -> bytes:
-    """A few kilobytes that hold ``count`` records of the same key."""
+    """Return a batch of a few kilobytes that has ``count`` records of the same key."""
     records = b"".join(encode_record(delta, 0, key, b"") for delta in range(count))
     return stored_batch(compress(Compression.ZSTD, records), count, base_offset, Compression.ZSTD)
 
 
 def large_record(size_bytes: int, base_offset: int = 0, key: bytes | None = b"k") -> bytes:
-    """A few kilobytes that hold one record of ``size_bytes``."""
+    """Return a batch of a few kilobytes that has one record of ``size_bytes``."""
     record = encode_record(0, 0, key, bytes(size_bytes))
     return stored_batch(compress(Compression.ZSTD, record), 1, base_offset, Compression.ZSTD)
 
 
 def garbage(base_offset: int = 0, count: int = 3) -> bytes:
-    """A batch whose CRC is right and whose records are not."""
+    """Return a batch with a valid CRC and invalid records."""
     return stored_batch(b"\xff" * 40, count, base_offset)

@@ -22,9 +22,10 @@ from tests.support.storage.logs import NOW
 
 
 def unverified_appends(replicas: ReplicaManager) -> TransactionalAppends:
-    """As with ``transaction.partition.verification.enable`` off."""
-    nobody: Any = None
-    off = TransactionVerification(lambda: False, nobody, replicas.hosted, nobody, nobody, Metrics())
+    """Return appends without verification, as with
+    ``transaction.partition.verification.enable=false``."""
+    unused: Any = None
+    off = TransactionVerification(lambda: False, unused, replicas.hosted, unused, unused, Metrics())
     return TransactionalAppends(replicas.appends, off)
 
 
@@ -45,7 +46,7 @@ class TxnProducer:
         transactional: bool = True,
         **fields: Any,
     ) -> LogAppendInfo:
-        """One batch of keys and values."""
+        """Append one batch of keys and values."""
         data = build_batch(
             [(at_ms, key, value, []) for key, value in pairs],
             producer_id=self.producer_id,

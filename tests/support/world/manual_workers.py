@@ -1,7 +1,4 @@
-"""Workers whose results come when the test says so.
-
-``world.sim.workers`` delays each result by a random simulated time, on the simulated loop.
-"""
+"""Workers whose results arrive when the test releases them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test advances it, and lets the loop come to rest on the way.
+"""A clock that stands still until a test advances it, and runs the loop until it is idle meanwhile.
 
 ``manual_clock`` says why ``world.sim.clock`` does not take its place.
 """
@@ -15,7 +15,7 @@ class VirtualClock(StoppedClock):
     """Advances timer by timer; all tasks run between two timers."""
 
     async def settle(self) -> None:
-        """Wait until nothing more happens unless time passes."""
+        """Run the loop until nothing more happens without the passing of time."""
         loop: Any = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(0)
@@ -23,7 +23,8 @@ class VirtualClock(StoppedClock):
                 return
 
     async def advance(self, milliseconds: int) -> None:
-        end_ms = self.now_ms + milliseconds
+        """Advance the time, timer by timer."""
+        target = self.now_ms + milliseconds
         await self.settle()
         while self.fire_next(end_ms):
             await self.settle()

@@ -36,9 +36,9 @@ NOBODY = 0  # the session id of writes by another client
 
 
 class DirectZookeeper:
-    """The server, and the port. The next ``refuse`` opens fail; ``forbidden`` paths cannot be
-    written; ``multis`` lists the number of operations of each transaction.
-    ``event_listeners`` are called with every event, watched or not, before its watchers."""
+    """The server and the port. The next ``refuse`` opens fail; ``forbidden`` paths cannot be
+    written; ``multis`` lists the number of operations of each transaction. ``event_listeners`` are
+    called with every event, watched or not, before its watchers."""
 
     def __init__(self) -> None:
         self.tree = ZnodeTree()
@@ -79,7 +79,7 @@ class DirectZookeeper:
         session.change(SessionState.EXPIRED)
 
     def expire_unnoticed(self, session: DirectSession) -> None:
-        """End the session on the server; its owner does not know yet."""
+        """End the session on the server without notifying its owner."""
         events = self.tree.end_session(session.session_id)
         self._watches = [watch for watch in self._watches if watch[0] is not session]
         self._fire_all(events)

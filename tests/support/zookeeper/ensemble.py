@@ -1,4 +1,4 @@
-"""Three real ZooKeeper servers that are one ensemble; single ones are killed and started again."""
+"""An ensemble of three real ZooKeeper servers, of which a test kills and restarts single ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ZookeeperEnsemble:
             self._processes[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def mode(self, number: int) -> str:
-        """``leader`` or ``follower``; empty while it does not serve."""
+        """Return ``leader`` or ``follower``; empty while the server does not serve."""
         for line in four_letters(self.ports[number], b"srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")

@@ -1,4 +1,5 @@
-"""A real ZooKeeper server for tests: own port, own directory, can be killed and started again."""
+"""A real ZooKeeper server for tests, with its port and directory. It can be killed and
+restarted."""
 
 from __future__ import annotations
 
@@ -23,20 +24,21 @@ START_LIMIT_S = 30.0
 
 
 def four_letters(port: int, word: bytes) -> str:
-    """The answer of the server to a four-letter word; empty without a response."""
+    """Return the response of the server to a four-letter word; empty without one."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=0.5) as connection:
             connection.sendall(word)
-            answer = b""
+            response = b""
             while chunk := connection.recv(4096):
-                answer += chunk
-            return answer.decode()
+                response += chunk
+            return response.decode()
     except OSError:
         return ""
 
 
 class ZookeeperProcess:
-    """Blocking, for fixtures. ``connect`` is for ``zookeeper.connect``."""
+    """A server process, with blocking methods for fixtures. ``connect`` is for
+    ``zookeeper.connect``."""
 
     def __init__(self, data_dir: Path, port: int | None = None) -> None:
         self.port = free_ports(1)[0] if port is None else port
@@ -50,7 +52,7 @@ class ZookeeperProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when the server serves."""
+        """Start the server and return when it serves."""
         os.close(claim_directory(self._options))
         self._process = subprocess.Popen(
             command_line(self._options, os.environ), stdin=subprocess.DEVNULL
@@ -62,14 +64,14 @@ class ZookeeperProcess:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the server with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """The server hangs: connections stay open, without responses."""
+        """Suspend the server: connections stay open, without responses."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -85,7 +87,7 @@ class ZookeeperProcess:
 
 @contextlib.contextmanager
 def running_zookeeper(port: int | None = None) -> Iterator[ZookeeperProcess]:
-    """A server on a temporary directory, gone afterwards."""
+    """Run a server in a temporary directory, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="zookeeper-") as folder:
         server = ZookeeperProcess(Path(folder), port)
         try:
