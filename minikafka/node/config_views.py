@@ -56,9 +56,9 @@ def server(config: Config) -> ServerConfig:
     )
 
 
-def request_memory(config: Config) -> RequestMemory:
-    """Return the memory limit of queued requests. Raises ConfigError if the largest request would
-    not fit."""
+def memory_budget(config: Config) -> MemoryBudget:
+    """Return the limits of what clients make a broker hold. Raises ConfigError if the largest
+    request would not fit."""
     limit = config.integer("queued.max.request.bytes")
     if 0 < limit < config.integer("socket.request.max.bytes"):
         raise ConfigError(

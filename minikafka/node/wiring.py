@@ -118,9 +118,7 @@ class BrokerParts:
             self._entries.check_topic,
         )
         self._growth = self._make_partition_growth()
-        self._election_reaper: Reaper[DelayedOperation] = Reaper(
-            world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
-        )
+        self._election_reaper = self._make_reaper("ElectLeader")
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = NodeToController(
             world.network,
@@ -152,6 +150,10 @@ class BrokerParts:
         self._make_worker_users()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
+
+    def _make_reaper(self, name: str) -> Reaper[DelayedOperation]:
+        reaper_name = expiration_reaper_name(self._broker_id, name)
+        return Reaper(self._world.clock, Purgatory(name), reaper_name)
 
     def _make_worker_users(self) -> None:
         """Create the parts whose work on large record batches is done by workers."""

@@ -139,14 +139,13 @@ def test_brokers_stop_although_the_controller_is_frozen(
 @pytest.fixture
 def clocks(
     whole: RealCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[int, Path]]:
-    """Return one file for each broker. It has the offset of the broker's wall clock, and is read
-    at every call of the clock."""
-    if not FAKETIME:
-        pytest.skip("no libfaketime (apt-get install libfaketime)")
-    files = {broker_id: tmp_path / f"clock-{broker_id}" for broker_id in whole.broker_ids}
-    for broker_id, file in files.items():
-        file.write_text("+0")
+) -> Iterator[dict[int, WallClock]]:
+    """Each broker's wall clock."""
+    if not COMPILER:
+        pytest.skip("no C compiler (apt-get install gcc libc6-dev)")
+    library = compile_wall_clock(tmp_path)
+    clocks = {b: WallClock(library, tmp_path / f"clock-{b}") for b in whole.broker_ids}
+    for broker_id, clock in clocks.items():
         with monkeypatch.context() as given:
             for name, value in clock.environment().items():
                 given.setenv(name, value)

@@ -1,4 +1,8 @@
-"""Fakes of ZooKeeper, of the metadata and of topic settings for replica managers."""
+"""Fakes of ZooKeeper, of the metadata and of topic settings for replica managers.
+
+These fakes stand above the ports: a test reads and fails the writes of single partitions, and needs
+no session. ``tests.support.zookeeper.direct`` has the znodes themselves.
+"""
 
 from __future__ import annotations
 

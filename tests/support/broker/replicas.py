@@ -376,7 +376,7 @@ class ReplicaCluster:
     def is_cut(self, source: int, target: int) -> bool:
         return source in self._cut or target in self._cut
 
-    async def stop(self, broker_id: int) -> MemoryFiles:
+    async def stop(self, broker_id: int) -> InstantFiles:
         """Stop a broker in order and return its files."""
         node = self.nodes.pop(broker_id)
         self.metadata.alive.pop(broker_id)

@@ -1,7 +1,7 @@
 """The simulated world as one client sees it, made inside an async test.
 
-``SimWorld`` runs its main program on a loop of its own, and each host listens for itself. Here a
-test decorated with ``jumping`` makes a world on the running loop, and listens as any host.
+``SimWorld`` runs its main program on the loop that it creates, and each host listens for itself.
+Here a test decorated with ``jumping`` creates a world on the running loop, and listens as any host.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class ManualTimer:
         self.cancelled = True
 
 
-class ManualClock:
-    """A Clock that stands still until it is advanced."""
+class StoppedClock:
+    """The Clock port. Timers due at the same time fire in the order in which they were set."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms

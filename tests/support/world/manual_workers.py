@@ -1,4 +1,7 @@
-"""Workers whose results arrive when the test releases them."""
+"""Workers whose results arrive when the test releases them.
+
+``world.sim.workers`` delays each result by a random simulated time, on the simulated loop.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class VirtualClock(StoppedClock):
     """Advances timer by timer; all tasks run between two timers."""
 
     async def settle(self) -> None:
-        """Run the loop until nothing more happens without the passing of time."""
+        """Wait until nothing more happens unless time passes."""
         loop: Any = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(0)
@@ -23,8 +23,7 @@ class VirtualClock(StoppedClock):
                 return
 
     async def advance(self, milliseconds: int) -> None:
-        """Advance the time, timer by timer."""
-        target = self.now_ms + milliseconds
+        end_ms = self.now_ms + milliseconds
         await self.settle()
         while self.fire_next(end_ms):
             await self.settle()

@@ -286,10 +286,8 @@ def test_a_torn_tail_that_cannot_be_cut_off_at_once(monkeypatch: pytest.MonkeyPa
     log.append_as_leader(batch(b"kept"), 0, NOW)
     files.leave_room(50)
 
-    def broken_when_full(path: str, requested: int) -> int:
-        if files.room_bytes == 0:
-            raise OSError(errno.EIO, "broken disk")
-        return real_take_room(path, requested)
+    def broken(self: SimFile, length: int) -> None:
+        raise OSError(errno.EIO, "broken disk")
 
     with monkeypatch.context() as patch:
         patch.setattr(SimFile, "truncate", broken)
