@@ -33,8 +33,11 @@ class Peer:
         return await self.reader.readexactly(size)
 
     async def is_closed(self) -> bool:
+        """Wait until the server closes the connection, or sends something. Raises TimeoutError if
+        it does neither."""
         try:
-            return await self.reader.read(1) == b""
+            async with asyncio.timeout(10):
+                return await self.reader.read(1) == b""
         except ConnectionError:
             return True
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from minikafka.broker.admin import topics
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.topics import TopicAdmin, TopicAdminConfig
 from minikafka.broker.purgatories import Reaper
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.topics import CreateTopicsHandler, DeleteTopicsHandler
+from minikafka.core.controller.placement import assign_replicas
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import NO_LEADER, ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
@@ -176,8 +178,16 @@ async def test_minus_one_takes_the_defaults(admin: Admin) -> None:
 
 @pytest.mark.mission("SAFE-32")
 @pytest.mark.parametrize("validate_only", [False, True])
-async def test_a_topic_may_have_only_so_many_partitions(admin: Admin, validate_only: bool) -> None:
+async def test_a_topic_may_have_only_so_many_partitions(
+    admin: Admin, validate_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A number of four bytes must not cost the work of two billion partitions."""
+
+    def assign(brokers: Any, partitions: int, *others: Any, **options: Any) -> Any:
+        assert partitions <= MOST_PARTITIONS, "replicas are assigned to too many partitions"
+        return assign_replicas(brokers, partitions, *others, **options)
+
+    monkeypatch.setattr(topics, "assign_replicas", assign)
     many = [[1]] * (MOST_PARTITIONS + 1)
     results = await admin.create(
         topic("huge", partitions=2**31 - 1),

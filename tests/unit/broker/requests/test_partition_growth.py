@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from minikafka.broker.admin import partitions
 from minikafka.broker.admin.partitions import PartitionGrowth, new_partitions
 from minikafka.broker.purgatories import Reaper
 from minikafka.broker.requests.context import RequestContext
@@ -98,7 +99,14 @@ async def test_a_topic_grows_and_the_response_waits_for_the_leaders(lab: Lab, ve
 
 @pytest.mark.mission("SAFE-32")
 @pytest.mark.parametrize("count", [2**31 - 1, 101])
-async def test_a_topic_grows_only_so_far(lab: Lab, count: int) -> None:
+async def test_a_topic_grows_only_so_far(
+    lab: Lab, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def assign(brokers: Any, added: int, *others: Any, **options: Any) -> Any:
+        assert added <= 98, "replicas are assigned to too many partitions"
+        return assign_replicas(brokers, added, *others, **options)
+
+    monkeypatch.setattr(partitions, "assign_replicas", assign)
     ((_, error, message),) = await lab.grow(("t", count), timeout_ms=0)
     assert error is ErrorCode.INVALID_PARTITIONS
     assert "at most 100 partitions" in str(message)
