@@ -113,8 +113,9 @@ class DirectoryLoading:
         self._events = events
 
     async def load(self) -> None:
-        """Load the logs. Raises ConfigError if all directories have failed or if two of them have a
-        log of the same partition; KafkaError(CORRUPT_MESSAGE) as ``LogLoader.load``."""
+        """Load the logs. Raises ConfigError if all directories have failed, if two of them have a
+        log of the same partition, and as ``LogDirectories.fail_at_start``;
+        KafkaError(CORRUPT_MESSAGE) as ``LogLoader.load``."""
         found = self._directories.each(LogDirectory.partitions)
         homes: dict[TopicPartition, LogDirectory] = {}
         for directory, partitions in found.items():
@@ -133,7 +134,7 @@ class DirectoryLoading:
 
     async def _load(
         self, directory: LogDirectory, partitions: Sequence[TopicPartition]
-    ) -> KafkaError | None:
+    ) -> KafkaError | ConfigError | None:
         """Load one directory. Returns its error instead of raising it, so that the other
         directories are loaded completely."""
         try:
@@ -142,7 +143,10 @@ class DirectoryLoading:
             await directory.take_clean_marker()
             await self._load_logs(directory, partitions)
         except OSError as error:
-            self._directories.fail(directory, error)
+            try:
+                self._directories.fail_at_start(directory, error)
+            except ConfigError as shortage:
+                return shortage
         except KafkaError as error:
             return error
         return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.disk_errors import is_out_of_resources
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.storage.checkpoints import REPLICATION_OFFSET
@@ -17,17 +17,6 @@ from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
-
-_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
-
-
-def is_out_of_space(error: OSError) -> bool:
-    """Return whether an error means that the disk is full, or that no further file may be opened,
-    which passes as well.
-
-    Kafka takes the directory offline. Here it stays online and refuses appends until there is space
-    again."""
-    return error.errno in _OUT_OF_SPACE
 
 
 class LogDirectories:
@@ -90,22 +79,34 @@ class LogDirectories:
                 try:
                     await directory.write_meta_properties(after)
                 except OSError as error:
-                    self.fail(directory, error)
+                    self.fail_at_start(directory, error)
         self.require_one()
 
     # ---- failure
 
     def each(self, work: Callable[[LogDirectory], T]) -> dict[LogDirectory, T]:
         """Call ``work`` for each live directory, and take it offline if that raises OSError. Raises
-        ConfigError if no directory is left."""
+        ConfigError if no directory is left, and as ``fail_at_start``. For the start of a broker."""
         results: dict[LogDirectory, T] = {}
         for directory in list(self.live):
             try:
                 results[directory] = work(directory)
             except OSError as error:
-                self.fail(directory, error)
+                self.fail_at_start(directory, error)
         self.require_one()
         return results
+
+    def fail_at_start(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline that cannot be used when the broker starts, also a full one.
+
+        Raises ConfigError, which ends the start, if the process lacks descriptors, threads or
+        memory: the directory is as good as before, and the other directories would be next."""
+        if is_out_of_resources(error):
+            raise ConfigError(
+                f"log directory {directory.path} cannot be used: {error.strerror or error}; raise "
+                "the limits of the process (ulimit -n) or free resources, and start again"
+            ) from error
+        self.fail(directory, error)
 
     def fail(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline and release its lock. A second call does nothing."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.disk_errors import is_disk_broken
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Files, Workers
@@ -19,7 +20,7 @@ from minikafka.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.loading import DirectoryLoading
-from minikafka.storage.directories.log_directories import LogDirectories, is_out_of_space
+from minikafka.storage.directories.log_directories import LogDirectories
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.directories.log_starts import LogStarts
 from minikafka.storage.directories.moves import LogMoves
@@ -227,14 +228,14 @@ class LogManager:
     def storage_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
         """Handle an error that reading or writing a log has raised.
 
-        Returns True if its directory is offline now. Returns False if the disk is full: the log
-        stays online and accepts appends when there is space again."""
+        Returns True if its directory is offline now. Returns False if the disk is full, or if the
+        process lacks descriptors: the log stays online and accepts appends when that has passed."""
         home = self._homes.get(topic_partition)
         return home is None or self.failed(home, error)
 
     def failed(self, directory: LogDirectory, error: OSError) -> bool:
         """Handle an error of a directory, as ``storage_failed`` does for a log."""
-        if is_out_of_space(error):
+        if not is_disk_broken(error):
             self._events.error("log_directory_filled", directory=directory.path, error=str(error))
             return False
         self.directories.fail(directory, error)

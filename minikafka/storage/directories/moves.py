@@ -210,11 +210,13 @@ class LogMoves:
     def resume(self, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
         """Start the unfinished moves of the last process again. Call this after logs are loaded.
 
-        While a directory is offline, copies of logs that may be there are kept."""
+        While a directory is offline, copies of logs that may be there are kept. Raises ConfigError
+        as ``LogDirectories.each``."""
+        leftover = self._directories.each(LogDirectory.leftover_futures)
         if self._directories.offline:
             return
-        for directory in list(self._directories.live):
-            for path, topic_partition in directory.leftover_futures().items():
+        for directory, futures in leftover.items():
+            for path, topic_partition in futures.items():
                 source = logs.get(topic_partition)
                 if source is None:
                     self._events.warning("orphaned_future_log_found", path=path)
@@ -239,7 +241,7 @@ class LogMoves:
                 await self._carry_out(move)
             except OSError as error:
                 if self._is_on(move) and not self._owner.failed(move.directory, error):
-                    # The disk is full. Another move may have room.
+                    # The disk is full or no file can be opened. Another move may have room.
                     self._moves[topic_partition] = self._moves.pop(topic_partition)
                     await self._clock.sleep(_RETRY_MS)
             except KafkaError as error:
@@ -316,8 +318,10 @@ class LogMoves:
             self._append(move.future, found, source.log_end_offset)
         return move.future.log_end_offset >= source.log_end_offset
 
-    def _source_failed(self, source: UnifiedLog, error: OSError) -> KafkaError:
-        self._owner.storage_failed(source.topic_partition, error)
+    def _source_failed(self, source: UnifiedLog, error: OSError) -> KafkaError | OSError:
+        """Return the error to raise: KafkaError ends the move, OSError has it tried again."""
+        if not self._owner.storage_failed(source.topic_partition, error):
+            return error
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def _aligned(self, move: _Move) -> int:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.disk_errors import is_out_of_descriptors
 from minikafka.kernel.ports import Clock
 from minikafka.storage.log.unified_log import UnifiedLog
 
 DESCRIPTOR_RETRY_MS: Final = 100
-_OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE}
 
 
 class LogFlushes:
@@ -66,7 +65,7 @@ class LogFlushes:
         try:
             await log.flush(before_offset)
         except OSError as error:
-            if error.errno not in _OUT_OF_DESCRIPTORS or log.closed:
+            if not is_out_of_descriptors(error) or log.closed:
                 raise
             return False
         return True

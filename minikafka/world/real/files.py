@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from minikafka.kernel.disk_errors import is_out_of_descriptors
 from minikafka.kernel.ports import Buffer, File, FileLock, Volume
 from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error, raising_os_errors
 
@@ -54,7 +55,7 @@ class OffLoop:
         try:
             own = os.dup(fd)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
+            if not is_out_of_descriptors(error):
                 raise
             return work(fd, *args)
         try:

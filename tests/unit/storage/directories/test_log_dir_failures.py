@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from minikafka.storage.directories.log_manager import (
 )
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch
+from tests.support.storage.memory_files import MemoryFile, MemoryFiles, MemoryLock
 from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
@@ -212,6 +214,92 @@ async def test_the_last_one_ends_the_start_with_one_clear_line() -> None:
     assert str(caught.value) == (
         "none of the log directories /d, /e can be used: /d: permission denied"
     )
+
+
+class FewDescriptors(MemoryFiles):
+    """Files of which the call number ``failing`` that needs a descriptor fails."""
+
+    calls = 0
+    failing = 0
+    error = errno.EMFILE
+
+    def _take_descriptor(self, path: str) -> None:
+        self.calls += 1
+        if self.calls == self.failing:
+            raise OSError(self.error, "too many open files", path)
+
+    def open(self, path: str, create: bool = False) -> MemoryFile:
+        self._take_descriptor(path)
+        return super().open(path, create)
+
+    def list(self, path: str) -> list[str]:
+        self._take_descriptor(path)
+        return super().list(path)
+
+    def read_all(self, path: str) -> bytes:
+        self._take_descriptor(path)
+        return super().read_all(path)
+
+    def lock(self, path: str) -> MemoryLock:
+        self._take_descriptor(path)
+        return super().lock(path)
+
+    def replace_unsynced(self, path: str, data: bytes) -> None:
+        self._take_descriptor(path)
+        super().replace_unsynced(path, data)
+
+    async def flush_directory(self, path: str) -> None:
+        self._take_descriptor(path)
+        await super().flush_directory(path)
+
+
+async def two_logs(files: MemoryFiles, clean: bool) -> None:
+    logs = await started(files)
+    for partition in (A, B):
+        log = logs.get_or_create(partition, ID, LogConfig(segment_bytes=len(batch(b"x"))))
+        for _ in range(3):
+            log.append_as_leader(bytearray(batch(b"x")), 0, 0)
+    logs.write_high_watermarks({A: 3, B: 3})
+    if clean:
+        await logs.shutdown()
+    else:
+        logs.close()
+        for name in files.list("/d/a-0"):
+            if name.endswith(("index", "snapshot")):
+                files.remove(f"/d/a-0/{name}")
+
+
+@pytest.mark.mission("SAFE-28")
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_start_without_descriptors_ends_and_takes_no_directory_offline(
+    number: int, clean: bool
+) -> None:
+    files = FewDescriptors()
+    await two_logs(files, clean)
+    files.error = number
+    ends: list[str] = []
+    while True:
+        files.calls, files.failing = 0, len(ends) + 1
+        logs = manager(files)
+        try:
+            await logs.broker_id()
+            await logs.claim(1, "cluster")
+            assert logs.directories.topics() == {"a", "b"}
+            await logs.start()
+            assert logs.read_high_watermarks() == {A: 3, B: 3}
+            break
+        except ConfigError as error:
+            ends.append(str(error))
+        finally:
+            logs.close()
+        assert logs.directories.offline == {}
+    assert files.calls == len(ends) > 20
+    assert logs.directories.offline == {}
+    assert all(re.match(r"log directory /[de] cannot be used: too many", end) for end in ends)
+    files.failing = 0
+    again = await started(files)
+    assert {tp: log.log_end_offset for tp, log in again.logs().items()} == {A: 3, B: 3}
 
 
 async def test_it_is_back_after_a_restart() -> None:

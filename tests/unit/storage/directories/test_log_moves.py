@@ -25,6 +25,7 @@ from minikafka.storage.directories.log_manager import (
     LogManagerConfig,
 )
 from minikafka.storage.directories.moves import MOVED_FROM
+from minikafka.storage.log.reader import LogRead
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, batches_of, values_of
@@ -284,6 +285,29 @@ async def test_a_broker_that_dies_between_two_names_knows_the_newer_one() -> Non
         assert again.log.log_end_offset == 6
         assert again.directories("/d") != ["a-0"]
         assert MOVED_FROM not in files.list("/e/a-0")
+
+
+@pytest.mark.mission("SAFE-28")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_source_that_lacks_descriptors_is_read_again(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker() as node:
+        node.fill(5)
+        before = values_of(node.log)
+
+        async def starved(*given: object) -> LogRead:
+            raise OSError(number, "too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(node.log, "read_cold", starved)
+            node.move("/e")
+            await node.clock.advance(5_000)
+            assert node.log.directory == "/d/a-0"
+        await node.clock.advance(1_000)
+        assert node.log.directory == "/e/a-0"
+        assert values_of(node.log) == before
+        assert node.logs.directories.offline == {}
 
 
 async def test_a_full_directory_is_waited_for() -> None:
