@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 
 from minikafka.kernel.ports import Listener, Network, ProtocolFactory
 
@@ -18,8 +19,14 @@ class FirstContact:
         self._network = network
         self._told = False
 
-    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
-        return await self._network.listen(factory, host, port)
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+    ) -> Listener:
+        return await self._network.listen(factory, host, port, accept_failed)
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int

@@ -66,7 +66,16 @@ class Network(Protocol):
     Raises ``OSError`` (address in use, connection refused, ...) as asyncio does.
     """
 
-    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener: ...
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = ...,
+    ) -> Listener:
+        """``accept_failed`` is called when connections cannot be accepted for lack of descriptors:
+        they are closed, or tried again after a pause."""
+        ...
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.network.connection_quotas import ConnectionQuotas
@@ -543,6 +544,8 @@ class Server:
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
         self._connections: dict[int, ServerConnection] = {}  # bound: ``_quotas``
+        self.accept_failures = 0
+        self._accept_events = EventRates(burst=1)
         self._next_number = 0
         self._sweeper: TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
@@ -562,7 +565,7 @@ class Server:
         connections are accepted, but no request is served before ``enable_request_processing``
         (Kafka's name)."""
         self.holding = holding
-        self._listener = await self._network.listen(self._accept, host, port)
+        self._listener = await self._network.listen(self._accept, host, port, self._accept_failed)
         self._arm_sweeper()
         return self._listener.port
 
@@ -618,6 +621,12 @@ class Server:
         return ServerConnection(
             self._next_number, self, self._config, self._on_frame, self._listener_name, self._log
         )
+
+    def _accept_failed(self, error: OSError) -> None:
+        self.accept_failures += 1
+        suppressed = self._accept_events.admit("", "accept", self._clock.monotonic_ms())
+        if suppressed is not None:
+            self._log.error("accept_failed", error=str(error), suppressed=suppressed)
 
     def _abort_all(self) -> None:
         for connection in list(self._connections.values()):

@@ -280,7 +280,13 @@ class BrokerNode:
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
         config = views.server(self._dynamic.current)
-        register_memory(self.metrics, self.parts.memory)
+        memory = views.request_memory(self._dynamic.current)
+        self.metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.used_bytes)
+        self.metrics.gauge(
+            "minikafka.network:AcceptFailuresPerSec",
+            lambda: sum(server.accept_failures for server in self._servers),
+        )
+        self.metrics.gauge("minikafka.server:UnsentResponseBytes", lambda: self.parts.unsent.bytes)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import resource
 import select
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +75,35 @@ def test_more_connections_than_descriptors(
         assert broker.process.wait(60) == 0
 
 
+@pytest.mark.mission("SAFE-26")
+def test_a_broker_that_can_accept_nothing_says_so_and_goes_on(
+    shared_zookeeper: ZookeeperProcess, tmp_path: Path
+) -> None:
+    """The limit falls below what is open, so that not even a reserved descriptor can be used."""
+    connect = f"{shared_zookeeper.connect}/tests/{uuid.uuid4().hex}"
+    broker = LoneBroker(tmp_path, connect, PROGRAM)
+    try:
+        broker.until_logged("started")
+        found = re.search(r"ports=\[(\d+)\]", broker.log.read_text())
+        assert found is not None
+        address = ("127.0.0.1", int(found[1]))
+        started_s = time.monotonic()
+        resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (20, DESCRIPTORS))
+        with contextlib.ExitStack() as flood:
+            for _ in range(30):
+                flood.enter_context(socket.create_connection(address))
+            broker.until_logged("accept_failed")
+        resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        listed = run_verb("topics", "list", "--bootstrap-server", f"127.0.0.1:{address[1]}")
+        assert listed.returncode == 0, listed.stderr
+        events = broker.log.read_text().count("accept_failed")
+        assert 1 <= events <= 2 + time.monotonic() - started_s, "one a second"
+        assert "log_directory_failed" not in broker.log.read_text()
+    finally:
+        broker.process.terminate()
+        assert broker.process.wait(60) == 0
+
+
 LISTENER = """
 import asyncio, os, resource, socket, sys
 from minikafka.world.real.network import RealNetwork
@@ -89,11 +120,13 @@ class Echo(asyncio.BufferedProtocol):
         self.transport.write(bytes(self.buffer[:nbytes]))
 
 async def main():
-    listener = await RealNetwork().listen(Echo, "127.0.0.1", 0)
+    failures = []
+    listener = await RealNetwork().listen(Echo, "127.0.0.1", 0, failures.append)
     used = max(map(int, os.listdir("/proc/self/fd"))) + 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, used + 10))
     print(listener.port, flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    print(len(failures), flush=True)
 run(main())
 """
 
@@ -129,5 +162,7 @@ def test_an_accept_without_a_descriptor_closes_that_connection_only() -> None:
             until(
                 lambda: echoes(flood.enter_context(socket.create_connection(address, 30))), "room"
             )
+            refused = len(crowd) - len(served) - 1
         process.stdin.close()
+        assert int(process.stdout.readline()) >= refused, "each is reported"
         assert process.wait(30) == 0

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import resource
 import socket
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from minikafka.kernel.ports import Listener, ProtocolFactory
 from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error
 
 BACKLOG = 1024
+ACCEPTS_AT_ONCE = 64  # then other connections are served
+ACCEPT_RETRY_S = 1  # as in asyncio
 MAX_PORT = 65535
 UNLIMITED = 2**31 - 1
 
@@ -24,19 +29,109 @@ def raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-class RealListener:
-    """A bound server socket of asyncio."""
+class Acceptor:
+    """Accepts the connections of one listening socket.
 
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-        self._port = int(server.sockets[0].getsockname()[1])
+    A connection that cannot be accepted for lack of descriptors would stay in the backlog, and the
+    socket would stay readable. Therefore one descriptor is kept in reserve: it is closed, the
+    connection is accepted with it and closed, and it is opened again. If another thread has taken
+    it meanwhile, the acceptor pauses for ``ACCEPT_RETRY_S``. ``failed`` is called in both cases.
+
+    uvloop's own server calls nobody when it closes such connections, and closes the listening
+    socket for ever where it cannot.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        factory: ProtocolFactory,
+        failed: Callable[[OSError], object],
+    ) -> None:
+        self.listening = listening
+        self._loop = loop
+        self._factory = factory
+        self._failed = failed
+        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._opening: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        loop.add_reader(listening, self._accept)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self.listening)
+        if self._retry is not None:
+            self._retry.cancel()
+        self.listening.close()
+        self._close_reserve()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                connection, _ = self.listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue  # the client has gone
+            except OSError as error:
+                if not self._refuse():
+                    self._loop.remove_reader(self.listening)
+                    self._retry = self._loop.call_later(ACCEPT_RETRY_S, self._resume)
+                self._failed(error)
+                return
+            task = self._loop.create_task(self._open(connection))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(self._factory, connection)
+        except OSError:
+            connection.close()  # the client has gone
+
+    def _refuse(self) -> bool:
+        """Accept one connection with the descriptor in reserve, and close it. False without one."""
+        self._close_reserve()
+        try:
+            self.listening.accept()[0].close()
+        except (BlockingIOError, ConnectionAbortedError):
+            pass
+        except OSError:
+            return False
+        return self._open_reserve()
+
+    def _resume(self) -> None:
+        self._retry = None
+        self._open_reserve()
+        self._loop.add_reader(self.listening, self._accept)
+
+    def _open_reserve(self) -> bool:
+        if self._reserve < 0:
+            with contextlib.suppress(OSError):
+                self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        return self._reserve >= 0
+
+    def _close_reserve(self) -> None:
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+
+
+class RealListener:
+    """The listening sockets of one host and port: one for each of its addresses."""
+
+    def __init__(self, acceptors: Sequence[Acceptor]) -> None:
+        self._acceptors = acceptors
+        self._port = int(acceptors[0].listening.getsockname()[1])
 
     @property
     def port(self) -> int:
         return self._port
 
     def close(self) -> None:
-        self._server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
 
 
 class RealNetwork:
@@ -46,27 +141,38 @@ class RealNetwork:
     Kafka: it detects a peer that disappeared without closing, even if no data are to be sent.
     """
 
-    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+    ) -> Listener:
         _check_port(port)
+        loop = asyncio.get_running_loop()
         try:
-            return await self._listen(factory, host, port)
+            found = await loop.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            if port == 0:
+                # The system would choose a different port for each address.
+                found = found[:1]
+            addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
         except LIBRARY_ERRORS as error:
             raise as_os_error(error, host) from error
-
-    async def _listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
-        loop = asyncio.get_running_loop()
-        if port == 0:
-            # For a name with several addresses the system would choose a different port on each.
-            found = await loop.getaddrinfo(
-                host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            host = str(found[0][4][0])
-        server = await loop.create_server(
-            factory, host or None, port, backlog=BACKLOG, reuse_address=True
-        )
-        for listening in server.sockets:  # accepted sockets inherit the option
-            _keep_alive(listening)
-        return RealListener(server)
+        with contextlib.ExitStack() as opened:
+            acceptors = []
+            for family, address in addresses:
+                try:
+                    listening = opened.enter_context(_listening_socket(family, address))
+                except OSError as error:
+                    if error.errno == errno.EAFNOSUPPORT and len(addresses) > 1:
+                        continue  # a system without IPv6
+                    raise
+                acceptors.append(Acceptor(loop, listening, factory, accept_failed))
+                opened.callback(acceptors[-1].close)
+            opened.pop_all()
+        return RealListener(acceptors)
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
@@ -91,6 +197,24 @@ class RealNetwork:
         except (OSError, *LIBRARY_ERRORS):
             return False
         return True
+
+
+def _listening_socket(family: int, address: Any) -> socket.socket:
+    """Raises OSError."""
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        _keep_alive(listening)  # accepted sockets inherit the option
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        text = f"cannot listen on {address[0]}:{address[1]}: {error.strerror}"
+        raise OSError(error.errno, text) from error
+    return listening
 
 
 def _check_port(port: int) -> None:

@@ -283,7 +283,13 @@ class SimNetwork:
         self._fabric = fabric
         fabric.add_process(process)
 
-    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+    ) -> Listener:
         self._process.check()
         listener = self._fabric.bind(self._process, factory, host, port)
         self._fabric.links.trace.add("listen", host=self._process.host, port=listener.port)

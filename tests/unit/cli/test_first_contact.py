@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,13 @@ from tests.support.world.client_world import jumping
 class Wires:
     """A Network where port 1 refuses, port 2 is silent, and port 3 takes connections."""
 
-    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+    ) -> Listener:
         raise OSError
 
     async def connect(

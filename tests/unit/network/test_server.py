@@ -1,12 +1,15 @@
 """The server side of connections: order of replies, bounds, and peers that misbehave."""
 
 import asyncio
+import errno
 import struct
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
 import pytest
 
+from minikafka.kernel.ports import ProtocolFactory
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import (
@@ -590,3 +593,39 @@ async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab: Lab) -> 
     lab.clock.advance(1000)
     await closing
     assert lab.log.reasons() == ["shutdown"]
+
+
+class DeafListener:
+    port = 1
+
+    def close(self) -> None: ...
+
+
+class DeafNetwork:
+    """A Network whose listener accepts nothing. ``failed`` is the callback of the server."""
+
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+    ) -> DeafListener:
+        self.failed = accept_failed
+        return DeafListener()
+
+
+@pytest.mark.mission("SAFE-26")
+async def test_connections_that_cannot_be_accepted_are_counted_and_logged_once_a_second(
+    lab: Lab,
+) -> None:
+    network: Any = DeafNetwork()
+    lab.network = network
+    server = await lab.serve(echo)
+    for _ in range(5):
+        network.failed(OSError(errno.EMFILE, "too many open files"))
+    lab.clock.advance(1_000)
+    network.failed(OSError(errno.EMFILE, "too many open files"))
+    assert server.accept_failures == 6
+    events = [facts for _, event, facts in lab.log.events if event == "accept_failed"]
+    assert [facts["suppressed"] for facts in events] == [0, 4]
