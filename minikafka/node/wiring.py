@@ -291,7 +291,7 @@ class BrokerParts:
                 ),
                 overlapping=True,
             ),
-            Route(ApiKey.FETCH, fetch, in_parts=True),
+            Route(ApiKey.FETCH, fetch, in_parts=True, parks_reads=True),
             Route(ApiKey.LIST_OFFSETS, self._list_offsets, changes_state=False),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(

@@ -9,6 +9,7 @@ from minikafka.broker.fetch.reader import (
     FetchEntry,
     FetchParams,
     FetchReader,
+    HalfChanged,
     Isolation,
     ReadResult,
     end_of,
@@ -22,6 +23,8 @@ from minikafka.kernel.ports import Clock, TimerHandle
 from minikafka.network.memory_budget import MemoryBudget
 
 FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
+# Called with the unexpected exception of a parked fetch: closes the connection of that fetch.
+Contain: TypeAlias = Callable[[Exception], None]
 
 
 # What a parked fetch takes, about, and what each of its partitions does.
@@ -54,19 +57,14 @@ class DelayedFetch(DelayedOperation):
     partition has none. A newer epoch does not complete a follower's fetch (in Kafka it does): the
     follower receives it from the controller too, and then closes this connection. In every case,
     and after the time-out, the logs are read again for the response.
+
+    All of this only reads: ``contain`` is called with an unexpected exception, which would else
+    be raised in the request that completes the fetch, such as a Produce of another client. It is
+    raised where ``contain`` is None, where a disk error was being handled (``HalfChanged``), and if
+    it is a failed assertion: then the state is wrong already.
     """
 
-    __slots__ = (
-        "_on_expired",
-        "_params",
-        "_parked",
-        "_reader",
-        "_reply",
-        "_watched",
-        "is_counted",
-        "is_from_follower",
-        "memory_bytes",
-    )
+    __slots__ = ("_bug", "_contain", "_on_expired", "_params", "_reader", "_reply", "_watched")
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class DelayedFetch(DelayedOperation):
         reader: FetchReader,
         reply: FetchReply,
         on_expired: Callable[[FetchParams], None],
-        parked: ParkedFetches,
+        contain: Contain | None = None,
     ) -> None:
         super().__init__(params.max_wait_ms)
         self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(entries)
@@ -87,6 +85,8 @@ class DelayedFetch(DelayedOperation):
         self._reader = reader
         self._reply = reply
         self._on_expired = on_expired
+        self._contain = contain
+        self._bug: Exception | None = None
         self._watched = [
             (partition, partition.state.leader_epoch, entry)
             for entry in entries
@@ -94,7 +94,15 @@ class DelayedFetch(DelayedOperation):
         ]
 
     def try_complete(self) -> bool:
-        return self._has_reason() and self.force_complete()
+        try:
+            return self._has_reason() and self.force_complete()
+        except AssertionError:
+            raise
+        except Exception as bug:
+            if self._contain is None or self.is_completed:
+                raise
+            self._bug = bug
+            return self.force_complete()
 
     def _has_reason(self) -> bool:
         """Whether one of the cases A to I holds. Called at every append to one of the partitions,
@@ -136,8 +144,18 @@ class DelayedFetch(DelayedOperation):
         # A completed operation may stay in watch lists until the next purge; its records must not.
         del self._reply
         self._watched = []
-        self._parked.remove(self)
-        reply(self._reader.read_parked(self._params, entries))
+        contain, self._contain = self._contain, None
+        if contain is not None and self._bug is not None:
+            contain(self._bug)
+            return
+        try:
+            reply(self._reader.read_parked(self._params, entries))
+        except (HalfChanged, AssertionError):
+            raise
+        except Exception as bug:
+            if contain is None:
+                raise
+            contain(bug)
 
     def watched_keys(self) -> Iterable[TopicPartition]:
         return (entry.topic_partition for _, _, entry in self._watched)

@@ -249,6 +249,11 @@ class _Found(NamedTuple):
     preferred: int = NO_PREFERENCE
 
 
+class HalfChanged(Exception):
+    """An unexpected exception while a disk error was being handled, which changes state in several
+    steps. It ends the node."""
+
+
 class FetchReader:
     """Reads the partitions of a fetch in their order, within its limit for all partitions and the
     limit for each.
@@ -418,7 +423,10 @@ class FetchReader:
 
     def _failed(self, entry: FetchEntry, error: KafkaError | OSError) -> ReadResult:
         if isinstance(error, OSError):
-            self._on_disk_error(entry.topic_partition, error)
+            try:
+                self._on_disk_error(entry.topic_partition, error)
+            except Exception as bug:
+                raise HalfChanged from bug
             return ReadResult(entry.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
         if not entry.topic_partition.topic and entry.topic_id is not None:
             return ReadResult(entry.topic_partition, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Final
 
 from minikafka.broker.fetch.delayed_fetch import (
+    Contain,
     DelayedFetch,
     FetchReply,
     HighWatermarkAnnouncer,
-    ParkedFetches,
 )
 from minikafka.broker.fetch.reader import (
     FetchEntry,
@@ -122,7 +122,13 @@ class RecordFetches:
         await self._cold_reads.stop()
         self._announcer.close()
 
-    def fetch(self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply) -> None:
+    def fetch(
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reply: FetchReply,
+        contain: Contain | None = None,
+    ) -> None:
         """Read the entries, and call ``reply`` with one result per entry.
 
         ``reply`` is called before this returns if there are ``min_bytes`` of records, an urgent
@@ -133,34 +139,46 @@ class RecordFetches:
         The fetch offsets of a follower acknowledge the records below them. If that moves a high
         watermark, the delayed operations that wait for it complete synchronously."""
         if len(entries) > ENTRIES_AT_ONCE:
-            self._start_slices(params, entries, reply)
+            self._start_slices(params, entries, reply, contain)
             return
         reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
         if reading.cold:
             self._report_progress(reading)
-            proceed = partial(self._fetch_from_disk, params, entries, reply)
+            proceed = partial(self._fetch_from_disk, params, entries, reply, contain)
             self._cold_reads.then(params, reading.cold, proceed)
         else:
-            self._respond_or_park(params, entries, reading, reply)
+            self._respond_or_park(params, entries, reading, reply, contain)
 
     def _fetch_from_disk(
-        self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reply: FetchReply,
+        contain: Contain | None,
     ) -> None:
         reading = self._reader.read_all(params, entries, self._clock.monotonic_ms())
-        self._respond_or_park(params, entries, reading, reply)
+        self._respond_or_park(params, entries, reading, reply, contain)
 
     def _start_slices(
-        self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reply: FetchReply,
+        contain: Contain | None,
     ) -> None:
         assert self._tasks is not None, "fetches come after start"
         task = self._tasks.create_task(
-            self._fetch_in_slices(params, entries, reply), name="large-fetch"
+            self._fetch_in_slices(params, entries, reply, contain), name="large-fetch"
         )
         self._slicing.add(task)
         task.add_done_callback(self._slicing.discard)
 
     async def _fetch_in_slices(
-        self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reply: FetchReply,
+        contain: Contain | None,
     ) -> None:
         """As ``fetch``, but other connections are served after each slice. The delayed operations
         that wait for a slice's progress complete with the slice."""
@@ -172,13 +190,13 @@ class RecordFetches:
             await asyncio.sleep(0)
         reading = slices.reading._replace(advanced=[], lowered=[])
         if reading.cold:
-            proceed = partial(self._fetch_from_disk, params, entries, reply)
+            proceed = partial(self._fetch_from_disk, params, entries, reply, contain)
             self._cold_reads.then(params, reading.cold, proceed)
         elif any(self._hosted.get(entry.topic_partition) is None for entry in entries):
             size = sum(len(result.records) for result in reading.results)
             self._respond(params, reading, size, reply)  # a replica has gone meanwhile
         else:
-            self._respond_or_park(params, entries, reading, reply)
+            self._respond_or_park(params, entries, reading, reply, contain)
 
     def _respond_or_park(
         self,
@@ -186,6 +204,7 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         reading: FetchReading,
         reply: FetchReply,
+        contain: Contain | None,
     ) -> None:
         size, is_urgent = 0, params.max_wait_ms <= 0 or not entries
         for result in reading.changed:
@@ -205,7 +224,7 @@ class RecordFetches:
             self._reader,
             self._counted(params, reply),
             self._count_expired,
-            self._parked,
+            contain,
         )
         self._report_progress(reading)
         if reading.unsent:

@@ -67,6 +67,10 @@ class Route:
     logs, partitions, coordinators, sessions. An unexpected exception may then leave half a change,
     and ends the node. It is false if the handler only reads, or hands one change to ZooKeeper or
     to the controller: an unexpected exception then closes the connection, and nothing else.
+
+    ``parks_reads`` is true if the handler parks requests whose completion only reads, although the
+    handler itself may change state: an unexpected exception in the completion closes the connection
+    of the parked request. Any other completion that fails ends the node.
     """
 
     api_key: ApiKey
@@ -77,6 +81,7 @@ class Route:
     in_parts: bool = False
     overlapping: bool = False
     changes_state: bool = True
+    parks_reads: bool = False
 
     @property
     def last_version(self) -> int:
@@ -305,6 +310,8 @@ class Apis:
         self, row: _Row, context: RequestContext, request: Message, reply: PendingReply
     ) -> None:
         """Call an ``ImmediateHandler``."""
+        if row.route.parks_reads:
+            context.contain = partial(self._contain, route=row.route, context=context, reply=reply)
         try:
             row.handler(context, request, reply)
         except KafkaError as error:

@@ -12,9 +12,11 @@ class RequestContext:
     """The header of a request, and its connection.
 
     ``listener`` is the name of the listener that accepted the connection. ``connection`` identifies
-    the connection by equality; None stands for a connection without other requests."""
+    the connection by equality; None stands for a connection without other requests. ``contain`` is
+    called with an unexpected exception in the completion of the parked request, and closes the
+    connection; None where such an exception must end the node (``Route.parks_reads``)."""
 
-    __slots__ = ("client_host", "connection", "header", "listener")
+    __slots__ = ("client_host", "connection", "contain", "header", "listener")
 
     def __init__(
         self,
@@ -27,6 +29,7 @@ class RequestContext:
         self.listener = listener
         self.client_host = client_host
         self.connection = connection
+        self.contain: Callable[[Exception], None] | None = None
 
     @property
     def version(self) -> int:

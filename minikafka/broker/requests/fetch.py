@@ -88,7 +88,7 @@ class FetchHandler:
             reply(self._response(context, version, params.isolation, selected))
 
         if entries:
-            self._replicas.fetches.fetch(params, entries, respond)
+            self._replicas.fetches.fetch(params, entries, respond, context.contain)
         else:
             respond(())
 

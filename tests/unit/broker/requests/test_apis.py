@@ -736,3 +736,41 @@ async def test_events_of_a_clients_task_name_the_client(
         structlog.configure(**before)
     assert json.loads(stream.getvalue()).get("client") == ("127.0.0.1" if clients else None)
     await stage.close()
+
+
+@pytest.mark.mission("SAFE-72")
+async def test_a_parked_read_that_fails_closes_its_connection_alone(lab: Lab) -> None:
+    contained: list[Any] = []
+
+    def fetch(context: RequestContext, request: FetchRequest, reply: Reply) -> None:
+        contained.append(context.contain)
+
+    stage = Stage(
+        lab,
+        Route(ApiKey.FETCH, fetch, parks_reads=True),
+        Route(ApiKey.DESCRIBE_CLUSTER, cluster),
+    )
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    send(peer, FetchRequest(), 12)
+    await lab.until(lambda: len(contained) == 1)
+    contained[0](LookupError("read"))
+    assert await peer.is_closed()
+    assert "request_handler_failed" in [event for _, event, _ in lab.log.events]
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    await stage.close()
+
+
+async def test_other_parked_requests_cannot_be_contained(lab: Lab) -> None:
+    contained: list[Any] = []
+
+    def produce(context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        contained.append(context.contain)
+        reply(None)
+
+    stage = Stage(lab, Route(ApiKey.PRODUCE, produce))
+    peer = await stage.open()
+    send(peer, ProduceRequest(acks=0), 9)
+    await lab.until(lambda: contained == [None])
+    await stage.close()
