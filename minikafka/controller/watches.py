@@ -49,8 +49,9 @@ def event_of(watch: WatchEvent) -> ControllerEvent | None:
         return _CHILDREN[watch.path]()
     if watch.kind is WatchKind.CHANGED and parent == paths.TOPICS:
         return PartitionModifications(name)
-    if watch.kind is WatchKind.CHANGED and parent == paths.BROKER_IDS and name.isdecimal():
-        return BrokerModifications(int(name))
+    if watch.kind is WatchKind.CHANGED and parent == paths.BROKER_IDS:
+        broker_id = paths.number_of(name)
+        return None if broker_id is None else BrokerModifications(broker_id)
     if watch.kind is WatchKind.CHANGED and name == "state":
         partition = paths.partition_of_state(watch.path)
         return None if partition is None else PartitionReassignmentIsrChange(partition)

@@ -6,7 +6,8 @@ import re
 
 from minikafka.kernel.cluster import TopicPartition
 
-_NUMBER = re.compile(r"[0-9]{1,10}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_MAX_INT = 2**31 - 1
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -75,11 +76,18 @@ def partition_state(topic_partition: TopicPartition) -> str:
     return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}/state"
 
 
+def number_of(name: str) -> int | None:
+    """Return the broker id or partition that ``name`` stands for; None for any name that no broker
+    would write, such as ``01``, ``1_0``, ``-1`` or a number beyond Java's int."""
+    number = int(name) if _NUMBER.fullmatch(name) else None
+    return number if number is not None and number <= _MAX_INT else None
+
+
 def partition_of_state(path: str) -> TopicPartition | None:
     """Return the partition whose state znode is at ``path``; None for any other path."""
     match path.removeprefix(f"{TOPICS}/").split("/"):
-        case [topic_name, "partitions", number, "state"] if _NUMBER.fullmatch(number):
-            return TopicPartition(topic_name, int(number))
+        case [topic_name, "partitions", name, "state"] if (number := number_of(name)) is not None:
+            return TopicPartition(topic_name, number)
     return None
 
 

@@ -16,10 +16,8 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes.json_form import (
-    INT_BITS,
     MAX_EPOCH,
     Fields,
-    decimal,
     encode_json,
     properties_order,
     scala_order,
@@ -77,8 +75,8 @@ class TopicZnode:
         removing = fields.object("removing_replicas")
         assignment: dict[int, ReplicaAssignment] = {}
         for name in partitions.names():
-            number = decimal(name, INT_BITS)
-            if number is None or number < 0:
+            number = paths.number_of(name)
+            if number is None:
                 raise fields.broken("a partition is not a number")
             assignment[number] = ReplicaAssignment(
                 partitions.integers(name), adding.integers(name, ()), removing.integers(name, ())

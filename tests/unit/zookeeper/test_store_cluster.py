@@ -22,7 +22,7 @@ from minikafka.kernel.ports import (
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.requests import MAX_MULTI_BYTES, NEVER_TAKEN_BYTES, batches, in_chunks
 from minikafka.zookeeper.store import MalformedZnode, ZkStore
-from minikafka.zookeeper.znodes import BrokerZnode
+from minikafka.zookeeper.znodes import BrokerZnode, TopicZnode
 from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 
@@ -72,7 +72,6 @@ async def test_brokers_register_with_their_czxid_as_epoch(
 
 
 async def test_an_id_in_use_is_refused(zookeeper: DirectZookeeper, store: ZkStore) -> None:
-    await store.register_broker(node(1))
     twin = ZkStore(await zookeeper.open("", 0, 0))
     with pytest.raises(NodeExists, match="/brokers/ids/1"):
         await twin.register_broker(node(1))
@@ -271,3 +270,29 @@ async def test_a_large_write_is_given_up_when_the_server_hangs_up_on_it(
     session.lose_requests = 20
     await store.change_entity_config("topics", "a", {"k": "small"})
     assert await store.entity_config("topics", "a") == {"k": "small"}
+
+
+BAD_NUMBERS = ["1_0", "01", "00", "-1", "+1", " 1", "1.0", "x", "2147483648", "9" * 5_000, "\u0661"]
+
+
+@pytest.mark.parametrize("name", BAD_NUMBERS)
+async def test_a_broker_znode_without_a_plain_number_is_no_broker(
+    name: str, store: ZkStore
+) -> None:
+    await store.register_broker(node(10))
+    await store.session.multi([CreateOp(f"/brokers/ids/{name}", node(1).encode())])
+    assert await store.broker_ids() == [10]
+    assert list(await store.brokers()) == [10]
+
+
+@pytest.mark.parametrize("name", BAD_NUMBERS)
+def test_a_partition_that_is_not_a_plain_number_is_refused(name: str) -> None:
+    data = f'{{"version":1,"partitions":{{"0":[1],"{name}":[1]}}}}'.encode()
+    with pytest.raises(MalformedZnode, match="a partition is not a number"):
+        TopicZnode.decode("t", data)
+    assert paths.partition_of_state(f"/brokers/topics/t/partitions/{name}/state") is None
+
+
+def test_plain_numbers_are_ids() -> None:
+    names = ["0", "7", "10", "2147483647"]
+    assert [paths.number_of(name) for name in names] == [0, 7, 10, 2**31 - 1]
