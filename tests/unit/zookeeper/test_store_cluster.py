@@ -72,6 +72,7 @@ async def test_brokers_register_with_their_czxid_as_epoch(
 
 
 async def test_an_id_in_use_is_refused(zookeeper: DirectZookeeper, store: ZkStore) -> None:
+    await store.register_broker(node(1))
     twin = ZkStore(await zookeeper.open("", 0, 0))
     with pytest.raises(NodeExists, match="/brokers/ids/1"):
         await twin.register_broker(node(1))
