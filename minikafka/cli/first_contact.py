@@ -48,6 +48,9 @@ class FirstContact:
     def descriptor_limit(self) -> int:
         return self._network.descriptor_limit()
 
+    async def addresses(self, host: str) -> list[str]:
+        return await self._network.addresses(host)
+
     async def resolves(self, host: str) -> bool:
         return await self._network.resolves(host)
 

@@ -11,6 +11,8 @@ from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import Config, ConfigError
 
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
+# It begins with a letter: the others are meant to be addresses.
+_HOST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
 DEBUG_LISTENER = "debug.listener"
 
@@ -46,21 +48,29 @@ def listeners(config: Config, hostname: str) -> Listeners:
 
 
 def connection_overrides(text: str) -> dict[str, int]:
-    """Parse ``max.connections.per.ip.overrides``: ``address:count,...``. Raises ValueError.
-
-    Kafka also takes host names, which it resolves once, when it starts. Addresses only are taken
-    here: a name that resolves to another address later would lose its limit silently."""
+    """Parse ``max.connections.per.ip.overrides``: ``host:count,...``, where a host is an address or
+    a name, which is not resolved here. Raises ValueError."""
     found = {}
     for item in filter(None, map(str.strip, text.split(","))):
         address, _, count = item.rpartition(":")
         if not count.strip().isdecimal():
-            raise ValueError(f"{item} is not address:count")
+            raise ValueError(f"{item} is not host:count")
+        host = address.strip()
         try:
-            parsed = ipaddress.ip_address(address.strip().strip("[]"))
+            host = str(ipaddress.ip_address(host.strip("[]")))
         except ValueError:
-            raise ValueError(f"{address.strip() or item} is no IP address") from None
-        found[str(parsed)] = int(count)
+            if not _HOST_NAME.fullmatch(host):
+                raise ValueError(f"{host or item} is no IP address and no host name") from None
+        found[host] = int(count)
     return found
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def connection_overrides_problem(value: str) -> str | None:

@@ -85,6 +85,10 @@ class Network(Protocol):
         """Return how many files and connections the process may have open at a time."""
         ...
 
+    async def addresses(self, host: str) -> list[str]:
+        """Return the IP addresses of a host. Raises OSError for an unknown host."""
+        ...
+
     async def resolves(self, host: str) -> bool:
         """Return whether ``host`` is an IP address or a name that resolves to one."""
         ...

@@ -97,7 +97,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
     _int("max.connections", MAX_INT, "Most connections at a time, and at most half of the descriptors that the system grants (ulimit -n); a listener for brokers alone may exceed it.", at_least(0)),
     _int("max.connections.per.ip", MAX_INT, "Most connections from one address; 0 only if there are overrides.", at_least(0)),
-    _string("max.connections.per.ip.overrides", "", "Other limits for single addresses: address:count,...", connection_overrides_problem),
+    _string("max.connections.per.ip.overrides", "", "Other limits for single hosts: host:count,... A host name is resolved when the broker starts and when the value changes.", connection_overrides_problem),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
     _long("queued.max.request.bytes", -1, "Most bytes of unanswered requests of all connections; above, a connection that has one is not read. Unlimited if 0 or less."),
     _long("client.memory.max.bytes", 512 * 1024 * 1024, "Most bytes that clients make the broker hold: unanswered requests, responses not taken, parked fetches and fetch sessions together. Above, connections wait, responses are smaller, large parked fetches complete early. Unlimited if 0 or less. Not a key of Kafka's."),

@@ -241,7 +241,7 @@ class BrokerNode:
             self.metrics,
         )
         self._quotas = self._make_quotas()
-        effects = ConfigEffects(dynamic, self.parts, self.controller, self._quotas)
+        effects = ConfigEffects(dynamic, self.parts, self.controller, self._quotas, world.network)
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
@@ -270,7 +270,7 @@ class BrokerNode:
     def _make_quotas(self) -> ConnectionQuotas:
         several = len(self._listeners.bound) > 1
         return ConnectionQuotas(
-            views.connection_quotas(self._dynamic.current),
+            None,  # until ``_listen``
             self._listeners.inter_broker if several else None,
             self._world.network.descriptor_limit(),
         )
@@ -279,14 +279,14 @@ class BrokerNode:
         """Open the listeners, which hold requests until this broker is registered: only its broker
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
+        network = self._world.network
+        self._quotas.configure(await views.connection_quotas(self._dynamic.current, network))
         config = views.server(self._dynamic.current)
-        memory = views.request_memory(self._dynamic.current)
-        self.metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.used_bytes)
+        register_memory(self.metrics, self.parts.memory)
         self.metrics.gauge(
             "minikafka.network:AcceptFailuresPerSec",
             lambda: sum(server.accept_failures for server in self._servers),
         )
-        self.metrics.gauge("minikafka.server:UnsentResponseBytes", lambda: self.parts.unsent.bytes)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,

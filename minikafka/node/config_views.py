@@ -23,7 +23,8 @@ from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, ConfigError, view_of
-from minikafka.kernel.listeners import connection_overrides
+from minikafka.kernel.listeners import connection_overrides, is_address
+from minikafka.kernel.ports import Network
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import RESERVED_SHARE, ConnectionQuotaConfig
 from minikafka.network.memory_budget import MemoryBudget
@@ -34,6 +35,8 @@ from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManagerConfig
 from minikafka.storage.scrubber.config import LogScrubberConfig
 from minikafka.zookeeper.session import ZkSessionConfig
+
+CONNECTION_OVERRIDES = "max.connections.per.ip.overrides"
 
 
 def release(config: Config) -> Release:
@@ -67,8 +70,17 @@ def memory_budget(config: Config) -> MemoryBudget:
     return MemoryBudget(config.integer("client.memory.max.bytes"), limit)
 
 
-def connection_quotas(config: Config) -> ConnectionQuotaConfig:
-    overrides = connection_overrides(config.string("max.connections.per.ip.overrides"))
+async def connection_quotas(config: Config, network: Network) -> ConnectionQuotaConfig:
+    """Resolve the host names of the overrides. Raises ConfigError for an unknown host."""
+    overrides: dict[str, int] = {}
+    for host, limit in connection_overrides(config.string(CONNECTION_OVERRIDES)).items():
+        try:
+            addresses = [host] if is_address(host) else await network.addresses(host)
+        except OSError as error:
+            raise ConfigError(
+                f"{CONNECTION_OVERRIDES}: host {host} is unknown: {error.strerror or error}"
+            ) from error
+        overrides |= dict.fromkeys(addresses, limit)
     return view_of(ConnectionQuotaConfig, config.values, max_connections_per_ip_overrides=overrides)
 
 

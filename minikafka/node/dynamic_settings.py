@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.controller.kafka_controller import KafkaController
-from minikafka.kernel.config import Config
+from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
+from minikafka.kernel.events import event_log
+from minikafka.kernel.ports import Network
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.node import config_views as views
@@ -26,18 +28,22 @@ class ConfigEffects:
         parts: BrokerParts,
         controller: KafkaController,
         quotas: ConnectionQuotas,
+        network: Network,
     ) -> None:
         self._dynamic = dynamic
         self._parts = parts
         self._controller = controller
         self._quotas = quotas
-        for listener in (self._topic_defaults, self._elections, self._sockets):
+        self._network = network
+        self._log = event_log("dynamic-config")
+        for listener in (self._topic_defaults, self._elections):
             dynamic.on_change(listener)
         self._limit_replication()
 
-    def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+    async def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         self._dynamic.update(cluster, own)
         self._limit_replication()
+        await self._limit_connections()
 
     def _topic_defaults(self, _: Config, after: Config) -> None:
         self._parts.topic_configs.set_defaults(topic_defaults(after))
@@ -47,8 +53,14 @@ class ConfigEffects:
         if after.boolean(UNCLEAN) != before.boolean(UNCLEAN):
             self._controller.set_unclean_election(after.boolean(UNCLEAN))
 
-    def _sockets(self, _: Config, after: Config) -> None:
-        self._quotas.configure(views.connection_quotas(after))
+    async def _limit_connections(self) -> None:
+        """Apply the limits of connections. An unknown host leaves them as they are."""
+        try:
+            limits = await views.connection_quotas(self._dynamic.current, self._network)
+        except ConfigError as error:
+            self._log.error("connection_limits_not_changed", error=str(error))
+        else:
+            self._quotas.configure(limits)
 
     def _limit_replication(self) -> None:
         """Apply the replication throttle rates. They exist only at run time, in no ``Config``."""

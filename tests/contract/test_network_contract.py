@@ -233,5 +233,10 @@ def test_unknown_hosts_are_os_errors(play: Play) -> None:
 def test_which_hosts_have_an_address(play: Play, host: str, known: bool) -> None:
     async def body(world: World, _: str) -> None:
         assert await world.network.resolves(host) is known
+        if known:
+            assert await world.network.addresses(host)
+        else:
+            with pytest.raises(OSError):
+                await world.network.addresses(host)
 
     play(body)

@@ -145,7 +145,7 @@ class ConfigHandler(Protocol):
         missed. Raises CoordinationError."""
         ...
 
-    def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+    async def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``)."""
         ...
 
@@ -247,7 +247,8 @@ class ConfigChanges:
         if read_all or any(
             kind == paths.BROKER_CONFIGS and name in mine for kind, _, name in entities
         ):
-            self._handler.broker_changed(*await read_broker_configs(self._store(), self._broker_id))
+            configs = await read_broker_configs(self._store(), self._broker_id)
+            await self._handler.broker_changed(*configs)
         topics = {name for kind, _, name in entities if kind == paths.TOPIC_CONFIGS}
         if read_all:
             await self._handler.all_topics_changed()

@@ -64,7 +64,19 @@ class DelayedFetch(DelayedOperation):
     it is a failed assertion: then the state is wrong already.
     """
 
-    __slots__ = ("_bug", "_contain", "_on_expired", "_params", "_reader", "_reply", "_watched")
+    __slots__ = (
+        "_bug",
+        "_contain",
+        "_on_expired",
+        "_params",
+        "_parked",
+        "_reader",
+        "_reply",
+        "_watched",
+        "is_counted",
+        "is_from_follower",
+        "memory_bytes",
+    )
 
     def __init__(
         self,
@@ -74,6 +86,7 @@ class DelayedFetch(DelayedOperation):
         reader: FetchReader,
         reply: FetchReply,
         on_expired: Callable[[FetchParams], None],
+        parked: ParkedFetches,
         contain: Contain | None = None,
     ) -> None:
         super().__init__(params.max_wait_ms)
@@ -144,6 +157,7 @@ class DelayedFetch(DelayedOperation):
         # A completed operation may stay in watch lists until the next purge; its records must not.
         del self._reply
         self._watched = []
+        self._parked.remove(self)
         contain, self._contain = self._contain, None
         if contain is not None and self._bug is not None:
             contain(self._bug)

@@ -12,6 +12,7 @@ from minikafka.broker.fetch.delayed_fetch import (
     DelayedFetch,
     FetchReply,
     HighWatermarkAnnouncer,
+    ParkedFetches,
 )
 from minikafka.broker.fetch.reader import (
     FetchEntry,
@@ -224,6 +225,7 @@ class RecordFetches:
             self._reader,
             self._counted(params, reply),
             self._count_expired,
+            self._parked,
             contain,
         )
         self._report_progress(reading)

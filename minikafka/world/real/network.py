@@ -191,10 +191,18 @@ class RealNetwork:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
+    async def addresses(self, host: str) -> list[str]:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except LIBRARY_ERRORS as error:
+            raise as_os_error(error, host) from error
+        return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in found))
+
     async def resolves(self, host: str) -> bool:
         try:
-            await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, *LIBRARY_ERRORS):
+            await self.addresses(host)
+        except OSError:
             return False
         return True
 

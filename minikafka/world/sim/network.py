@@ -319,6 +319,12 @@ class SimNetwork:
     def descriptor_limit(self) -> int:
         return 2**31 - 1
 
+    async def addresses(self, host: str) -> list[str]:
+        """A host of the simulator has no address; its name stands for one."""
+        if not await self.resolves(host):
+            raise OSError(-2, f"Name or service not known: {host}")
+        return [host]
+
     async def resolves(self, host: str) -> bool:
         self._process.check()
         return self._fabric.is_host(host) or _is_ipv4(host)

@@ -43,8 +43,14 @@ class ClientNetwork(SimNetwork):
             self._hosts[name] = SimNetwork(Process(self.links.loop, name), self._fabric)
         return self._hosts[name]
 
-    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
-        return await self._host(host).listen(factory, host, port)
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+    ) -> Listener:
+        return await self._host(host).listen(factory, host, port, accept_failed)
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int

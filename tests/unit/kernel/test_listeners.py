@@ -113,16 +113,17 @@ def test_overrides_of_connections_by_address() -> None:
     text = " 10.0.0.1 : 5,[::1]:0,2001:DB8::1:7,"
     assert connection_overrides(text) == {"10.0.0.1": 5, "::1": 0, "2001:db8::1": 7}
     assert connection_overrides("") == {}
+    assert connection_overrides("a-b.example.com:5") == {"a-b.example.com": 5}
     parsed("0", text)
 
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ("10.0.0.1", "10.0.0.1 is not address:count"),
-        ("10.0.0.1:-1", "10.0.0.1:-1 is not address:count"),
-        ("10.0.0.1:\N{SUPERSCRIPT TWO}", "is not address:count"),
-        ("example.com:5", "example.com is no IP address"),
+        ("10.0.0.1", "10.0.0.1 is not host:count"),
+        ("10.0.0.1:-1", "10.0.0.1:-1 is not host:count"),
+        ("10.0.0.1:\N{SUPERSCRIPT TWO}", "is not host:count"),
+        ("example..com:5", "example..com is no IP address and no host name"),
         (":5", ":5 is no IP address"),
         ("10.0.0.1:5,10.0.0:5", "10.0.0 is no IP address"),
     ],

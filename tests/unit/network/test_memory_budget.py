@@ -1,4 +1,4 @@
-"""One account of what clients make a broker hold: kinds, the common limit, which connections wait."""
+"""One account of what clients make a broker hold: kinds, the common limit, and what waits."""
 
 import asyncio
 from typing import Any, cast
