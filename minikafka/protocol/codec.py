@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -10,8 +11,9 @@ from typing import Any, TypeVar
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, FieldOverflow
 from minikafka.protocol.decoder import MAX_TEXT_BYTES, compile_decoder
 from minikafka.protocol.encoder import compile_encoder
-from minikafka.protocol.layout import Array, Struct, fields_of
+from minikafka.protocol.layout import Array, Struct, WireType, fields_of
 from minikafka.protocol.schema import Decoder, Encoder, Message
+from minikafka.protocol.source import SourceWriter
 
 __all__ = [
     "DecodeError",
@@ -60,28 +62,33 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
 def element_count(message: Message) -> int:
     """Return how many elements the arrays of a message have, and the arrays in these elements:
     about how much work it is to encode the message."""
-    count = 0
     kind: type = type(message)
-    for name, inner_names in _arrays_of(kind):
-        elements = getattr(message, name)
-        if elements:
-            count += len(elements)
-            for inner_name in inner_names:
-                for element in elements:
-                    count += len(getattr(element, inner_name) or ())
-    return count
+    return _counter_of(kind)(message)
 
 
 @cache
-def _arrays_of(cls: type) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the array fields of a class, each with the array fields of its elements."""
-    found = []
-    for field in fields_of(cls):
-        if isinstance(field.type, Array):
-            element = field.type.element
-            inner = _arrays_of(element.cls) if isinstance(element, Struct) else ()
-            found.append((field.name, tuple(name for name, _ in inner)))
-    return tuple(found)
+def _counter_of(cls: type) -> Callable[[Any], int]:
+    """Compile ``element_count`` for a class, since it runs for every response."""
+    w = SourceWriter()
+    with w.function("def count(message):"):
+        w.line("count = 0")
+        for name, element in _arrays_of(cls):
+            with w.block(f"if message.{name}:"):
+                w.line(f"count += len(message.{name})")
+                for inner, _ in _arrays_of(element.cls) if isinstance(element, Struct) else ():
+                    with w.block(f"for element in message.{name}:"):
+                        w.line(f"count += len(element.{inner} or ())")
+        w.line("return count")
+    return w.compiled("count", f"count {cls.__name__}")
+
+
+def _arrays_of(cls: type) -> list[tuple[str, WireType]]:
+    """Return the names of the array fields of a class, with the types of their elements."""
+    return [
+        (field.name, field.type.element)
+        for field in fields_of(cls)
+        if isinstance(field.type, Array)
+    ]
 
 
 def _has_long_text(value: Any) -> bool:

@@ -1,11 +1,20 @@
 """Every message in every version: encoded, decoded, the same again."""
 
+from dataclasses import fields, is_dataclass
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.codec import DecodeError, EncodeError, decode, encode, encode_parts
+from minikafka.protocol.codec import (
+    DecodeError,
+    EncodeError,
+    decode,
+    element_count,
+    encode,
+    encode_parts,
+)
 from minikafka.protocol.messages.registry import (
     REQUESTS,
     RESPONSES,
@@ -31,6 +40,25 @@ def test_round_trip(cls: type[Message], version: int, data: st.DataObject) -> No
     frame = memoryview(b"head" + encoded + b"tail")
     assert decode(cls, version, frame, 4) == message
     assert b"".join(encode_parts(message, version)) == encoded
+
+
+def elements_of(value: object) -> list[object]:
+    """Return the elements of the arrays in the fields of a message or struct."""
+    found = [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else []
+    return [element for array in found if isinstance(array, list) for element in array]
+
+
+@pytest.mark.mission("SAFE-31")
+@pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=title)
+@few
+@given(data=st.data())
+def test_elements_are_counted_on_two_levels(
+    cls: type[Message], version: int, data: st.DataObject
+) -> None:
+    message = data.draw(messages(cls, version))
+    outer = elements_of(message)
+    inner = [element for each in outer for element in elements_of(each)]
+    assert element_count(message) == len(outer) + len(inner)
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=title)
