@@ -21,17 +21,18 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer, Clock, Workers
 from minikafka.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
-    BATCH_OVERHEAD,
     COMPRESSION_MASK,
     MAGIC_OFFSET,
     MAGIC_V2,
     record_count_of,
 )
 from minikafka.protocol.records.compression import DecompressedTooLarge
+from minikafka.protocol.records.record_check import LEAST_RECORD_BYTES
 
 # What the batches of one request may have when they are decompressed: by the event loop, in all.
 ON_LOOP_BYTES: Final = 1024 * 1024
 REQUEST_BYTES: Final = 256 * 1024 * 1024
+_LONG_BYTES: Final = LONG_RECORD_COUNT * LEAST_RECORD_BYTES
 _ATTRIBUTES: Final = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
 
 # Records, and the config of the log that they are for; None if this broker does not lead it.
@@ -40,11 +41,12 @@ _Work: TypeAlias = list[tuple[TopicPartition, bytes, LogConfig | None]]
 
 def needs_preparation(records: Buffer) -> bool:
     """Return whether the records cannot be validated in no time: they are compressed, of an old
-    format, or very many."""
+    format, or very many. A header that claims more records than its batch has room for is refused
+    in no time."""
     return (
         records[_ATTRIBUTES] & COMPRESSION_MASK != 0
         or records[MAGIC_OFFSET] != MAGIC_V2
-        or (len(records) > BATCH_OVERHEAD and record_count_of(records) > LONG_RECORD_COUNT)
+        or (len(records) > _LONG_BYTES and record_count_of(records) > LONG_RECORD_COUNT)
     )
 
 

@@ -22,6 +22,7 @@ from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record, decode_records, encode_record
+from minikafka.protocol.records.record_check import LEAST_RECORD_BYTES
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, batch
 
 NOW = 1_700_000_000_000
@@ -36,11 +37,16 @@ def large(codec: Compression, plain_bytes: int = 2 * ON_LOOP_BYTES, **fields: An
 def many(count: int, offset_step: int = 1) -> bytes:
     """A compressed batch of ``count`` records."""
     payload = b"".join(encode_record(n * offset_step, 0, b"", b"") for n in range(count))
+    return claiming(count, compress(Compression.ZSTD, payload), Compression.ZSTD)
+
+
+def claiming(count: int, payload: bytes, codec: Compression = Compression.NONE) -> bytes:
+    """A batch whose header claims ``count`` records."""
     return assemble_batch(
-        compress(Compression.ZSTD, payload),
+        payload,
         base_offset=0,
         leader_epoch=-1,
-        attributes=int(Compression.ZSTD),
+        attributes=int(codec),
         last_offset_delta=count - 1,
         base_timestamp=NOW,
         max_timestamp=NOW,
@@ -133,6 +139,29 @@ async def test_many_records_are_a_workers_and_are_renumbered_there() -> None:
         log = node.partition().log
         stored = decode_records(log.read(0, 1 << 24, log.log_end_offset, True).records)
         assert [record.offset for record in stored] == list(range(count))
+
+
+@pytest.mark.mission("SAFE-1")
+async def test_many_records_of_the_least_size_are_a_workers() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await one_broker(cluster)
+        least = encode_record(0, 0, None, None)
+        assert len(least) == LEAST_RECORD_BYTES
+        count = LONG_RECORD_COUNT + 1
+        replies = send(node, claiming(count, least * count))
+        assert replies == []
+        await cluster.clock.advance(1)
+        assert outcomes(replies) == [(ErrorCode.NONE, 0)]
+        assert cluster.workers.calls == 1
+
+
+@pytest.mark.mission("SAFE-61")
+async def test_a_batch_without_room_for_its_records_is_refused_at_once() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await one_broker(cluster)
+        short = claiming(LONG_RECORD_COUNT + 1, encode_record(0, 0, None, None))
+        assert outcomes(send(node, short)) == [(ErrorCode.INVALID_RECORD, -1)]
+        assert cluster.workers.calls == 0
 
 
 async def test_a_long_conversion_is_a_workers() -> None:
