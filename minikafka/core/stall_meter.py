@@ -71,7 +71,7 @@ class StallMeter:
 
     def tick(self, now_ms: int) -> Stall | None:
         """Return the stall since the last tick, if it lasted for ``threshold_ms`` or longer."""
-        late_ms = max(0, now_ms - self._due_ms)
+        late_ms = now_ms - self._due_ms  # negative for an early tick, which shows no stall
         self._due_ms = now_ms + self._tick_ms
         request, self._noted = self._noted, None
         stalled_ms = late_ms if request is None else max(late_ms, request.ran_ms)

@@ -65,3 +65,22 @@ def test_the_longest_stall_is_forgotten_after_the_window() -> None:
     assert meter.longest_ms(at_ms + WINDOW_MS) == SLOT_MS - 50
     assert meter.longest_ms(at_ms + WINDOW_MS + SLOT_MS) == SLOT_MS - 50
     assert meter.longest_ms(at_ms + WINDOW_MS + 2 * SLOT_MS) == 0
+
+
+def test_the_tick_is_half_the_threshold_and_at_least_a_millisecond() -> None:
+    assert StallMeterConfig() == StallMeterConfig(threshold_ms=100)
+    assert [StallMeterConfig(threshold).tick_ms for threshold in (1, 2, 3, 100)] == [1, 1, 1, 50]
+
+
+def test_the_first_of_two_equal_requests_is_named() -> None:
+    meter = StallMeter(CONFIG, 0)
+    meter.note(request(300, "Fetch"))
+    meter.note(request(300, "Metadata"))
+    assert meter.tick(50) == Stall(300, request(300, "Fetch"))
+
+
+def test_slots_outside_of_the_window_are_dropped_though_nobody_asks() -> None:
+    meter = StallMeter(CONFIG, 0)
+    for slot in range(100):
+        meter.tick(slot * SLOT_MS)
+    assert len(meter._slots) == WINDOW_MS // SLOT_MS + 1

@@ -46,3 +46,25 @@ def test_full_buckets_make_room() -> None:
     assert rates.admit("c", "bad", 10) == 0
     assert len(rates) == 1
     assert [rates.admit("c", "bad", 10) for _ in range(2)] == [0, None]
+
+
+def test_a_known_client_keeps_its_bucket_when_there_is_no_room() -> None:
+    rates = EventRates(burst=2, max_buckets=1)
+    assert [rates.admit("a", "bad", 0) for _ in range(3)] == [0, 0, None]
+    assert rates.admit("b", "bad", 0) == 0
+
+
+def test_buckets_are_swept_once_a_period() -> None:
+    rates = EventRates(burst=2, period_ms=10, max_buckets=2)
+    for client in ("a", "b"):
+        rates.admit(client, "bad", 0)
+    rates.admit("c", "bad", 5)  # the sweep finds no full bucket
+    rates.admit("d", "bad", 10)  # two are full, but the period is not over
+    assert len(rates) == 3
+    rates.admit("e", "bad", 15)
+    assert len(rates) == 2  # that of "e" and the shared one
+
+
+def test_a_clock_that_goes_back_takes_no_token() -> None:
+    rates = EventRates(burst=2, period_ms=10)
+    assert [rates.admit("a", "bad", now_ms) for now_ms in (1000, 0)] == [0, 0]

@@ -69,3 +69,41 @@ def test_a_closed_connection_is_forgotten() -> None:
     assert found.total == 0
     with pytest.raises(AssertionError):
         found.remove("a")
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    assert ConnectionQuotaConfig() == ConnectionQuotaConfig(2147483647, 2147483647, {})
+    assert ConnectionQuotas().add("L", "a") is None
+
+
+def test_a_connection_without_a_descriptor_takes_no_reserved_one() -> None:
+    assert ConnectionQuotas(None, "BROKERS", descriptors=1).add("BROKERS", "a") is None
+
+
+def test_new_limits_apply_to_new_connections() -> None:
+    found = quotas(1)
+    assert found.add("L", "a") is None
+    found.configure(ConnectionQuotaConfig(max_connections=2))
+    assert found.add("L", "a") is None
+    assert found.add("L", "a") == ConnectionRefusal("max_connections", 2)
+
+
+def test_each_closed_connection_makes_room_for_one_of_its_address() -> None:
+    found = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=3))
+    assert [found.add("L", "a") for _ in range(3)] == [None] * 3
+    found.remove("a")
+    assert found.add("L", "a") is None
+    assert found.add("L", "a") == ConnectionRefusal("max_connections_per_ip", 3)
+
+
+def test_addresses_without_connections_take_no_memory() -> None:
+    found = quotas(10)
+    found.add("L", "a")
+    found.remove("a")
+    assert not found._by_host
+
+
+def test_only_a_mapped_ipv4_address_is_shortened() -> None:
+    found = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=1))
+    assert found.add("L", "::ffff:a00:1") is None
+    assert found.add("L", "a00:1") is None

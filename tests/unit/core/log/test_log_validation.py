@@ -8,11 +8,21 @@ import pytest
 
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
-from minikafka.core.log.validation import MAX_OFFSET, follower_batches, leader_batch
+from minikafka.core.log.record_validation import OpeningBudget
+from minikafka.core.log.validation import (
+    LONG_COMPRESSION_BYTES,
+    LONG_CONVERSION_BYTES,
+    LONG_RECORD_COUNT,
+    MAX_OFFSET,
+    follower_batches,
+    is_long_work,
+    leader_batch,
+    prepared,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.records.batch import crc_is_valid, crc_of, parse_batches
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, crc_of, parse_batches
 from minikafka.protocol.records.builder import build_batch
-from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.compression import Compression, DecompressedTooLarge
 from minikafka.protocol.records.legacy import encode_message
 from minikafka.protocol.records.record import decode_records
 
@@ -64,6 +74,16 @@ def test_batches_and_messages_do_not_mix() -> None:
     assert refusal(message + batch()) is ErrorCode.INVALID_RECORD
 
 
+def test_damage_after_the_only_batch_is_corrupt() -> None:
+    assert refusal(batch() + with_field(batch(), 16, ">b", 3)) is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(batch() + with_field(batch(), 8, ">i", 5)) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_short_batch_is_not_taken_for_an_older_message() -> None:
+    with pytest.raises(KafkaError, match="smaller than the minimum allowed overhead"):
+        leader_batch(with_field(batch(), 8, ">i", 20), CONFIG, AppendOrigin.CLIENT, NOW)
+
+
 def test_bytes_that_are_no_batch_are_corrupt() -> None:
     assert refusal(with_field(batch(), 16, ">b", 3)) is ErrorCode.CORRUPT_MESSAGE
     assert refusal(with_field(batch(), 8, ">i", 5)) is ErrorCode.CORRUPT_MESSAGE
@@ -96,6 +116,98 @@ def test_first_of_several_faults_is_reported_as_in_kafka() -> None:
     assert refusal(large) is ErrorCode.INVALID_RECORD
 
 
+def test_a_bad_header_is_reported_before_a_size_that_just_fits() -> None:
+    data = with_field(batch(2), 57, ">i", 9)
+    assert refusal(data, replace(CONFIG, max_message_bytes=len(data))) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (batch(base_offset=1), "the base offset of an appended batch should be 0, but it is 1"),
+        (
+            with_field(with_field(batch(), 23, ">i", -1), 57, ">i", 0),
+            "a batch with last offset delta -1 and 0 records",
+        ),
+        (
+            with_field(with_field(batch(), 23, ">i", -2), 57, ">i", -1),
+            "a batch with last offset delta -2 and -1 records",
+        ),
+        (with_field(batch(2), 57, ">i", 3), "a batch with last offset delta 1 and 3 records"),
+        (batch(control=True), "clients may not write control records"),
+        (
+            with_field(batch(), 21, ">h", 8),
+            "a producer may not set the timestamp type LogAppendTime",
+        ),
+        (batch(producer_id=7, producer_epoch=0), "sequence number -1 with producer id 7"),
+    ],
+)
+def test_the_error_names_the_invalid_field_of_the_header(data: bytes, sentence: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        leader_batch(data, CONFIG, AppendOrigin.CLIENT, NOW)
+    assert caught.value.message == sentence
+
+
+def test_records_of_a_coordinator_are_not_read_without_need() -> None:
+    contradictory = with_field(batch(2), 57, ">i", 3)
+    accepted = leader_batch(contradictory, CONFIG, AppendOrigin.COORDINATOR, NOW)
+    assert accepted.buffer is contradictory
+
+
+def test_only_batches_that_are_opened_use_the_budget() -> None:
+    plain = batch(3)
+    payload_bytes = len(plain) - BATCH_OVERHEAD
+    budget = OpeningBudget(1000)
+    leader_batch(plain, CONFIG, AppendOrigin.CLIENT, NOW, budget)
+    assert budget.left == 1000
+    compressed = batch(3, compression=Compression.GZIP)
+    leader_batch(compressed, CONFIG, AppendOrigin.CLIENT, NOW, budget)
+    assert budget.left == 1000 - payload_bytes
+    wrong_timestamp = with_field(plain, 35, ">q", NOW + 1)
+    leader_batch(wrong_timestamp, CONFIG, AppendOrigin.CLIENT, NOW, budget)
+    assert budget.left == 1000 - 2 * payload_bytes
+
+
+def test_prepared_records_are_not_validated_again() -> None:
+    good = prepared(batch(), CONFIG, NOW, OpeningBudget())
+    strict = replace(CONFIG, max_message_bytes=1)
+    assert leader_batch(good, strict, AppendOrigin.CLIENT, NOW) is good.outcome
+    bad = prepared(batch(), strict, NOW, OpeningBudget())
+    with pytest.raises(KafkaError) as caught:
+        leader_batch(bad, CONFIG, AppendOrigin.CLIENT, NOW)
+    assert caught.value is bad.outcome
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    with pytest.raises(DecompressedTooLarge):
+        prepared(batch(compression=Compression.GZIP), CONFIG, NOW, OpeningBudget(1))
+
+
+def test_large_messages_of_older_formats_are_long_work() -> None:
+    empty_bytes = len(encode_message(0, 1, NOW, b"k", b""))
+    message = encode_message(0, 1, NOW, b"k", bytes(LONG_CONVERSION_BYTES - empty_bytes))
+    assert not is_long_work(message, CONFIG)
+    assert is_long_work(message + b"x", CONFIG)
+    assert not is_long_work(b"", CONFIG)
+    assert not is_long_work(batch()[: BATCH_OVERHEAD - 1], CONFIG)
+
+
+def test_many_records_or_a_change_of_codec_are_long_work() -> None:
+    assert not is_long_work(with_field(batch(), 57, ">i", LONG_RECORD_COUNT), CONFIG)
+    assert is_long_work(with_field(batch(), 57, ">i", LONG_RECORD_COUNT + 1), CONFIG)
+    assert not is_long_work(batch()[:BATCH_OVERHEAD], CONFIG)
+    header = with_field(batch(), 57, ">i", LONG_RECORD_COUNT + 1)[:BATCH_OVERHEAD]
+    assert is_long_work(header, CONFIG)
+    padding = bytes(LONG_COMPRESSION_BYTES - len(batch()))
+    at_limit, beyond = batch() + padding, batch() + padding + b"x"
+    gzip = replace(CONFIG, compression_type="gzip")
+    assert not is_long_work(at_limit, gzip)
+    assert is_long_work(beyond, gzip)
+    assert not is_long_work(beyond, CONFIG)
+    zstd = batch(compression=Compression.ZSTD) + bytes(LONG_COMPRESSION_BYTES)
+    assert is_long_work(zstd, gzip)
+    assert not is_long_work(zstd, CONFIG)
+    assert not is_long_work(with_field(beyond, 21, ">h", 5), gzip)  # no codec has this number
+
+
 def test_a_client_numbers_records_from_zero() -> None:
     assert refusal(batch(base_offset=1)) is ErrorCode.INVALID_RECORD
     assert leader_batch(batch(base_offset=1), CONFIG, AppendOrigin.COORDINATOR, NOW)
@@ -117,6 +229,8 @@ def test_a_producer_id_needs_a_sequence() -> None:
         data = batch(producer_id=producer_id, producer_epoch=0)
         assert refusal(data) is ErrorCode.INVALID_RECORD
     assert leader_batch(data, CONFIG, AppendOrigin.COORDINATOR, NOW).producer_id == 1
+    first = batch(producer_id=1, producer_epoch=0, base_sequence=0)
+    assert leader_batch(first, CONFIG, AppendOrigin.CLIENT, NOW).base_sequence == 0
 
 
 def test_codecs_must_exist() -> None:
