@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import resource
 import select
@@ -83,7 +84,7 @@ def test_a_broker_that_can_accept_nothing_says_so_and_goes_on(
     connect = f"{shared_zookeeper.connect}/tests/{uuid.uuid4().hex}"
     broker = LoneBroker(tmp_path, connect, PROGRAM)
     try:
-        broker.until_logged("started")
+        broker.until_logged("broker_started")
         found = re.search(r"ports=\[(\d+)\]", broker.log.read_text())
         assert found is not None
         address = ("127.0.0.1", int(found[1]))
@@ -99,6 +100,42 @@ def test_a_broker_that_can_accept_nothing_says_so_and_goes_on(
         events = broker.log.read_text().count("accept_failed")
         assert 1 <= events <= 2 + time.monotonic() - started_s, "one a second"
         assert "log_directory_failed" not in broker.log.read_text()
+    finally:
+        broker.process.terminate()
+        assert broker.process.wait(60) == 0
+
+
+def open_log_files(pid: int) -> int:
+    found = 0
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed at this moment
+            found += ".log" in os.readlink(link)
+    return found
+
+
+@pytest.mark.mission("SAFE-29")
+def test_more_segments_than_descriptors(shared_zookeeper: ZookeeperProcess, tmp_path: Path) -> None:
+    connect = f"{shared_zookeeper.connect}/tests/{uuid.uuid4().hex}"
+    broker = LoneBroker(tmp_path, connect, PROGRAM)
+    lines = [f"{number:0900}" for number in range(2 * DESCRIPTORS)]
+    try:
+        broker.until_logged("broker_started")
+        found = re.search(r"ports=\[(\d+)\]", broker.log.read_text())
+        assert found is not None
+        server = ("--bootstrap-server", f"127.0.0.1:{found[1]}")
+        topic = ("--topic", "long")
+        shape = ("--partitions", "1", "--config", "segment.bytes=1000")  # a record each
+        created = run_verb("topics", "create", *topic, *shape, *server)
+        assert created.returncode == 0, created.stderr
+        sent = run_verb("produce", *topic, "--sync", *server, stdin="\n".join(lines) + "\n")
+        assert sent.returncode == 0, sent.stderr
+        segments = len(list(tmp_path.glob("data/long-0/*.log")))
+        assert segments > DESCRIPTORS
+        count = ("--max-messages", str(len(lines)), "--timeout-ms", "30000")
+        read = run_verb("consume", *topic, "--from-beginning", *count, *server)
+        assert read.stdout.split() == lines
+        assert 0 < open_log_files(broker.process.pid) <= DESCRIPTORS // 8 + 1
+        assert "too many" not in broker.log.read_text().lower()
     finally:
         broker.process.terminate()
         assert broker.process.wait(60) == 0

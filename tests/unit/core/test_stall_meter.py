@@ -79,7 +79,7 @@ def test_the_first_of_two_equal_requests_is_named() -> None:
     assert meter.tick(50) == Stall(300, request(300, "Fetch"))
 
 
-def test_slots_outside_of_the_window_are_dropped_though_nobody_asks() -> None:
+def test_slots_outside_of_the_window_are_dropped_by_ticks_alone() -> None:
     meter = StallMeter(CONFIG, 0)
     for slot in range(100):
         meter.tick(slot * SLOT_MS)

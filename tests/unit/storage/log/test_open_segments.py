@@ -14,6 +14,7 @@ import pytest
 from minikafka.kernel.ports import File, Files
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node import config_views
+from minikafka.storage.log.batch_scan import HEADER_CHUNK_BYTES
 from minikafka.storage.log.loader import create_log
 from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
@@ -157,6 +158,21 @@ def test_a_segment_that_becomes_active_again_keeps_its_file_open() -> None:
     assert values_of(log) == [value(n) for n in range(7)]
 
 
+def test_an_iteration_over_headers_goes_on_after_its_file_was_closed() -> None:
+    files, count = FewDescriptors(), 3 * HEADER_CHUNK_BYTES // SEGMENT_BYTES
+    config = LogConfig(segment_bytes=count * SEGMENT_BYTES)
+    log = create_log(files, DIRECTORY, TP, None, config, Home(OpenSegments(1)))
+    for number in range(2 * count + 1):
+        log.append_as_leader(batch(value(number)), 0, NOW)
+    segment = log.segments.first
+    assert segment is not None
+    headers = segment.batches()
+    assert next(headers).batch.base_offset == 0
+    read(log, count)
+    assert not segment.holds_file
+    assert [found.batch.base_offset for found in headers] == list(range(1, count))
+
+
 def test_a_closed_file_is_found_after_its_directory_was_renamed() -> None:
     files = FewDescriptors()
     log = log_of(files, 10, OpenSegments(1), DIRECTORY)
@@ -180,7 +196,7 @@ def test_a_deleted_segment_can_be_read_until_its_files_are_removed(
     segment = log.segments.pop_first()
     rename(segment)
     read(log, 5)
-    assert segment.path not in files.segment_files
+    assert not segment.holds_file
     assert value(0) in segment.read(SEGMENT_BYTES, 0)
     segment.remove()
     assert len(open_segments) == 0
