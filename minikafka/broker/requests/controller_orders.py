@@ -288,11 +288,11 @@ class LeaderAndIsrHandler:
     async def __call__(
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
-        named = list(instructions(request))
         order = self._fence.arrived("LeaderAndIsr", request, context.client_host)
         stale = order.staleness()
         if stale is not ErrorCode.NONE:  # not worth a read of ZooKeeper, which anyone could cause
             return LeaderAndIsrResponse(error_code=stale)
+        named = list(instructions(request))
         errors = EntryRefusals(self._fence.broker_id).instructions(named)
         received = [i for i in named if i.topic_partition not in errors]
         topics = sorted({instruction.topic_partition.topic for instruction in received})
@@ -391,8 +391,11 @@ class StopReplicaHandler:
     async def __call__(
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
-        named = list(stops(request))
         order = self._fence.arrived("StopReplica", request, context.client_host)
+        stale = order.staleness()
+        if stale is not ErrorCode.NONE:  # before the entries are read: there may be 100,000
+            return StopReplicaResponse(error_code=stale)
+        named = list(stops(request))
         refusals = EntryRefusals(self._fence.broker_id)
         errors = refusals.partitions("StopReplica", [stop.topic_partition for stop in named])
         received = [stop for stop in named if stop.topic_partition not in errors]
@@ -454,9 +457,12 @@ class UpdateMetadataHandler:
     async def __call__(
         self, context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
+        order = self._fence.arrived("UpdateMetadata", request, context.client_host)
+        stale = order.staleness()
+        if stale is not ErrorCode.NONE:  # before the entries are read: there may be 100,000
+            return UpdateMetadataResponse(error_code=stale)
         self._refusals.drop_metadata(request)
         topics = topics_of(request)
-        order = self._fence.arrived("UpdateMetadata", request, context.client_host)
         if self._get_ready is not None:
             await self._get_ready(topics)
         error = order.refusal()

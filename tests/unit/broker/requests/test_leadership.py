@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from errno import ENOSPC
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,12 @@ import pytest
 
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.controller_orders import LEADERSHIP_SLICE as SLICE
-from minikafka.broker.requests.controller_orders import ControllerFence, LeaderAndIsrHandler
+from minikafka.broker.requests.controller_orders import (
+    ControllerFence,
+    LeaderAndIsrHandler,
+    StopReplicaHandler,
+    UpdateMetadataHandler,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.headers import RequestHeader
@@ -28,6 +33,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, error_of
 
 
@@ -153,6 +159,37 @@ async def test_a_stale_leader_and_isr_reads_no_configurations(
         response = await node.command(stale, 7)
         assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
         assert read == []
+
+
+class CountedReads(list[Any]):
+    """The entries of a request, and how often they were read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_class"),
+    [
+        (LeaderAndIsrHandler, LeaderAndIsrRequest),
+        (StopReplicaHandler, StopReplicaRequest),
+        (UpdateMetadataHandler, UpdateMetadataRequest),
+    ],
+)
+async def test_the_entries_of_a_stale_order_are_not_read(handler: Any, request_class: Any) -> None:
+    """Any client may send an order with 100,000 entries, and the loop stood still meanwhile."""
+    fence = ControllerFence(1, lambda: 50)
+    fence.controller_epoch = 5
+    entries = CountedReads()
+    request = request_class(controller_epoch=4, topic_states=entries)
+    args = (None, fence, lambda topic: None)
+    context = RequestContext(RequestHeader(4, 7, 1, "client"), "PLAINTEXT", "127.0.0.1")
+    response = await handler(*args)(context, request)
+    assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert entries.reads == 0
 
 
 def test_the_fence_remembers_the_highest_controller_epoch() -> None:
