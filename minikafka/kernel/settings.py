@@ -159,7 +159,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("log.cleaner.delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0)),
     _long("log.cleaner.min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0)),
     _long("log.cleaner.max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1)),
-    _long("log.scrubber.bytes.per.second", 0, "Bytes a second that are read from sealed segments to find damaged batches, which a follower then fetches again; 0 for none. Not a key of Kafka's.", at_least(0)),
+    _long("log.scrubber.bytes.per.second", 0, "Bytes a second that are read from sealed segments to find damaged batches, which are then fetched from another replica; 0 for none. Not a key of Kafka's.", at_least(0)),
     _long("log.scrubber.interval.ms", 86400000, "Pause after all sealed segments have been read. Not a key of Kafka's.", at_least(1)),
     _int("num.replica.alter.log.dirs.threads", None, "Logs moved to another log directory at the same time; as many as there are directories if unset.", at_least(1)),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time.", at_least(1)),

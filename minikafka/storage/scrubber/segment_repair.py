@@ -112,7 +112,8 @@ class SegmentRepair:
 
     async def _fill(self, target: LogSegment, offset: int, end_offset: int) -> None:
         """Append the other replica's batches from ``offset`` to ``end_offset`` (exclusive)."""
-        has_gaps = self._log.config.compacts
+        # A log that was compacted keeps its gaps when the policy changes.
+        has_gaps = self._log.config.compacts or self._log.cleaned_offset is not None
         while offset < end_offset:
             data = await self._fetch(offset)
             self._check()
