@@ -35,9 +35,9 @@ class PartitionMetadata:
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    offline_replicas: tuple[int, ...] = ()
-    controller_epoch: int = -1
-    zk_version: int = 0
+    offline_replicas: tuple[int, ...]
+    controller_epoch: int
+    zk_version: int
 
     @property
     def has_leader(self) -> bool:
