@@ -75,15 +75,21 @@ def refuse(problems: Iterable[RecordProblem | None]) -> None:
 
 def has_plain_records(batch: RecordBatch) -> bool:
     """Return whether an uncompressed batch can be stored as it is in a log without limits on times
-    and keys: its records are well-formed, and its header has their largest timestamp."""
+    and keys: its records are well-formed and have consecutive offsets, and its header has their
+    largest timestamp."""
     start = batch.position + BATCH_OVERHEAD
     data = bytes(batch.buffer[start : batch.position + batch.length + LOG_OVERHEAD])
     try:
-        _, least, largest, _ = summarize_records(data, batch.record_count)
+        consecutive, least, largest, _ = summarize_records(data, batch.record_count)
     except KafkaError:
         return False
     first, last = batch.base_timestamp + least, batch.base_timestamp + largest
-    return last == batch.max_timestamp and first >= -MAX_TIMESTAMP and last - first <= MAX_TIMESTAMP
+    return (
+        consecutive
+        and last == batch.max_timestamp
+        and first >= -MAX_TIMESTAMP
+        and last - first <= MAX_TIMESTAMP
+    )
 
 
 class OpeningBudget:
@@ -133,7 +139,7 @@ def opened_batch(
             )
         target = config.target_compression(source)
         level = config.compression_level(target)
-        if not consecutive and (source or target):
+        if not consecutive:
             payload = compress(target, _renumbered(data, batch.record_count), level)
             changed = _with_payload(batch, payload, target, max_timestamp)
         elif target is not source:
@@ -169,8 +175,8 @@ def _in_time(first: int, last: int, config: LogConfig, now_ms: int) -> bool:
 
 
 def _renumbered(data: bytes, count: int) -> bytes:
-    """Return the records with consecutive offsets. Kafka assigns them, too, and does not refuse the
-    batch."""
+    """Return the records with consecutive offsets. Kafka does so with compressed records, and
+    stores others as they are: consumers then see these offsets, and compaction gives up."""
     parts: list[bytes] = []
     position = 0
     for first in range(0, count, RENUMBERED_AT_ONCE):

@@ -19,6 +19,7 @@ from minikafka.protocol.records.record import decode_records, encode_record
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig()
+LIMITED = replace(CONFIG, message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=100)
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 
 
@@ -112,15 +113,23 @@ def test_the_largest_time_of_a_plain_batch_is_put_right() -> None:
     assert accepted(batch).max_timestamp == NOW + 7
 
 
-def test_inner_offsets_of_a_plain_batch_are_left_to_its_readers() -> None:
-    """As in Kafka: the header counts, and rewriting a plain batch would cost a copy of each."""
-    data = made(records(0, 5), 2, Compression.NONE)
-    assert accepted(data, LIMITED).buffer is data
+@pytest.mark.mission("SAFE-1")
+@pytest.mark.parametrize("config", [CONFIG, LIMITED, replace(CONFIG, cleanup_policy="compact")])
+@pytest.mark.parametrize("offsets", [(0, 5), (3, 4), (1, 0), (0, 0), (0, 2**31 - 1), (-7, 1)])
+def test_inner_offsets_of_a_plain_batch_become_consecutive(
+    offsets: tuple[int, int], config: LogConfig
+) -> None:
+    """Kafka stores them: consumers then see these offsets, and compaction cannot go on."""
+    data = made(records(*offsets), 2, Compression.NONE)
+    batch = accepted(data, config)
+    assert [r.offset for r in decode_records(batch.buffer)] == [0, 1]
+    assert [r.value for r in decode_records(batch.buffer)] == [
+        r.value for r in decode_records(data)
+    ]
 
 
 def test_inner_offsets_are_put_right_by_recompression_too() -> None:
     plain = made(records(3, 4), 2, Compression.NONE)
-    assert accepted(plain).buffer is plain  # as Kafka leaves it
     batch = accepted(plain, replace(CONFIG, compression_type="gzip"))
     assert [r.offset for r in decode_records(batch.buffer)] == [0, 1]
     batch = accepted(made(records(3, 4), 2), replace(CONFIG, compression_type="uncompressed"))
@@ -174,9 +183,6 @@ def test_times_beyond_64_bits_are_refused() -> None:
         assert accepted(data, by_broker).max_timestamp == extreme
     spread = encode_record(1, 2**62, b"", b"") + encode_record(0, -(2**62) - 1, b"", b"")
     assert refusal(made(spread, 2, base_timestamp=0)).code is ErrorCode.INVALID_TIMESTAMP
-
-
-LIMITED = replace(CONFIG, message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=100)
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])

@@ -101,7 +101,7 @@ def check_all_loops(data: bytes, count: int) -> None:
         max(times),
         all(fields["key"] is not None for fields in expected),
     )
-    if all(fields["offset_delta"] >= 0 for fields in expected):
+    if all(0 <= fields["offset_delta"] < 2**31 for fields in expected):
         found = list(find_records(data, count))
         assert [(time, offset, key, has_value) for _, _, time, offset, key, has_value in found] == [
             (f["timestamp_delta"], f["offset_delta"], f["key"], f["value"] is not None)
@@ -118,6 +118,7 @@ def test_every_loop_decodes_valid_records_alike(parts: list[bytes]) -> None:
 
 @given(parts=records, at=st.floats(0, 0.999), byte=st.integers(0, 255), more=st.integers(-1, 1))
 @example(parts=[encode_record(0, 0, None, b"x")], at=0.0, byte=0x0F, more=0)
+@example(parts=[encode_record(2**31 - 1, 0, None, b"x")], at=0.6, byte=0x10, more=0)
 @settings(max_examples=250, deadline=None)
 def test_every_loop_refuses_invalid_records_alike(
     parts: list[bytes], at: float, byte: int, more: int
