@@ -224,5 +224,5 @@ def test_a_debug_port_that_is_taken(duo: RealCluster, tmp_path: Path) -> None:
         done = run_verb("broker", *words, "--log-level", "ERROR")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "address already in use" in line
+    assert "Address already in use" in line
     assert str(port) in line

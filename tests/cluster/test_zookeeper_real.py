@@ -261,5 +261,5 @@ async def test_a_server_that_hangs_and_comes_back(own_zookeeper: ZookeeperProces
 
 async def test_no_server_is_a_clear_error() -> None:
     connect = f"127.0.0.1:{free_ports(1)[0]}"
-    with pytest.raises(ConnectionLost, match=f"no ZooKeeper server at {connect} answered"):
+    with pytest.raises(ConnectionLost, match=f"no ZooKeeper server at {connect} responded"):
         await RealCoordination().open(connect, 10_000, 300)
