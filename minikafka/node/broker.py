@@ -29,7 +29,7 @@ from minikafka.node import config_views as views
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.wiring import BrokerParts
-from minikafka.protocol.releases import Release
+from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore

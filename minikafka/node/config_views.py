@@ -24,8 +24,8 @@ from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOP
 from minikafka.kernel.config import Config, view_of
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.server import ServerConfig
+from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
-from minikafka.protocol.releases import Release
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManagerConfig
 from minikafka.zookeeper.session import ZkSessionConfig

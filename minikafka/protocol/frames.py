@@ -1,9 +1,19 @@
-"""Cuts a byte stream into frames: int32 size, then as many bytes."""
+"""Frames: an int32 size, a request or response header, and a message.
+
+``FrameReader`` cuts a byte stream into frames. The functions below it make and read whole frames.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from minikafka.protocol.api_keys import NEVER, ApiKey
+from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
+from minikafka.protocol.codec import append_message, decode
+from minikafka.protocol.schema import Message
 
 BUFFER_BYTES = 64 * 1024
 # A frame that does not fit the buffer gets separate memory: at first this many bytes at most,
@@ -136,3 +146,111 @@ class FrameReader:
         if not self._reuse or len(self._big) > self._kept_bytes:
             self._big = None
         return frame
+
+
+M = TypeVar("M", bound=Message)
+
+_FIRST_FLEXIBLE = {int(key): key.first_flexible for key in ApiKey}
+_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+
+_read_header_v0 = struct.Struct(">hhi").unpack_from
+_read_header = struct.Struct(">hhih").unpack_from
+_read_correlation_id = struct.Struct(">i").unpack_from
+_pack_request = struct.Struct(">ihhi").pack
+_pack_length = struct.Struct(">h").pack
+_pack_response = struct.Struct(">ii").pack
+_pack_flexible_response = struct.Struct(">iiB").pack
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    """``api_key`` may be one we do not know; ``client_id`` is None where none was sent."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """(header, position where the body starts) of a frame without its size.
+
+    An unknown key is read with a header of version 1, so that it can be named when the connection
+    is closed. Raises DecodeError.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _read_header(frame)
+        if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
+            return RequestHeader(api_key, api_version, correlation_id, None), 8
+        position = 10
+        client_id = None
+        if length >= 0:
+            position += length
+            if position > len(frame):
+                raise DecodeError("the client id goes beyond the frame")
+            client_id = frame[10:position].tobytes().decode()
+        if api_version >= _FIRST_FLEXIBLE.get(api_key, NEVER):
+            position = _skip_tags(frame, position) if frame[position] else position + 1
+    except (DecodeError, struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"request header: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def encode_request(header: RequestHeader, message: Message) -> bytes:
+    """The whole frame, its int32 size included. Raises EncodeError."""
+    spec = message.SPEC
+    version = header.api_version
+    if spec.api_key != header.api_key:
+        raise EncodeError(f"{type(message).__name__} is no request of API {header.api_key}")
+    client_id = b""
+    if not (header.api_key == _CONTROLLED_SHUTDOWN and version == 0):
+        encoded = None if header.client_id is None else header.client_id.encode()
+        client_id = b"\xff\xff" if encoded is None else _pack_length(len(encoded)) + encoded
+    if version >= spec.first_flexible_header:
+        client_id += b"\0"
+    parts: list[Buffer] = [b"", client_id]
+    append_message(message, version, parts)
+    parts[0] = _pack_request(
+        sum(map(len, parts)) + 8, header.api_key, version, header.correlation_id
+    )
+    return b"".join(parts)
+
+
+def encode_response(correlation_id: int, message: Message, version: int) -> bytes:
+    """The whole frame, its int32 size included. Raises EncodeError."""
+    return b"".join(encode_response_parts(correlation_id, message, version))
+
+
+def encode_response_parts(correlation_id: int, message: Message, version: int) -> list[Buffer]:
+    """As ``encode_response``, not joined: record batches are in the list as they were given."""
+    parts: list[Buffer] = [b""]
+    append_message(message, version, parts)
+    size = sum(map(len, parts)) + 4
+    if version >= message.SPEC.first_flexible_header:
+        parts[0] = _pack_flexible_response(size + 1, correlation_id, 0)
+    else:
+        parts[0] = _pack_response(size, correlation_id)
+    return parts
+
+
+def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
+    """(correlation id, message) of a frame without its size. Raises DecodeError."""
+    try:
+        (correlation_id,) = _read_correlation_id(frame)
+        position = 4
+        if version >= response_cls.SPEC.first_flexible_header:
+            position = _skip_tags(frame, 4)
+    except (DecodeError, struct.error, IndexError) as error:
+        raise DecodeError(f"response header: {error}") from error
+    return correlation_id, decode(response_cls, version, frame, position)
+
+
+def _skip_tags(frame: Buffer, position: int) -> int:
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position += size
+    if position > len(frame):
+        raise DecodeError("a tagged field goes beyond the frame")
+    return position

@@ -1,25 +1,185 @@
-"""Fetches: reading, the response or the parking, and reads by a thread outside the page cache."""
+"""Fetches of records: the read, the response or the parked ``DelayedFetch``.
+
+Records outside the page cache are read by a thread first (``ColdReads``). High watermarks are
+announced to parked fetches of followers (``HighWatermarkAnnouncer``).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeAlias
 
-from minikafka.broker.fetch.delayed_fetch import DelayedFetch, FetchReply, HighWatermarkAnnouncer
 from minikafka.broker.fetch.reader import (
     FetchEntry,
     FetchParams,
     FetchReader,
     FetchReading,
+    Isolation,
     ReadResult,
     end_of,
 )
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Clock, TimerHandle
+
+FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
+
+
+class DelayedFetch(DelayedOperation):
+    """A parked Fetch, which waits for ``min_bytes`` of records. It completes in any of these cases
+    (A to H are Kafka's):
+
+    A. This broker no longer leads one of the partitions.
+    B. The replica is no longer here.
+    C. This broker does not know one of the partitions.
+    D. The disk of one of the partitions failed.
+    E. The leader epoch in the request is fenced by now.
+    F. The fetch offset is above the log end after a truncation, or below the log start after a
+       deletion of records. (Kafka also completes a fetch from an older segment, since it cannot
+       measure bytes across segments. And it completes a fetch between high watermark and log end
+       at once, without records and repeatedly; here such a fetch waits.)
+    G. The bytes that can be read reach ``min_bytes``. Those of throttled replicas do not count
+       (KIP-73).
+    H. The follower's log diverges. The leader's log was truncated before, so E or F holds too.
+    I. The high watermark is announced to the follower (see ``HighWatermarkAnnouncer``). Kafka 2.4
+       and 2.5 did so at every move; later releases do not.
+
+    Cases A to E are detected by a leader epoch that differs from the one at parking; a closed
+    partition has none. A newer epoch does not complete a follower's fetch (in Kafka it does): the
+    follower receives it from the controller too, and then closes this connection. In every case,
+    and after the time-out, the logs are read again for the response.
+    """
+
+    __slots__ = ("_on_expired", "_params", "_reader", "_reply", "_watched")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        hosted: HostedPartitions,
+        reader: FetchReader,
+        reply: FetchReply,
+        on_expired: Callable[[FetchParams], None],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._params = params
+        self._reader = reader
+        self._reply = reply
+        self._on_expired = on_expired
+        self._watched = [
+            (partition, partition.state.leader_epoch, entry)
+            for entry in entries
+            for partition in (hosted.require(entry.topic_partition),)
+        ]
+
+    def try_complete(self) -> bool:
+        return self._has_reason() and self.force_complete()
+
+    def _has_reason(self) -> bool:
+        """Whether one of the cases A to I holds. Called at every append to one of the partitions,
+        which may be thousands, so that a partition without new records must be cheap."""
+        replica_id, isolation = self._params.replica_id, self._params.isolation
+        min_bytes, throttle = self._params.min_bytes, self._reader.throttle
+        to_log_end = isolation is Isolation.LOG_END
+        available = 0
+        for partition, leader_epoch, entry in self._watched:
+            if partition.state.leader_epoch != leader_epoch:
+                if replica_id >= 0 and partition.state.leader_epoch > leader_epoch:
+                    continue
+                return True  # A, B, C, D, E
+            end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
+            if entry.fetch_offset == end:
+                responses = partition.responses
+                if responses.announcing and responses.is_announced_to(
+                    replica_id, partition.high_watermark
+                ):
+                    return True  # I
+                continue
+            if entry.fetch_offset > end:
+                if entry.fetch_offset > partition.log.log_end_offset:
+                    return True  # F
+                continue  # not committed, or its transaction is open
+            if throttle.quota.limited and throttle.holds_back(partition, replica_id):
+                continue
+            try:
+                size = partition.log.available_bytes(entry.fetch_offset, end)
+            except (KafkaError, OSError):
+                return True  # F, or an error that the final read reports
+            available += min(size, entry.max_bytes)
+            if available >= min_bytes:
+                return True  # G
+        return False
+
+    def on_complete(self) -> None:
+        reply, entries = self._reply, [entry for _, _, entry in self._watched]
+        # A completed operation may stay in watch lists until the next purge; its records must not.
+        del self._reply
+        self._watched = []
+        reply(self._reader.read_parked(self._params, entries))
+
+    def watched_keys(self) -> Iterable[TopicPartition]:
+        return (entry.topic_partition for _, _, entry in self._watched)
+
+    def on_expiration(self) -> None:
+        self._on_expired(self._params)
+
+
+ANNOUNCE_AFTER_MS = 50
+# An announcement completes a fetch of all partitions that a follower follows. The next announcement
+# waits one more millisecond for each so many partitions of the last.
+ANNOUNCED_PER_MS = 10
+
+
+class HighWatermarkAnnouncer:
+    """Completes followers' parked fetches ``ANNOUNCE_AFTER_MS`` after a high watermark moved.
+
+    Under load the response with the next records carries the high watermark within that time.
+    Without load a follower's high watermark would lag by up to ``replica.fetch.wait.max.ms``, and
+    with it consumers that read from the follower, and the follower itself if it becomes leader.
+    ``complete`` tries the parked fetches that watch the given partitions, each fetch once."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        hosted: HostedPartitions,
+        complete: Callable[[Sequence[TopicPartition]], object],
+    ) -> None:
+        self._clock = clock
+        self._hosted = hosted
+        self._complete = complete
+        self._due: dict[TopicPartition, None] = {}  # used as an ordered set
+        self._timer: TimerHandle | None = None
+        self._not_before_ms = 0
+
+    def add(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Announce the high watermarks of these partitions, together with others that are due."""
+        for topic_partition in topic_partitions:
+            self._due[topic_partition] = None
+        if self._due and self._timer is None:
+            wait_ms = self._not_before_ms - self._clock.monotonic_ms()
+            self._timer = self._clock.call_later(max(ANNOUNCE_AFTER_MS, wait_ms), self._announce)
+
+    def close(self) -> None:
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _announce(self) -> None:
+        due, self._due = self._due, {}
+        self._timer = None
+        self._not_before_ms = self._clock.monotonic_ms() + len(due) // ANNOUNCED_PER_MS
+        led = [p for p in map(self._hosted.get, due) if p is not None and p.is_leader]
+        for partition in led:
+            partition.responses.begin_announcement()
+        self._complete([partition.topic_partition for partition in led])
+        for partition in led:
+            partition.responses.end_announcement()
 
 
 class ColdReads:

@@ -12,7 +12,7 @@ from minikafka.broker.ports import Controller
 from minikafka.broker.replication.leadership import Stop
 from minikafka.broker.replication.partition import Instruction
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.core.metadata_image import topics_of
 from minikafka.kernel.cluster import (
     NO_EPOCH,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.requests.context import RequestContext
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.broker.requests.apis import RequestContext
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -10,10 +10,14 @@ from minikafka.broker.fetch.offset_lookup import ListedOffset, ages, find_offset
 from minikafka.broker.fetch.reader import Isolation
 from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.context import Reply, RequestContext
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
+from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.kernel.cluster import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    TopicPartition,
+    grouped,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

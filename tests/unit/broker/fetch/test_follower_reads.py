@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minikafka.broker.fetch.delayed_fetch import ANNOUNCE_AFTER_MS
+from minikafka.broker.fetch.record_fetches import ANNOUNCE_AFTER_MS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
     FetchPartition,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.fetch.delayed_fetch import (
+from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.broker.fetch.record_fetches import (
     ANNOUNCE_AFTER_MS,
     DelayedFetch,
     HighWatermarkAnnouncer,
 )
-from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from tests.support.broker.replicas import TOPIC, ReplicaCluster, error_of

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Apis, Route
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
