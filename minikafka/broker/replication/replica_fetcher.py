@@ -15,7 +15,7 @@ its state is still the same object from which the request was built.
 
 Two measures reduce waiting. When a partition is added while a Fetch is parked at the leader, the
 fetcher closes the connection, and the next Fetch names the partition. And a follower far behind
-sends the next Fetch before it has appended the last response (see ``core/replication/fetch_state``).
+sends the next Fetch before it has appended the last response (``core/replication/fetch_state``).
 """
 
 from __future__ import annotations
