@@ -8,10 +8,9 @@ from typing import TypeAlias
 
 from minikafka.coordinator.ports import PartitionLeaders
 from minikafka.coordinator.runtime import CoordinatorContext
-from minikafka.core.transaction.errors import MarkerOutcome, marker_outcome
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import TransactionAppendPurpose
-from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.shard import MarkerOutcome, TransactionShard, marker_outcome
 from minikafka.core.transaction.transaction import Markers
 from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode

@@ -19,7 +19,7 @@ from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
-from minikafka.core.transaction.config import TransactionConfig
+from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, view_of
 from minikafka.kernel.settings import topic_defaults
