@@ -48,6 +48,8 @@ class ProducerIds:
             block = await self._store().allocate_producer_ids(self._broker_id)
         except (CoordinationError, MalformedZnode) as error:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, repr(error)) from error
+        except OverflowError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         finally:
             self._allocation = None
             allocation.set()

@@ -38,6 +38,9 @@ class FirstContact:
         self._told = True
         return made
 
+    def descriptor_limit(self) -> int:
+        return self._network.descriptor_limit()
+
     async def resolves(self, host: str) -> bool:
         return await self._network.resolves(host)
 

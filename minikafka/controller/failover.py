@@ -30,7 +30,7 @@ from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.services import ControllerServices
 from minikafka.controller.topic_changes import InternalTopics, TopicChanges
 from minikafka.controller.topic_deletion import TopicDeletions
-from minikafka.controller.znode_reads import read_brokers
+from minikafka.controller.znode_reads import read_brokers, read_topics
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.states import ReplicaState
@@ -93,7 +93,7 @@ class Failover:
         services, context = self._services, self._services.context
         brokers, _ = await read_brokers(services.store, services.watches.term, self._log)
         context.set_brokers(brokers.values())
-        topics = await services.store.topics(services.watches.term)
+        topics = await read_topics(services.store, services.watches.term, self._log)
         partitions = await self._topics.add_topics(topics)
         context.partitions_being_reassigned = {
             tp for tp in partitions if is_being_reassigned(context.assignment(tp))

@@ -9,7 +9,7 @@ from minikafka.controller.isr_removal import IsrRemovals
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.services import ControllerServices
 from minikafka.controller.topic_deletion import TopicDeletions
-from minikafka.controller.znode_reads import read_assignments, read_isr_changes
+from minikafka.controller.znode_reads import read_assignments, read_isr_changes, read_topics
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.events import ApiPartitionReassignment
 from minikafka.core.controller.placement import missing_replicas
@@ -33,7 +33,8 @@ class TopicChanges:
 
     async def on_topic_change(self) -> None:
         """Find topics that were created, and topics whose znode is gone."""
-        topics = set(await self._services.store.topics(self._services.watches.term))
+        store, watcher = self._services.store, self._services.watches.term
+        topics = set(await read_topics(store, watcher, self._log))
         deleted = sorted(self._context.all_topics - topics)
         for topic in deleted:
             self._context.remove_topic(topic)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import TypeAlias, TypeVar
 
 from minikafka.core.controller.context import ControllerContext
+from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import Broker, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Watcher
@@ -40,6 +41,17 @@ async def _readable(
         found.update(one)
         unreadable.update(bad)
     return found, unreadable
+
+
+async def read_topics(store: ZkStore, watcher: Watcher, log: EventLog) -> list[str]:
+    """Read and watch the names of all topics. Names that no topic may have are logged and left out:
+    they would become directories of logs."""
+    names = await store.topics(watcher)
+    for name in names:
+        problem = name_problem(name)
+        if problem is not None:
+            log.error("topic_name_invalid", topic=name, why=problem)
+    return [name for name in names if name_problem(name) is None]
 
 
 async def read_assignments(

@@ -1,13 +1,17 @@
-"""The rules for names of topics (Kafka's ``Topic``)."""
+"""The rules for names of topics, partitions and hosts (Kafka's ``Topic``)."""
 
 from __future__ import annotations
 
 import re
 
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 MAX_NAME_LENGTH = 249  # leaves room for "-<partition>.<uuid>-delete" in a file name
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+MAX_HOST_LENGTH = 255  # of a name in DNS
+MAX_PORT = 65535
+_HOST = re.compile(r"[!-.0-~]+")  # printable ASCII except blank and slash
 
 
 def name_problem(topic: str) -> str | None:
@@ -31,6 +35,26 @@ def require_valid(topic: str) -> None:
     problem = name_problem(topic)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def require_valid_partition(topic_partition: TopicPartition) -> None:
+    """Check a partition that a request names, before it becomes a directory or a znode. Raises
+    KafkaError(INVALID_TOPIC_EXCEPTION), and KafkaError(INVALID_REQUEST) for a negative number."""
+    require_valid(topic_partition.topic)
+    if topic_partition.partition < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Partition {topic_partition.partition} is negative"
+        )
+
+
+def address_problem(host: str, port: int) -> str | None:
+    """Return why a broker cannot listen at this address, or None. Whether the name resolves is
+    another question, which a connection finds out."""
+    if len(host) > MAX_HOST_LENGTH or not _HOST.fullmatch(host):
+        return f"{host[:MAX_HOST_LENGTH]!r} is no host"
+    if not 0 <= port <= MAX_PORT:
+        return f"{port} is no port"
+    return None
 
 
 def may_collide(topic: str) -> bool:

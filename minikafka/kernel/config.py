@@ -165,12 +165,14 @@ class Setting:
 @dataclass(frozen=True)
 class ConfigDef:
     """A set of settings. ``ignored`` are keys of Kafka that are accepted without effect; keys in
-    ``refused`` have a reason why they are not accepted."""
+    ``refused`` have a reason why they are not accepted. ``together`` returns why parsed values do
+    not go together, if they do not."""
 
     settings: Mapping[str, Setting]
     ignored: frozenset[str] = frozenset()
     ignored_prefixes: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    together: Callable[[Mapping[str, Any]], str | None] = lambda _: None
 
     @classmethod
     def of(
@@ -179,9 +181,10 @@ class ConfigDef:
         ignored: Iterable[str] = (),
         ignored_prefixes: tuple[str, ...] = (),
         refused: Mapping[str, str] | None = None,
+        together: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
     ) -> ConfigDef:
         by_name = {row.name: row for row in rows}
-        return cls(by_name, frozenset(ignored), ignored_prefixes, refused or {})
+        return cls(by_name, frozenset(ignored), ignored_prefixes, refused or {}, together)
 
     def require_known(self, name: str) -> None:
         """Raise ConfigError for a refused key, or an unknown one with the nearest name."""
@@ -196,7 +199,8 @@ class ConfigDef:
     def parse(self, given: Mapping[str, str]) -> Config:
         """Parse all settings and fill in the defaults.
 
-        Raises ConfigError for an unknown key, an invalid value or a missing required key.
+        Raises ConfigError for an unknown key, an invalid value, a missing required key, or values
+        that do not go together.
         """
         for name in given:
             self.require_known(name)
@@ -210,6 +214,9 @@ class ConfigDef:
                 )
             else:
                 values[name] = row.default
+        problem = self.together(values)
+        if problem is not None:
+            raise ConfigError(problem)
         without_effect = tuple(sorted(name for name in given if name not in self.settings))
         return Config(values, dict(given), without_effect)
 

@@ -33,7 +33,14 @@ _TOPIC_DEFAULTS = frozenset(
 # Kafka's AllDynamicConfigs, without listeners and TLS, which change by a restart only here.
 DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split())
 
-_AT_ONCE = frozenset({"max.connections", "transaction.partition.verification.enable"})
+_AT_ONCE = frozenset(
+    {
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "transaction.partition.verification.enable",
+    }
+)
 # Of these, the settings that take effect at once. The others are stored and described.
 EFFECTIVE_AT_ONCE = frozenset(
     row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | _AT_ONCE

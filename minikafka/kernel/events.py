@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TextIO
 
 import structlog
+
+from minikafka.kernel.event_rates import EventRates
 
 
 class EventLog(Protocol):
@@ -123,20 +127,78 @@ def _spelt(level: str) -> str:
     return "WARN" if level == "WARNING" else level
 
 
-def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
-    """Set up the process's event log. Called once, by an entry point, never by a library."""
-    renderer: Any = plain_line
+# The host of the client whose request the current task or callback serves.
+_SERVED_CLIENT: ContextVar[str] = ContextVar("served_client")
+MAX_CLIENT_FACT = 1000  # characters of one fact of an event that a client has caused
+
+
+@contextmanager
+def serving_client(host: str) -> Iterator[None]:
+    """Within the block, and in tasks that are created there, events carry ``client=host``. They are
+    bounded by ``ClientEvents``."""
+    token = _SERVED_CLIENT.set(host)
+    try:
+        yield
+    finally:
+        _SERVED_CLIENT.reset(token)
+
+
+class ClientEvents:
+    """The processor that bounds what clients can write to the log.
+
+    It adds the client's host to the events of its requests, and applies ``EventRates`` to every
+    event that has one. The event that ends a pause says how many were ``suppressed``. Long facts
+    are cut: a client may choose a name of 32 KB.
+    """
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._rates = EventRates()
+
+    def __call__(self, _: Any, __: str, facts: MutableMapping[str, Any]) -> Any:
+        client = facts.get("client") or _SERVED_CLIENT.get("")
+        if not client:
+            return facts
+        facts["client"] = client
+        cause = (facts.get("component"), facts["event"], facts.get("reason"))
+        suppressed = self._rates.admit(str(client), cause, self._monotonic_ms())
+        if suppressed is None:
+            raise structlog.DropEvent
+        if suppressed:
+            facts["suppressed"] = suppressed
+        for key, value in facts.items():
+            if isinstance(value, str) and len(value) > MAX_CLIENT_FACT:
+                facts[key] = f"{value[:MAX_CLIENT_FACT]}... ({len(value)} characters)"
+        return facts
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def configure(
+    level: str = "INFO",
+    json: bool = False,
+    stream: TextIO | None = None,
+    monotonic_ms: Callable[[], int] = _monotonic_ms,
+) -> None:
+    """Set up the process's event log. Called once, by an entry point, never by a library.
+
+    No line can be forged or can control a terminal: every character of a value that is not
+    printable is escaped."""
+    renderers: list[Any] = [plain_line]
     if json:
-        renderer = structlog.processors.JSONRenderer()
+        renderers = [structlog.processors.JSONRenderer()]
     elif (stream or sys.stderr).isatty():
-        renderer = structlog.dev.ConsoleRenderer(colors=True)
+        renderers = [escape_facts, structlog.dev.ConsoleRenderer(colors=True)]
     structlog.configure(
         processors=[
             LoggerLevels(_spelt(level)),
+            ClientEvents(monotonic_ms),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=False),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=False,
@@ -151,17 +213,41 @@ def plain_line(_: Any, __: str, facts: MutableMapping[str, Any]) -> str:
     stamp, level, event = facts.pop("timestamp"), facts.pop("level"), facts.pop("event")
     trace = facts.pop("exception", None)
     pairs = " ".join([f"{key}={_shown(facts[key])}" for key in sorted(facts)])
-    line = f"{stamp} [{level:<9}] {event:<30} {pairs}".rstrip()
-    return line if trace is None else f"{line}\n{trace}"
+    line = f"{stamp} [{level:<9}] {_escaped(str(event)):<30} {pairs}".rstrip()
+    return line if trace is None else f"{line}\n{_trace(trace)}"
+
+
+def escape_facts(_: Any, __: str, facts: MutableMapping[str, Any]) -> Any:
+    """Escape what structlog's console renderer would print as it is."""
+    for key, value in facts.items():
+        if key == "exception":
+            facts[key] = _trace(value)
+        elif not (text := value if isinstance(value, str) else repr(value)).isprintable():
+            facts[key] = _escaped(text)
+    return facts
 
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        return value if _PLAIN(value) else repr(value)
-    return repr(value)
+        return value if _PLAIN(value) and value.isprintable() else repr(value)
+    return _escaped(repr(value))  # repr escapes strings, but classes may define their own
 
 
-_PLAIN = re.compile(r"""[^ \t=\r\n"']*""").fullmatch
+def _escaped(text: str) -> str:
+    """Return the text with an escape for each character that is not printable: control characters,
+    line separators, bidirectional controls, lone surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _trace(trace: str) -> str:
+    """Return a traceback with indented lines: a newline in an error's message, which may be a
+    client's text, cannot begin a line that looks like an event."""
+    return "\n".join("  " + _escaped(line) for line in trace.split("\n"))
+
+
+_PLAIN = re.compile(r"""[^ =\"']*""").fullmatch
 
 
 @contextmanager

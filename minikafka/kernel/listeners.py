@@ -45,6 +45,32 @@ def listeners(config: Config, hostname: str) -> Listeners:
     return Listeners(bound, shown, _inter_broker(config, shown))
 
 
+def connection_overrides(text: str) -> dict[str, int]:
+    """Parse ``max.connections.per.ip.overrides``: ``address:count,...``. Raises ValueError.
+
+    Kafka also takes host names, which it resolves once, when it starts. Addresses only are taken
+    here: a name that resolves to another address later would lose its limit silently."""
+    found = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        address, _, count = item.rpartition(":")
+        if not count.strip().isdecimal():
+            raise ValueError(f"{item} is not address:count")
+        try:
+            parsed = ipaddress.ip_address(address.strip().strip("[]"))
+        except ValueError:
+            raise ValueError(f"{address.strip() or item} is no IP address") from None
+        found[str(parsed)] = int(count)
+    return found
+
+
+def connection_overrides_problem(value: str) -> str | None:
+    try:
+        connection_overrides(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def debug_listener_problem(value: str) -> str | None:
     """Return why a value of ``debug.listener`` is invalid; None for a valid or empty one.
 

@@ -7,6 +7,7 @@ contract tests run against both. All times are integer milliseconds, all sizes a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -70,6 +71,10 @@ class Network(Protocol):
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]: ...
+
+    def descriptor_limit(self) -> int:
+        """Return how many files and connections the process may have open at a time."""
+        ...
 
     async def resolves(self, host: str) -> bool:
         """Return whether ``host`` is an IP address or a name that resolves to one."""
@@ -217,7 +222,8 @@ class RolledBack(CoordinationError):
 
 
 class BadPath(CoordinationError):
-    """A path that ZooKeeper does not accept, such as one with ``..``; it was not sent."""
+    """A path that ZooKeeper does not accept, such as one with ``..`` or a control character; it was
+    not sent."""
 
 
 class TooLarge(CoordinationError):
@@ -232,10 +238,22 @@ class SessionExpired(CoordinationError):
     """The session has expired; its ephemeral nodes are or will be deleted."""
 
 
+# "/", or names that are not "." or "..", without the characters that ZooKeeper's PathUtils refuses
+# (surrogates are among them).
+_PATH = re.compile(r"/|(?:/(?!\.\.?(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)+")
+
+
 def require_path(path: str) -> None:
-    """Raise BadPath if a name in the path is ``.`` or ``..``."""
-    if "/." in path and not {".", ".."}.isdisjoint(path.split("/")):
+    """Raise BadPath if a name in the path is empty, ``.`` or ``..``, or has a character that
+    ZooKeeper does not accept."""
+    if not _PATH.fullmatch(path):
         raise BadPath(path)
+
+
+def require_version(path: str, version: int) -> None:
+    """Raise BadVersion for a number that is the version of no znode: it is not an int of Java."""
+    if not -(2**31) <= version < 2**31:
+        raise BadVersion(path)
 
 
 class SessionState(Enum):

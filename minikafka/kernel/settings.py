@@ -18,7 +18,11 @@ from minikafka.kernel.config import (
     non_empty,
     one_of,
 )
-from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener_problem
+from minikafka.kernel.listeners import (
+    DEBUG_LISTENER,
+    connection_overrides_problem,
+    debug_listener_problem,
+)
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -91,9 +95,12 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- connections
     _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
-    _int("max.connections", MAX_INT, "Most connections at a time.", at_least(0)),
+    _int("max.connections", MAX_INT, "Most connections at a time, and at most half of the descriptors that the system grants (ulimit -n); a listener for brokers alone may exceed it.", at_least(0)),
+    _int("max.connections.per.ip", MAX_INT, "Most connections from one address; 0 only if there are overrides.", at_least(0)),
+    _string("max.connections.per.ip.overrides", "", "Other limits for single addresses: address:count,...", connection_overrides_problem),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
     _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Off if unset. Not a key of Kafka's.", debug_listener_problem),
+    _int("event.loop.stall.threshold.ms", 100, "A stall of the event loop of so long or longer is logged as loop_stalled, with the request that ran then. Not a key of Kafka's.", at_least(2)),
     # -- topics
     _int("num.partitions", 1, "Partitions of a topic created without a number.", at_least(1)),
     _int("default.replication.factor", 1, "Replicas of a topic created without a number.", at_least(1)),
@@ -213,7 +220,7 @@ _NO_METRICS = "Metrics go to debug.listener alone."
 _NO_LOGIN = "All listeners are PLAINTEXT: there is no authentication."
 _NO_QUOTAS = "Clients are not throttled."
 _OS_BUFFERS = "The operating system sizes the buffers of sockets."
-_ONE_LIMIT = "Only max.connections limits connections."
+_NO_RATE = "Connections are limited in number, not in rate."
 IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
     "advertised.host.name": "Kafka 3.0 removed it; see advertised.listeners.",
     "advertised.port": "Kafka 3.0 removed it; see advertised.listeners.",
@@ -226,9 +233,7 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
     "group.consumer.heartbeat.interval.ms": "Groups of KIP-848 are not served, as by Kafka 3.9 with ZooKeeper.",
     "group.coordinator.threads": _ONE_THREAD,
     "log.preallocate": "Segment files grow as records are appended.",
-    "max.connection.creation.rate": _ONE_LIMIT,
-    "max.connections.per.ip": _ONE_LIMIT,
-    "max.connections.per.ip.overrides": _ONE_LIMIT,
+    "max.connection.creation.rate": _NO_RATE,
     "max.request.partition.size.limit": "DescribeTopicPartitions is not served, as by Kafka 3.9 with ZooKeeper.",
     "metric.reporters": _NO_METRICS,
     "metrics.num.samples": _NO_METRICS,
@@ -308,11 +313,23 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
 )
 # fmt: on
 
+
+def _together(values: Mapping[str, Any]) -> str | None:
+    """Return why settings do not go together; None if they do."""
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        return (
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides"
+            " property is set."
+        )
+    return None
+
+
 BROKER_CONFIG = ConfigDef.of(
     BROKER_SETTINGS,
     IGNORED_BROKER_SETTINGS,
     ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
     refused=REFUSED_BROKER_SETTINGS,
+    together=_together,
 )
 TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
 

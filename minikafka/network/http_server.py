@@ -45,7 +45,8 @@ class HttpConfig:
 
     max_connections: int = 16
     max_request_bytes: int = 16 * 1024  # request line and headers; may be exceeded by one read
-    request_timeout_ms: int = 30_000  # from the accept, or the last reply, to the next reply
+    first_byte_timeout_ms: int = 5_000  # from the accept to the first byte
+    request_timeout_ms: int = 30_000  # from the first byte, or the last reply, to the next reply
     max_discarded_bytes: int = 1024 * 1024  # read and dropped after the last reply
 
 
@@ -69,8 +70,9 @@ class HttpConnection(asyncio.BufferedProtocol):
     """One peer of an ``HttpServer``: HTTP/1.1 through h11, without request bodies.
 
     At most one request is served in a turn of the loop, and none while the peer has not taken the
-    last reply; reading is paused meanwhile, so pipelined requests wait. A peer that needs longer
-    than ``request_timeout_ms`` to send a request or to take a reply is disconnected.
+    last reply; reading is paused meanwhile, so pipelined requests wait. A peer that sends nothing
+    for ``first_byte_timeout_ms``, or needs longer than ``request_timeout_ms`` to send a request or
+    to take a reply, is disconnected.
     """
 
     def __init__(self, server: HttpServer, clock: Clock, config: HttpConfig) -> None:
@@ -83,6 +85,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._request: h11.Request | None = None
         self._transport: asyncio.Transport
         self._deadline: TimerHandle | None = None
+        self._silent = True  # no byte has arrived
         self._discarded_bytes = 0
         self._at_eof = False
         self._write_paused = False
@@ -92,7 +95,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._arm_deadline()
+        self._arm_deadline(self._config.first_byte_timeout_ms)
         self._server.opened(self)
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -104,6 +107,9 @@ class HttpConnection(asyncio.BufferedProtocol):
             if self._discarded_bytes > self._config.max_discarded_bytes:
                 self._transport.abort()
             return
+        if self._silent:
+            self._silent = False
+            self._arm_deadline(self._config.request_timeout_ms)
         self._http.receive_data(bytes(memoryview(self._buffer)[:nbytes]))
         self._serve()
 
@@ -185,7 +191,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             data += http.send(h11.Data(data=reply.body)) or b""
         data += http.send(h11.EndOfMessage()) or b""
         self._transport.write(data)
-        self._arm_deadline()
+        self._arm_deadline(self._config.request_timeout_ms)
         if last or http.our_state is h11.MUST_CLOSE:
             self._finish()
         else:
@@ -209,9 +215,9 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     # -- the time-out of a request
 
-    def _arm_deadline(self) -> None:
+    def _arm_deadline(self, timeout_ms: int) -> None:
         self._disarm_deadline()
-        self._deadline = self._clock.call_later(self._config.request_timeout_ms, self.abort)
+        self._deadline = self._clock.call_later(timeout_ms, self.abort)
 
     def _disarm_deadline(self) -> None:
         if self._deadline is not None:

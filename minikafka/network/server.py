@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
+from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
@@ -35,7 +36,6 @@ class ServerConfig:
     bound the memory that one connection can occupy."""
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
-    max_connections: int = 2**31 - 1
     connections_max_idle_ms: int = 10 * 60 * 1000  # -1: never
     queued_max_requests: int = 500  # of one connection, unanswered
     queued_max_bytes: int = 100 * 1024 * 1024  # unanswered requests, and replies queued behind them
@@ -86,6 +86,13 @@ class ReplySlot:
         self._reply = _Refusal(reason, facts)
         self._connection.resolve(self)
 
+    def abandon(self, reason: str, **facts: object) -> None:
+        """Close the connection as ``refuse`` does, whether the request has been answered or not."""
+        if self._sent:
+            self._connection.refuse(reason, **facts)
+        else:
+            self.refuse(reason, **facts)
+
 
 class ServerConnection(asyncio.BufferedProtocol):
     """The server side of one connection.
@@ -114,6 +121,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.number = number
         self.listener = listener
         self.client_host = ""
+        self.descriptor = 0  # of the socket, where there is one
         # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
         self.overlapping: object = None
         self.closed = False  # when True, no frame is served and no reply is sent
@@ -152,6 +160,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         )
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
+        accepted = transport.get_extra_info("socket")
+        self.descriptor = 0 if accepted is None else accepted.fileno()
         self._server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -448,6 +458,7 @@ class Server:
         listener_name: str = "PLAINTEXT",
         log: EventLog | None = None,
         unsent: UnsentReplies | None = None,
+        quotas: ConnectionQuotas | None = None,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -457,8 +468,9 @@ class Server:
         self._log = log or event_log("network", listener=listener_name)
         self.holding = False
         self.unsent = unsent or UnsentReplies()
+        self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
-        self._connections: dict[int, ServerConnection] = {}  # bound: max_connections
+        self._connections: dict[int, ServerConnection] = {}  # bound: ``_quotas``
         self._next_number = 0
         self._sweeper: TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
@@ -487,10 +499,6 @@ class Server:
         for connection in list(self._connections.values()):
             connection.serve_held()
 
-    def set_max_connections(self, limit: int) -> None:
-        """Change the limit for new connections; existing ones stay open."""
-        self._config = replace(self._config, max_connections=limit)
-
     def stop_accepting(self) -> None:
         """Close the listening socket; accepted connections stay open."""
         if self._listener is not None:
@@ -516,18 +524,20 @@ class Server:
     # -- for connections
 
     def opened(self, connection: ServerConnection) -> None:
-        if len(self._connections) >= self._config.max_connections:
-            # Kafka leaves the new connection in the backlog until another one is closed. Here the
-            # client sees a close at once, and the log has the reason.
-            self._connections[connection.number] = connection
-            connection.refuse("max_connections", limit=self._config.max_connections)
-            return
         self._connections[connection.number] = connection
-        if self._all_gone is not None:
+        refusal = self._quotas.add(
+            self._listener_name, connection.client_host, connection.descriptor
+        )
+        if refusal is not None:
+            # At max.connections, Kafka leaves the new connection in the backlog until another one
+            # is closed. Here the client sees a close at once, and the log has the reason.
+            connection.refuse(refusal.reason, limit=refusal.limit)
+        elif self._all_gone is not None:
             connection.close()
 
     def lost(self, connection: ServerConnection) -> None:
-        self._connections.pop(connection.number, None)
+        if self._connections.pop(connection.number, None) is not None:
+            self._quotas.remove(connection.client_host)
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 

@@ -23,14 +23,17 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener, listeners
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
+from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.http_server import HttpServer
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
+from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
+from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
@@ -72,6 +75,7 @@ class BrokerNode:
         self._dynamic = DynamicBrokerConfig(config)
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
+        self._stalls: LoopStalls | None = None
 
     @property
     def ports(self) -> list[int]:
@@ -109,6 +113,8 @@ class BrokerNode:
             if found:
                 raise
         finally:
+            if self._stalls is not None:
+                self._stalls.close()
             self._logs.close()
 
     async def _raise_failure(self) -> None:
@@ -132,8 +138,7 @@ class BrokerNode:
         await self._zk.start(tasks)
         store = self._zk.store
         await store.create_persistent_paths()
-        proposed = base64.urlsafe_b64encode(self._world.entropy.random_bytes(16)).decode()[:22]
-        cluster_id = await store.get_or_create_cluster_id(proposed)
+        cluster_id = await self._read_cluster_id(store)
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
         self._dynamic.update(*await read_broker_configs(store, self.broker_id))
@@ -143,7 +148,7 @@ class BrokerNode:
         self._apis.start(tasks)
         await self._listen()
         self._config_changes.start(tasks)
-        await self._register(store)
+        await self._register(self._zk.store)  # another session, if the first one has expired
         self._zk.on_session_lost(self.controller.on_session_lost)
         self._zk.on_new_session(self._register)
         self._zk.on_new_session(self.controller.on_new_session)
@@ -164,6 +169,22 @@ class BrokerNode:
         for topic in topics:
             configs.forget(topic)
         return found
+
+    async def _read_cluster_id(self, store: ZkStore) -> str:
+        """Return the id of the cluster; create it if there is none. If its znode cannot be read,
+        return the id that the log directories have. Raises ConfigError if they are new."""
+        proposed = base64.urlsafe_b64encode(self._world.entropy.random_bytes(16)).decode()[:22]
+        try:
+            return await store.get_or_create_cluster_id(proposed)
+        except MalformedZnode as error:
+            self._log.error("cluster_id_unreadable", why=str(error))
+            stored = self._logs.cluster_id()
+            if stored is None:
+                raise ConfigError(
+                    f"the cluster id cannot be read: {error}; write it again, it is in "
+                    "meta.properties of every broker's log directories"
+                ) from error
+            return stored
 
     async def _identify(self, store: ZkStore, cluster_id: str) -> int:
         """Return the broker id: from the configuration, from the log directories, or a new one.
@@ -208,17 +229,38 @@ class BrokerNode:
             lambda: self.broker_epoch,
             self.metrics,
         )
-        effects = ConfigEffects(dynamic, self.parts, self.controller, lambda: self._servers)
+        self._quotas = self._make_quotas()
+        effects = ConfigEffects(dynamic, self.parts, self.controller, self._quotas)
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
-        self._apis = Apis(self.broker_id, self.parts.routes(), release=views.release(self._config))
+        stalls = LoopStalls(
+            world.clock, views.stall_meter(self._config), self.metrics, self.broker_id
+        )
+        stalls.start()
+        self._stalls = stalls
+        self._apis = Apis(
+            self.broker_id,
+            self.parts.routes(),
+            release=views.release(self._config),
+            stalls=stalls.meter,
+            monotonic_ms=world.clock.monotonic_ms,
+            metrics=self.metrics,
+        )
         self._controlled_shutdown = ShutdownHandover(
             world.network,
             world.clock,
             self.parts.cache,
             self.broker_id,
             views.controlled_shutdown(self._config, listener),
+        )
+
+    def _make_quotas(self) -> ConnectionQuotas:
+        several = len(self._listeners.bound) > 1
+        return ConnectionQuotas(
+            views.connection_quotas(self._dynamic.current),
+            self._listeners.inter_broker if several else None,
+            self._world.network.descriptor_limit(),
         )
 
     async def _listen(self) -> None:
@@ -234,6 +276,7 @@ class BrokerNode:
                 self._apis.on_frame,
                 endpoint.listener,
                 unsent=self.parts.unsent,
+                quotas=self._quotas,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)

@@ -19,10 +19,13 @@ from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
+from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, view_of
+from minikafka.kernel.listeners import connection_overrides
 from minikafka.kernel.settings import topic_defaults
+from minikafka.network.connection_quotas import ConnectionQuotaConfig
 from minikafka.network.server import ServerConfig
 from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
@@ -46,10 +49,18 @@ def zookeeper(config: Config) -> ZkSessionConfig:
 def server(config: Config) -> ServerConfig:
     return ServerConfig(
         socket_request_max_bytes=config.integer("socket.request.max.bytes"),
-        max_connections=config.integer("max.connections"),
         connections_max_idle_ms=config.integer("connections.max.idle.ms"),
         queued_max_requests=config.integer("queued.max.requests"),
     )
+
+
+def connection_quotas(config: Config) -> ConnectionQuotaConfig:
+    overrides = connection_overrides(config.string("max.connections.per.ip.overrides"))
+    return view_of(ConnectionQuotaConfig, config.values, max_connections_per_ip_overrides=overrides)
+
+
+def stall_meter(config: Config) -> StallMeterConfig:
+    return StallMeterConfig(config.integer("event.loop.stall.threshold.ms"))
 
 
 def log_dirs(config: Config) -> tuple[str, ...]:

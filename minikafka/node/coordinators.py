@@ -172,18 +172,20 @@ class GroupParts:
         return [
             Route(ApiKey.OFFSET_COMMIT, commit),
             Route(
-                ApiKey.OFFSET_FETCH, OffsetFetchHandler(coordinator, self._zookeeper_offsets, cache)
+                ApiKey.OFFSET_FETCH,
+                OffsetFetchHandler(coordinator, self._zookeeper_offsets, cache),
+                changes_state=False,
             ),
             Route(ApiKey.JOIN_GROUP, JoinGroupHandler(coordinator, self._world.entropy)),
             Route(ApiKey.HEARTBEAT, HeartbeatHandler(coordinator)),
             Route(ApiKey.LEAVE_GROUP, LeaveGroupHandler(coordinator)),
             Route(ApiKey.SYNC_GROUP, SyncGroupHandler(coordinator)),
-            Route(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(coordinator)),
-            Route(ApiKey.LIST_GROUPS, ListGroupsHandler(coordinator)),
+            Route(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(coordinator), changes_state=False),
+            Route(ApiKey.LIST_GROUPS, ListGroupsHandler(coordinator), changes_state=False),
             Route(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(coordinator)),
             Route(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(coordinator, cache)),
-            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse_heartbeat),
-            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse_description),
+            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse_heartbeat, changes_state=False),
+            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse_description, changes_state=False),
         ]
 
 
@@ -312,9 +314,19 @@ class TransactionParts:
             Route(ApiKey.END_TXN, EndTxnHandler(coordinator)),
             Route(ApiKey.WRITE_TXN_MARKERS, write_markers),
             Route(ApiKey.TXN_OFFSET_COMMIT, commit),
-            Route(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(self._replicas.hosted)),
-            Route(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(coordinator)),
-            Route(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(coordinator)),
+            Route(
+                ApiKey.DESCRIBE_PRODUCERS,
+                DescribeProducersHandler(self._replicas.hosted),
+                changes_state=False,
+            ),
+            Route(
+                ApiKey.DESCRIBE_TRANSACTIONS,
+                DescribeTransactionsHandler(coordinator),
+                changes_state=False,
+            ),
+            Route(
+                ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(coordinator), changes_state=False
+            ),
         ]
 
 

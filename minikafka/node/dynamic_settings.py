@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.config import Config
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.kernel.settings import topic_defaults
-from minikafka.network.server import Server
+from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.node import config_views as views
 from minikafka.node.wiring import BrokerParts
 
 UNCLEAN = "unclean.leader.election.enable"
-MAX_CONNECTIONS = "max.connections"
 
 
 class ConfigEffects:
     """The ``ConfigHandler`` of ``ConfigChanges``. It updates ``dynamic``, and applies the changes
-    to the parts of the broker. ``servers`` returns the listening servers."""
+    to the parts of the broker."""
 
     def __init__(
         self,
         dynamic: DynamicBrokerConfig,
         parts: BrokerParts,
         controller: KafkaController,
-        servers: Callable[[], Iterable[Server]],
+        quotas: ConnectionQuotas,
     ) -> None:
         self._dynamic = dynamic
         self._parts = parts
         self._controller = controller
-        self._servers = servers
+        self._quotas = quotas
         for listener in (self._topic_defaults, self._elections, self._sockets):
             dynamic.on_change(listener)
         self._limit_replication()
@@ -48,8 +48,7 @@ class ConfigEffects:
             self._controller.set_unclean_election(after.boolean(UNCLEAN))
 
     def _sockets(self, _: Config, after: Config) -> None:
-        for server in self._servers():
-            server.set_max_connections(after.integer(MAX_CONNECTIONS))
+        self._quotas.configure(views.connection_quotas(after))
 
     def _limit_replication(self) -> None:
         """Apply the replication throttle rates. They exist only at run time, in no ``Config``."""

@@ -28,17 +28,21 @@ def security_routes(
     describe_scram = DescribeUserScramCredentialsHandler(store)
     alter_scram = AlterUserScramCredentialsHandler(is_controller, store)
     return [
-        Route(ApiKey.SASL_HANDSHAKE, refusals.refuse_sasl_handshake),
-        Route(ApiKey.SASL_AUTHENTICATE, refusals.refuse_sasl_authentication),
-        Route(ApiKey.DESCRIBE_ACLS, refusals.refuse_acl_description),
-        Route(ApiKey.CREATE_ACLS, refusals.refuse_acl_creation),
-        Route(ApiKey.DELETE_ACLS, refusals.refuse_acl_deletion),
-        Route(ApiKey.CREATE_DELEGATION_TOKEN, refusals.refuse_token_creation),
-        Route(ApiKey.RENEW_DELEGATION_TOKEN, refusals.refuse_token_renewal),
-        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, refusals.refuse_token_expiry),
-        Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, refusals.refuse_token_description),
-        Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_quotas, task=True),
-        Route(ApiKey.ALTER_CLIENT_QUOTAS, alter_quotas, task=True),
-        Route(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_scram, task=True),
-        Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, alter_scram, task=True),
+        Route(ApiKey.SASL_HANDSHAKE, refusals.refuse_sasl_handshake, changes_state=False),
+        Route(ApiKey.SASL_AUTHENTICATE, refusals.refuse_sasl_authentication, changes_state=False),
+        Route(ApiKey.DESCRIBE_ACLS, refusals.refuse_acl_description, changes_state=False),
+        Route(ApiKey.CREATE_ACLS, refusals.refuse_acl_creation, changes_state=False),
+        Route(ApiKey.DELETE_ACLS, refusals.refuse_acl_deletion, changes_state=False),
+        Route(ApiKey.CREATE_DELEGATION_TOKEN, refusals.refuse_token_creation, changes_state=False),
+        Route(ApiKey.RENEW_DELEGATION_TOKEN, refusals.refuse_token_renewal, changes_state=False),
+        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, refusals.refuse_token_expiry, changes_state=False),
+        Route(
+            ApiKey.DESCRIBE_DELEGATION_TOKEN, refusals.refuse_token_description, changes_state=False
+        ),
+        Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_quotas, task=True, changes_state=False),
+        Route(ApiKey.ALTER_CLIENT_QUOTAS, alter_quotas, task=True, changes_state=False),
+        Route(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_scram, task=True, changes_state=False
+        ),
+        Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, alter_scram, task=True, changes_state=False),
     ]

@@ -277,12 +277,28 @@ class BrokerParts:
                 overlapping=True,
             ),
             Route(ApiKey.FETCH, fetch, in_parts=True),
-            Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, self._world.clock)),
+            Route(
+                ApiKey.LIST_OFFSETS,
+                ListOffsetsHandler(replicas, self._world.clock),
+                changes_state=False,
+            ),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
-            Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),
-            Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),
-            Route(ApiKey.FIND_COORDINATOR, find_coordinator),
-            Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
+            Route(
+                ApiKey.METADATA,
+                MetadataHandler(cache, self._creation, self._cluster_id),
+                changes_state=False,
+            ),
+            Route(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                OffsetForLeaderEpochHandler(replicas),
+                changes_state=False,
+            ),
+            Route(ApiKey.FIND_COORDINATOR, find_coordinator, changes_state=False),
+            Route(
+                ApiKey.DESCRIBE_CLUSTER,
+                DescribeClusterHandler(cache, self._cluster_id),
+                changes_state=False,
+            ),
             *self.groups.routes(),
             *self.transactions.routes(),
             *self._routes_of_log_dirs(),
@@ -301,7 +317,12 @@ class BrokerParts:
             Route(
                 ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsHandler(logs, hosted), task=True
             ),
-            Route(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(logs, hosted), task=True),
+            Route(
+                ApiKey.DESCRIBE_LOG_DIRS,
+                DescribeLogDirsHandler(logs, hosted),
+                task=True,
+                changes_state=False,
+            ),
         ]
 
     def _routes_of_the_controller(self) -> list[Route]:
@@ -343,9 +364,14 @@ class BrokerParts:
         alter = AlterPartitionReassignmentsHandler(self._controller)
         listing = ListPartitionReassignmentsHandler(self._controller)
         return [
-            Route(ApiKey.ELECT_LEADERS, ElectLeadersHandler(self._elections), task=True),
-            Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter, task=True),
-            Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing, task=True),
+            Route(
+                ApiKey.ELECT_LEADERS,
+                ElectLeadersHandler(self._elections),
+                task=True,
+                changes_state=False,
+            ),
+            Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter, task=True, changes_state=False),
+            Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing, task=True, changes_state=False),
         ]
 
     def _routes_to_the_controller(self) -> list[Route]:
@@ -360,10 +386,15 @@ class BrokerParts:
             config.boolean("delete.topic.enable"),
         )
         return [
-            Route(ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownHandler(controller), task=True),
-            Route(ApiKey.CREATE_TOPICS, create, task=True),
-            Route(ApiKey.CREATE_PARTITIONS, grow, task=True),
-            Route(ApiKey.DELETE_TOPICS, delete, task=True),
+            Route(
+                ApiKey.CONTROLLED_SHUTDOWN,
+                ControlledShutdownHandler(controller),
+                task=True,
+                changes_state=False,
+            ),
+            Route(ApiKey.CREATE_TOPICS, create, task=True, changes_state=False),
+            Route(ApiKey.CREATE_PARTITIONS, grow, task=True, changes_state=False),
+            Route(ApiKey.DELETE_TOPICS, delete, task=True, changes_state=False),
         ]
 
     def _routes_of_configuration(self) -> list[Route]:
@@ -381,9 +412,12 @@ class BrokerParts:
             loggers,
         )
         return [
-            Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True),
-            Route(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(admin), task=True),
+            Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True, changes_state=False),
+            Route(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(admin), task=True, changes_state=False),
             Route(
-                ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsHandler(admin), task=True
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                IncrementalAlterConfigsHandler(admin),
+                task=True,
+                changes_state=False,
             ),
         ]

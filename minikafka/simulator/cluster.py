@@ -83,6 +83,7 @@ class SimCluster:
             return self.simulation.run(scenario(self), RUN_LIMIT_S)
 
     def _on_event(self, level: str, name: str, facts: dict[str, Any]) -> None:
+        assert name != "request_handler_failed", f"a bug in a handler: {facts}"
         assert name != "metadata_epochs_went_back", f"{facts}: ZooKeeper loses no data here"
         self.note(name, **facts)
 

@@ -10,12 +10,14 @@ Kafka: ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
 from minikafka.core.log.leader_epochs import EpochEntry
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.storage.names import MAX_OFFSET
 
 REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
@@ -24,6 +26,7 @@ CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 
 _VERSION: Final = 0
+_DECIMAL: Final = re.compile(r"[0-9]{1,19}")
 
 
 class CheckpointError(ValueError):
@@ -87,7 +90,7 @@ def _decode(data: bytes, fields: int) -> list[list[str]]:
 
 
 def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise CheckpointError(f"{text!r} is not a number") from error
+    """Raises CheckpointError, also for numbers that no partition, epoch or offset can be."""
+    if not _DECIMAL.fullmatch(text) or int(text) > MAX_OFFSET:
+        raise CheckpointError(f"{text[:100]!r} is not a number")
+    return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -14,6 +15,7 @@ META_PROPERTIES: Final = "meta.properties"
 _META_PROPERTIES_VERSION: Final = "version"
 _BROKER_ID: Final = "broker.id"
 _NODE_ID: Final = "node.id"  # the name in version 1 (KRaft)
+_BROKER_ID_TEXT: Final = re.compile(r"[0-9]{1,10}")
 _CLUSTER_ID: Final = "cluster.id"
 
 
@@ -61,8 +63,8 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     rows.pop(_META_PROPERTIES_VERSION, None)
     broker_id = rows.pop(_BROKER_ID, None) or rows.pop(_NODE_ID, None)
     cluster_id = rows.pop(_CLUSTER_ID, None)
-    if broker_id is not None and not broker_id.isdigit():
-        raise ConfigError(f"{_BROKER_ID} {broker_id!r} in {META_PROPERTIES} is not a number")
+    if broker_id is not None and not _BROKER_ID_TEXT.fullmatch(broker_id):
+        raise ConfigError(f"{_BROKER_ID} {broker_id[:100]!r} in {META_PROPERTIES} is not a number")
     return MetaProperties(None if broker_id is None else int(broker_id), cluster_id, rows)
 
 

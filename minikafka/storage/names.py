@@ -6,6 +6,7 @@ import re
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
+from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import TopicPartition
 
 LOG_SUFFIX: Final = ".log"
@@ -24,7 +25,11 @@ STRAY_DIR_SUFFIX: Final = "-stray"
 _MAX_NAME_CHARACTERS: Final = 255
 _HEX_DIGITS: Final = 32
 
-_LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
+# A larger offset in a file's name is garbage, and appends would run out of int64 soon.
+MAX_OFFSET: Final = 1 << 62
+_MAX_PARTITION: Final = (1 << 31) - 1
+_LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
+_DELETED_DIRECTORY: Final = re.compile(r"\S+-[0-9]+\.[0-9a-f]{32}-delete")
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -33,11 +38,13 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """Return the offset in the name of a file with ``suffix``, None for any other name."""
+    """Return the offset in the name of a file with ``suffix``, None for any other name and for an
+    offset that no log reaches."""
     stem = name.removesuffix(suffix)
     if stem == name or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
         return None
-    return int(stem)
+    offset = int(stem)
+    return offset if offset <= MAX_OFFSET else None
 
 
 def offsets_of(names: list[str], suffix: str) -> list[int]:
@@ -54,9 +61,15 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     """Return the partition whose log is in a directory of this name, None for any other directory,
     for example one that ends in ``-delete``, ``-future`` or ``-stray``."""
     match = _LOG_DIRECTORY.fullmatch(name)
-    if match is None:
+    if match is None or name_problem(match["topic"]) is not None:
         return None
-    return TopicPartition(match["topic"], int(match["partition"]))
+    partition = int(match["partition"])
+    return TopicPartition(match["topic"], partition) if partition <= _MAX_PARTITION else None
+
+
+def is_deleted_directory_name(name: str) -> bool:
+    """Whether ``delete_directory_name`` can have made the name (its topic may have been cut)."""
+    return _DELETED_DIRECTORY.fullmatch(name) is not None
 
 
 def parse_future_directory_name(name: str) -> TopicPartition | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from minikafka.kernel.cluster import TopicPartition
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -74,7 +78,7 @@ def partition_state(topic_partition: TopicPartition) -> str:
 def partition_of_state(path: str) -> TopicPartition | None:
     """Return the partition whose state znode is at ``path``; None for any other path."""
     match path.removeprefix(f"{TOPICS}/").split("/"):
-        case [topic_name, "partitions", number, "state"] if number.isdecimal():
+        case [topic_name, "partitions", number, "state"] if _NUMBER.fullmatch(number):
             return TopicPartition(topic_name, int(number))
     return None
 

@@ -13,6 +13,7 @@ from minikafka.zookeeper.store_cluster import ZkClusterStore
 from minikafka.zookeeper.store_configs import ZkConfigStore
 from minikafka.zookeeper.store_controller import ControllerNode, ZkControllerStore
 from minikafka.zookeeper.store_topics import StateWrites, TopicAssignment, ZkTopicStore
+from minikafka.zookeeper.znodes.json_form import decimal
 
 __all__ = [
     "ControllerMoved",
@@ -56,10 +57,10 @@ class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore):
         node = await self._requests.get(path)
         if node is None:
             return None
-        try:
-            return int(node[0])
-        except ValueError:
-            raise MalformedZnode(path, node[0], "not a number") from None
+        offset = decimal(node[0].decode("ascii", "replace"))
+        if offset is None:
+            raise MalformedZnode(path, node[0], "not a number")
+        return offset
 
     async def set_consumer_offset(
         self, group_id: str, topic_partition: TopicPartition, offset: int

@@ -25,6 +25,7 @@ from minikafka.zookeeper.znodes import (
     FeatureZnode,
     ProducerIdBlockZnode,
 )
+from minikafka.zookeeper.znodes.json_form import INT_BITS, decimal
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
@@ -95,7 +96,8 @@ class ZkClusterStore:
     async def broker_ids(self, watcher: Watcher | None = None) -> list[int]:
         """Return the ids of live brokers, sorted."""
         names = await self._requests.children(paths.BROKER_IDS, watcher)
-        return sorted(int(name) for name in names if name.isdecimal())
+        ids = (decimal(name, INT_BITS) for name in names)
+        return sorted({broker_id for broker_id in ids if broker_id is not None and broker_id >= 0})
 
     async def brokers(
         self, watcher: Watcher | None = None, node_watcher: Watcher | None = None

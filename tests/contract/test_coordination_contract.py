@@ -34,7 +34,7 @@ from minikafka.world.real.world import run as run_real
 from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld
-from minikafka.zookeeper.requests import Requests
+from minikafka.zookeeper.requests import Requests, raise_error
 from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
@@ -385,9 +385,17 @@ def test_no_server_is_connection_lost(play: Play) -> None:
     play(body)
 
 
-@pytest.mark.parametrize("path", ["/a/..", "/a/.", "/./a", "/..", "/a/../b"])
-def test_relative_paths_are_refused(play: Play, path: str) -> None:
-    """Clients choose names that become paths; kazoo would raise a ValueError."""
+@pytest.mark.mission("DOOR-2")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a/..", "/a/.", "/./a", "/..", "/a/../b", "", "a", "/a/", "/a//b", "//", "/a\0", "/a\x1f",
+        "/\ud800", "/\ue000", "/\uffff", "/a\n",
+    ],
+)  # fmt: skip
+def test_bad_paths_are_refused(play: Play, path: str) -> None:
+    """Clients choose names that become paths. Kazoo would raise ValueError, or strip the path, or
+    fail in its own thread."""
 
     async def body(lab: Lab) -> None:
         session = await lab.open()
@@ -412,3 +420,38 @@ def test_relative_paths_are_refused(play: Play, path: str) -> None:
         await session.close()
 
     play(body)
+
+
+@pytest.mark.mission("DOOR-2")
+@pytest.mark.parametrize("version", [2**31, -(2**31) - 1, 2**70])
+def test_an_impossible_version_is_a_bad_version(play: Play, version: int) -> None:
+    """Kazoo's thread would end while it encodes the request."""
+
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        await session.create("/a")
+        with pytest.raises(BadVersion):
+            await session.set("/a", b"", version)
+        with pytest.raises(BadVersion):
+            await session.delete("/a", version)
+        for op in (SetOp("/a", b"", version), DeleteOp("/a", version), CheckOp("/a", version)):
+            with pytest.raises(BadVersion):
+                raise_error(await session.multi([op]))
+        assert await session.children("/") == ["a"]
+        await session.close()
+
+    play(body)
+
+
+@pytest.mark.mission("DOOR-2")
+async def test_arguments_refused_by_kazoo_are_an_error_of_the_port(
+    real_zookeeper: ZookeeperProcess,
+) -> None:
+    lab = RealLab(real_zookeeper)
+    session: Any = await lab.open()
+    await session.create("/a")
+    with pytest.raises(CoordinationError, match="TypeError"):
+        await session.set("/a", "text")
+    assert not session._waiting
+    assert (await session.get("/a"))[0] == b""
+    await session.close()

@@ -13,10 +13,11 @@ from minikafka.kernel.cluster import NO_LEADER, ReplicaAssignment, TopicPartitio
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CreateOp
 from minikafka.simulator import faults
-from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.cluster import PORT, SimCluster, host_name
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import ConfigZnode
+from tests.support.network.wire_end import WireEnd
 
 TP = TopicPartition("t", 0)
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
@@ -254,3 +255,39 @@ def test_an_unknown_topic_error_is_not_retried() -> None:
             assert cluster.simulation.loop.seconds() - begun < 5
 
     SimCluster(1).run(play)
+
+
+@pytest.mark.mission("SAFE-22")
+def test_a_limit_of_connections_for_each_address_applies_to_new_ones() -> None:
+    async def play(cluster: SimCluster) -> None:
+        async with Tool(cluster) as tool:
+            stranger = cluster.simulation.host("stranger").world.network
+
+            async def connect() -> WireEnd:
+                _, end = await stranger.connect(WireEnd, host_name(1), PORT)
+                assert isinstance(end, WireEnd)
+                return end
+
+            async def is_refused() -> bool:
+                end = await connect()
+                await asyncio.sleep(1)  # far longer than the way there and back
+                end.transport.close()
+                return end.at_eof
+
+            async def limit(per_ip: str) -> None:
+                await tool.admin.alter_configs(BROKER, "1", {"max.connections.per.ip": per_ip})
+
+            before = [await connect() for _ in range(3)]
+            with pytest.raises(KafkaError) as refused:
+                await limit("0")
+            assert refused.value.code is ErrorCode.INVALID_REQUEST
+            await limit("2")
+            refusals = [await is_refused() for _ in range(20)]  # the change takes a while
+            assert refusals[-1]
+            assert not any(end.at_eof for end in before)
+            for end in before:
+                end.transport.close()
+            await asyncio.sleep(1)  # until the broker has noticed
+            assert [await is_refused() for _ in range(3)] == [False] * 3
+
+    SimCluster(3).run(play)

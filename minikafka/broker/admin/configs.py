@@ -10,6 +10,7 @@ from minikafka.broker.admin.config_alterations import Change, check_names
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.config_resources import AlterOperation, ResourceType
+from minikafka.core.topic_names import require_valid
 from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType, InvalidConfiguration
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -139,6 +140,7 @@ class ConfigAdminManager:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
+        require_valid(name)
 
     def _broker_entity(self, name: str) -> str:
         if not name:

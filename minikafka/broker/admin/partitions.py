@@ -10,6 +10,7 @@ from minikafka.broker.purgatories import Reaper
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.placement import assign_replicas, broker_racks
 from minikafka.core.purgatory import DelayedOperation
+from minikafka.core.topic_names import require_valid
 from minikafka.kernel.cluster import Broker, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
@@ -71,6 +72,7 @@ class PartitionGrowth:
     async def _try(self, topic: CreatePartitionsTopic, validate_only: bool) -> bool:
         """Check the request and write the assignment. False if the znode has changed since it was
         read. Raises KafkaError, CoordinationError, MalformedZnode."""
+        require_valid(topic.name)
         store = self._store()
         if await store.topic_marked_for_deletion(topic.name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")

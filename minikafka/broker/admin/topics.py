@@ -242,7 +242,10 @@ class TopicAdmin:
 
     async def _delete(self, topic: str) -> ErrorCode:
         try:
+            require_valid(topic)
             await self._store().request_topic_deletion(topic)
+        except KafkaError as error:
+            return error.code
         except NodeExists:
             return ErrorCode.NONE  # requested before: wait for the same deletion
         except CoordinationError as error:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+import traceback
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
+from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.events import EventLog, event_log, serving_client
+from minikafka.kernel.metrics import Metrics
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
@@ -31,6 +37,10 @@ from minikafka.protocol.messages.api_versions import (
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.schema import Message
+
+# What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
+# is nested too deep concerns its connection only.
+UNDECODABLE = (DecodeError, MemoryError, RecursionError)
 
 
 class RequestContext:
@@ -86,6 +96,11 @@ class Route:
     have no memoryview fields. With ``in_parts`` the record batches of the response are sent without
     a copy. An ``overlapping`` handler may be called while earlier requests of this API on the same
     connection have no reply; it keeps the order of their effects itself.
+
+    ``changes_state`` is true if the handler changes this broker's own state in several steps:
+    logs, partitions, coordinators, sessions. An unexpected exception may then leave half a change,
+    and ends the node. It is false if the handler only reads, or hands one change to ZooKeeper or
+    to the controller: an unexpected exception then closes the connection, and nothing else.
     """
 
     api_key: ApiKey
@@ -95,6 +110,7 @@ class Route:
     max_version: int | None = None
     in_parts: bool = False
     overlapping: bool = False
+    changes_state: bool = True
 
     @property
     def last_version(self) -> int:
@@ -105,13 +121,25 @@ class Route:
         return ApiVersion(self.api_key, self.min_version, self.last_version)
 
 
+# Requests of brokers. Their events are the history of the replicas, and are not bounded per client.
+_BETWEEN_BROKERS = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+    }
+)
+
+
 class _Row:
     """The facts of a route, as attributes for the hot path."""
 
-    __slots__ = ("first", "handler", "last", "overlapping", "request_class", "route")
+    __slots__ = ("first", "handler", "last", "of_clients", "overlapping", "request_class", "route")
 
     def __init__(self, route: Route) -> None:
         self.route = route
+        self.of_clients = route.api_key not in _BETWEEN_BROKERS
         self.handler: Any = route.handler  # either kind; ``route.task`` says which
         self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
@@ -174,7 +202,13 @@ class Apis:
     an unknown key, a version that is not served, or a response that does not fit its version. An
     unknown version of ApiVersions gets a response in version 0 instead (KIP-511). A ``KafkaError``
     from a handler becomes the error code of the response, or closes the connection if the response
-    has none at its top level. Any other exception is a bug and stops the node.
+    has none at its top level. Any other exception is a bug: ``Route.changes_state`` says whether
+    it stops the node, or closes the connection with the event ``request_handler_failed`` and counts
+    in Kafka's ``ErrorsPerSec``.
+
+    ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
+    the decoding to the end of the handler; of a task handler, each step counts by itself. The
+    events of task handlers name the client and are bounded for each client (``serving_client``).
     """
 
     def __init__(
@@ -183,15 +217,25 @@ class Apis:
         routes: Sequence[Route],
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
+        stalls: StallMeter | None = None,
+        monotonic_ms: Callable[[], int] = lambda: 0,
+        metrics: Metrics | None = None,
     ) -> None:
         """Serve the ``routes`` that ``release`` has, up to the newest versions of the release."""
+        self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
+        self._stall_ms = self._stalls.threshold_ms
+        self._now_ms = monotonic_ms
         self._log = log or event_log("apis", broker=broker_id)
+        self._broker_id = broker_id
+        self._metrics = metrics or Metrics()
+        self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
         kept = [route for r in routes if (route := _limited(r, release)) is not None]
         last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
         own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
         self._served = sorted([own, *(route.listed for route in kept)], key=lambda row: row.api_key)
-        kept.append(Route(ApiKey.API_VERSIONS, ApiVersionsHandler(self._served), max_version=last))
+        handler = ApiVersionsHandler(self._served)
+        kept.append(Route(ApiKey.API_VERSIONS, handler, max_version=last, changes_state=False))
         self._rows = {int(route.api_key): _Row(route) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
         self._tasks: asyncio.TaskGroup | None = None
@@ -223,8 +267,8 @@ class Apis:
         later. ``frame`` is not kept (see ``ServerConnection``)."""
         try:
             header, position = decode_request_header(frame)
-        except DecodeError as error:
-            return _refuse(connection, "bad_header", error=str(error))
+        except UNDECODABLE as error:
+            return _refuse(connection, "bad_header", error=_reason(error))
         version = header.api_version
         row = self._rows.get(header.api_key)
         if connection.unanswered and (row is None or row.route is not connection.overlapping):
@@ -234,19 +278,22 @@ class Apis:
         route = row.route
         if version < row.first or version > row.last:
             return self._refuse_version(connection, route, header, len(frame))
+        started_ms = self._now_ms()
         try:
             request = decode(row.request_class, version, frame, position)
-        except DecodeError as error:
+        except UNDECODABLE as error:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             api_name = route.api_key.api_name
             return _refuse(
-                connection, "bad_request", api=api_name, api_version=version, error=str(error)
+                connection, "bad_request", api=api_name, api_version=version, error=_reason(error)
             )
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
         reply = PendingReply(slot, route, header.correlation_id, version)
         context = RequestContext(header, connection.listener, connection.client_host, connection)
         if route.task:
-            self._start(row, context, request, reply)
+            self._start(row, context, request, reply, slot, len(frame))
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
             return False
         try:
             row.handler(context, request, reply)
@@ -256,9 +303,21 @@ class Apis:
             api_name = route.api_key.api_name
             slot.refuse("bad_request", api=api_name, api_version=version, error=str(error))
         except Exception as bug:
-            self._stop_node(bug)
-            raise
+            if route.changes_state:
+                self._stop_node(bug)
+                raise
+            self._contain(bug, route, context, slot)
+        if self._now_ms() - started_ms >= self._stall_ms:
+            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
         return False
+
+    def _note_if_long(
+        self, started_ms: int, route: Route, header: RequestHeader, host: str, size: int
+    ) -> None:
+        ran_ms = self._now_ms() - started_ms
+        if ran_ms >= self._stall_ms:
+            api = route.api_key.api_name
+            self._stalls.note(NotedRequest(api, header.client_id or "", host, size, ran_ms))
 
     # -- tasks
 
@@ -268,10 +327,16 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
+        slot: ReplySlot,
+        size: int,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
+
+        def note(started_ms: int) -> None:
+            self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
+
         task = self._tasks.create_task(
-            self._serve(row, context, request, reply),
+            _in_steps(self._serve(row, context, request, reply, slot), self._now_ms, note),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
         self._serving.add(task)
@@ -283,15 +348,20 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
+        slot: ReplySlot,
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
-        try:
-            response = await row.handler(context, request)
-        except KafkaError as error:
-            reply(error)
-        else:
-            reply(response)
+        with serving_client(context.client_host) if row.of_clients else nullcontext():
+            try:
+                try:
+                    reply(await row.handler(context, request))
+                except KafkaError as error:
+                    reply(error)
+            except Exception as bug:
+                if row.route.changes_state:
+                    raise
+                self._contain(bug, row.route, context, slot)
 
     # -- what goes wrong
 
@@ -316,12 +386,67 @@ class Apis:
         PendingReply(slot, route, header.correlation_id, 0)(response)
         return False
 
+    def _contain(
+        self, bug: Exception, route: Route, context: RequestContext, slot: ReplySlot
+    ) -> None:
+        """Close the connection of a request whose handler has failed and changes no state."""
+        self._failures += 1
+        error_id = f"{self._broker_id}-{self._failures}"
+        api_name = route.api_key.api_name
+        self._metrics.counter(errors_per_second(route.api_key)).mark()
+        self._log.error(
+            "request_handler_failed",
+            error_id=error_id,
+            api=api_name,
+            api_version=context.version,
+            client=context.client_host,
+            client_id=context.client_id,
+            error=_reason(bug),
+            traceback="".join(traceback.format_exception(bug)),
+        )
+        slot.abandon("request_handler_failed", api=api_name, error_id=error_id)
+
     def _stop_node(self, bug: Exception) -> None:
         if self._bug is not None and not self._bug.done():
             self._bug.set_exception(bug)
 
     async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
         await bug
+
+
+@types.coroutine
+def _in_steps(
+    work: Coroutine[Any, Any, None], now_ms: Callable[[], int], stepped: Callable[[int], None]
+) -> Generator[Any, Any, None]:
+    """Run a coroutine, and call ``stepped`` with the start of each step after it: a step is what
+    runs between two awaits that give the loop back."""
+    resume: Callable[[], Any] = partial(work.send, None)
+    while True:
+        started_ms = now_ms()
+        try:
+            awaited = resume()
+        except StopIteration:
+            return
+        finally:
+            stepped(started_ms)
+        try:
+            sent = yield awaited
+        except BaseException as error:
+            resume = partial(work.throw, error)
+        else:
+            resume = partial(work.send, sent)
+
+
+def errors_per_second(api_key: ApiKey) -> str:
+    """Return Kafka's name of the metric that counts the unexpected errors of an API."""
+    return (
+        "kafka.network:type=RequestMetrics,name=ErrorsPerSec,"
+        f"request={api_key.api_name},error={ErrorCode.UNKNOWN_SERVER_ERROR.name}"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, DecodeError) else repr(error)
 
 
 def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:

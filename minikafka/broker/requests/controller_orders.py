@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
@@ -14,6 +22,8 @@ from minikafka.broker.replication.partition import Instruction
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.core.metadata_image import topics_of
+from minikafka.core.replication.partition_state import isr_problem
+from minikafka.core.topic_names import address_problem, require_valid_partition
 from minikafka.kernel.cluster import (
     NO_EPOCH,
     ZERO_UUID,
@@ -42,6 +52,8 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaResponse,
 )
 from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -59,8 +71,14 @@ class Order:
     """One controller request, from its arrival until it has been applied."""
 
     def __init__(
-        self, fence: ControllerFence, api: str, request: ControllerRequest, number: int
+        self,
+        fence: ControllerFence,
+        api: str,
+        request: ControllerRequest,
+        number: int,
+        client_host: str,
     ) -> None:
+        self.client_host = client_host
         self._fence = fence
         self.api = api
         self.request = request
@@ -82,16 +100,17 @@ class ControllerFence:
     ``broker_epoch`` returns the epoch of this broker's current registration."""
 
     def __init__(self, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self.broker_id = broker_id
         self.controller_epoch = 0  # the highest seen
         self._arrived = 0
         self._applied = 0
         self._broker_epoch = broker_epoch
         self._log = event_log("state-change", broker=broker_id)
 
-    def arrived(self, api: str, request: ControllerRequest) -> Order:
+    def arrived(self, api: str, request: ControllerRequest, client_host: str = "") -> Order:
         """Number a request by its arrival. Call this before the first await of a handler."""
         self._arrived += 1
-        return Order(self, api, request, self._arrived)
+        return Order(self, api, request, self._arrived, client_host)
 
     def check(self, order: Order) -> ErrorCode:
         """Return STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for an order that must not be
@@ -109,6 +128,7 @@ class ControllerFence:
             self._log.warning(
                 "controller_request_refused",
                 api=order.api,
+                client=order.client_host,
                 error=error.name,
                 controller=request.controller_id,
                 controller_epoch=request.controller_epoch,
@@ -116,6 +136,83 @@ class ControllerFence:
                 broker_epoch=request.broker_epoch,
             )
         return error
+
+
+class EntryRefusals:
+    """Refuses single entries of controller requests: those whose names must not become paths of
+    files or znodes, and leaders that are not in their ISR.
+
+    A controller does not send such entries, but any client can, and a controller may have read
+    them in a znode that something else wrote. Each is logged as an error; the rest of the request
+    is applied."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self._log = event_log("state-change", broker=broker_id)
+
+    def partitions(
+        self, api: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors of the partitions that are refused."""
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for topic_partition in partitions:
+            try:
+                require_valid_partition(topic_partition)
+            except KafkaError as error:
+                refused[topic_partition] = error.code
+                self._say(api, str(error), topic_partition)
+        return refused
+
+    def instructions(self, received: Iterable[Instruction]) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors of the partitions whose instructions are refused."""
+        by_partition = {instruction.topic_partition: instruction for instruction in received}
+        refused = self.partitions("LeaderAndIsr", by_partition)
+        for topic_partition, instruction in by_partition.items():
+            if self._broker_id not in instruction.assignment.replicas:
+                continue
+            problem = isr_problem(instruction.leader_and_isr, self._broker_id)
+            if problem is not None and topic_partition not in refused:
+                refused[topic_partition] = ErrorCode.INVALID_REQUEST
+                self._say("LeaderAndIsr", problem, topic_partition)
+        return refused
+
+    def drop_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Remove the refused partitions and listeners from the request."""
+        for topic in request.topic_states:
+            topic.partition_states = self._kept(topic.topic_name, topic.partition_states)
+        request.topic_states = [t for t in request.topic_states if t.partition_states]
+        flat = request.ungrouped_partition_states
+        request.ungrouped_partition_states = [
+            state for state in flat if self._kept(state.topic_name, [state])
+        ]
+        request.live_brokers = [b for b in request.live_brokers if self._is_reachable(b)]
+
+    def _kept(
+        self, topic: str, states: list[UpdateMetadataPartitionState]
+    ) -> list[UpdateMetadataPartitionState]:
+        partitions = [TopicPartition(topic, state.partition_index) for state in states]
+        refused = self.partitions("UpdateMetadata", partitions)
+        if not refused:
+            return states
+        return [state for state, tp in zip(states, partitions, strict=True) if tp not in refused]
+
+    def _is_reachable(self, broker: UpdateMetadataBroker) -> bool:
+        """Remove listeners with an impossible address. Return whether the broker has any left."""
+        addresses = [(e.host, e.port) for e in broker.endpoints] or [
+            (broker.v0_host, broker.v0_port)
+        ]
+        problems = [address_problem(host, port) for host, port in addresses]
+        for problem in problems:
+            if problem is not None:
+                self._say("UpdateMetadata", f"broker {broker.id}: {problem}")
+        if broker.endpoints:
+            kept = zip(broker.endpoints, problems, strict=True)
+            broker.endpoints = [endpoint for endpoint, problem in kept if problem is None]
+        return None in problems
+
+    def _say(self, api: str, reason: str, topic_partition: TopicPartition | None = None) -> None:
+        named = {} if topic_partition is None else {"partition": str(topic_partition)}
+        self._log.error("controller_request_entry_refused", api=api, reason=reason, **named)
 
 
 FIRST_VERSION_BY_ID = 5
@@ -181,8 +278,10 @@ class LeaderAndIsrHandler:
     async def __call__(
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
-        received = list(instructions(request))
-        order = self._fence.arrived("LeaderAndIsr", request)
+        named = list(instructions(request))
+        order = self._fence.arrived("LeaderAndIsr", request, context.client_host)
+        errors = EntryRefusals(self._fence.broker_id).instructions(named)
+        received = [i for i in named if i.topic_partition not in errors]
         topics = sorted({instruction.topic_partition.topic for instruction in received})
         await self._replicas.load_topic_configs(topics)
         if self._get_ready is not None:
@@ -190,8 +289,8 @@ class LeaderAndIsrHandler:
         live_leaders = {
             leader.broker_id: Endpoint(leader.host_name, leader.port)
             for leader in request.live_leaders
+            if address_problem(leader.host_name, leader.port) is None
         }
-        errors: dict[TopicPartition, ErrorCode] = {}
         for start in range(0, max(1, len(received)), LEADERSHIP_SLICE):
             if start:
                 await asyncio.sleep(0)
@@ -199,7 +298,7 @@ class LeaderAndIsrHandler:
             if error is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=error)
             errors |= self._apply(received[start : start + LEADERSHIP_SLICE], live_leaders)
-        return _response(context.header.api_version, received, errors)
+        return _response(context.header.api_version, named, errors)
 
     def _apply(
         self, received: list[Instruction], live_leaders: Mapping[int, Endpoint]
@@ -279,9 +378,11 @@ class StopReplicaHandler:
     async def __call__(
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
-        received = list(stops(request))
-        order = self._fence.arrived("StopReplica", request)
-        errors: dict[TopicPartition, ErrorCode] = {}
+        named = list(stops(request))
+        order = self._fence.arrived("StopReplica", request, context.client_host)
+        refusals = EntryRefusals(self._fence.broker_id)
+        errors = refusals.partitions("StopReplica", [stop.topic_partition for stop in named])
+        received = [stop for stop in named if stop.topic_partition not in errors]
         for start in range(0, max(1, len(received)), STOP_SLICE):
             if start:
                 await asyncio.sleep(0)
@@ -335,12 +436,14 @@ class UpdateMetadataHandler:
         self._drop_strays = drop_strays
         self._get_ready = get_ready
         self._log = log or event_log("state-change")
+        self._refusals = EntryRefusals(self._fence.broker_id)
 
     async def __call__(
         self, context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
+        self._refusals.drop_metadata(request)
         topics = topics_of(request)
-        order = self._fence.arrived("UpdateMetadata", request)
+        order = self._fence.arrived("UpdateMetadata", request, context.client_host)
         if self._get_ready is not None:
             await self._get_ready(topics)
         error = order.refusal()

@@ -61,10 +61,12 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     from minikafka.node.config_views import log_dirs
+    from minikafka.world.real.network import raise_descriptor_limit
     from minikafka.world.real.world import run as run_real
 
     config = load_config(args.config, os.environ, args.override)
     events.configure(args.log_level, args.log_json)
+    raise_descriptor_limit()
     with pid_file.held(Path(log_dirs(config)[0])):
         run_real(serve(config, args.stop_with_stdin))
     return 0

@@ -109,7 +109,6 @@ class RequestBatch:
         """Add the partition's state to the LeaderAndIsr requests of ``broker_ids``, and to the
         UpdateMetadata requests of all live brokers. A replica that was added with ``is_new`` keeps
         the flag within the batch."""
-        assert leadership.controller_epoch <= self._context.epoch, "a newer controller wrote this"
         state = _leader_and_isr_state(partition, leadership, assignment, is_new)
         for broker_id in broker_ids:
             states = self._leader_and_isr.setdefault(broker_id, {})

@@ -140,6 +140,17 @@ class LeadershipState:
         return len(self.assignment.replicas) - len(self.assignment.adding)
 
 
+def isr_problem(instruction: LeaderAndIsr, local: int) -> str | None:
+    """Return why this broker must not lead with the ISR of the instruction, or None. Only a state
+    znode that no controller has written can contain such an ISR."""
+    isr = instruction.isr
+    if instruction.leader != local:
+        return None
+    if local not in isr:
+        return f"leader {local} is not in the ISR {list(isr)}"
+    return f"a replica twice in the ISR {list(isr)}" if len(set(isr)) < len(isr) else None
+
+
 def as_leader(
     state: LeadershipState,
     instruction: LeaderAndIsr,

@@ -19,6 +19,7 @@ from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.loader import Checkpointed, LogLoader
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import directory_name
+from minikafka.storage.strays import put_files_apart
 
 _LOADS_PER_SLICE: Final = 20
 _PROGRESS_MS: Final = 5_000
@@ -137,6 +138,7 @@ class DirectoryLoading:
         directories are loaded completely."""
         try:
             await directory.settle()
+            put_files_apart(self._files, directory.path, self._events)
             await directory.take_clean_marker()
             await self._load_logs(directory, partitions)
         except OSError as error:

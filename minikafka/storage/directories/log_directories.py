@@ -17,11 +17,12 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
 
-_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
+_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 
 
 def is_out_of_space(error: OSError) -> bool:
-    """Return whether an error means that the disk is full.
+    """Return whether an error means that the disk is full, or that no further file may be opened,
+    which passes as well.
 
     Kafka takes the directory offline. Here it stays online and refuses appends until there is space
     again."""
@@ -68,6 +69,13 @@ class LogDirectories:
         if len(ids) > 1:
             raise ConfigError(f"log.dirs belong to several brokers: {sorted(ids)}")
         return ids.pop() if ids else None
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster that the directories belong to, None if they are new or
+        disagree."""
+        metas = self.each(LogDirectory.read_meta_properties)
+        ids = {meta.cluster_id for meta in metas.values() if meta.cluster_id is not None}
+        return ids.pop() if len(ids) == 1 else None
 
     async def claim(self, broker_id: int, cluster_id: str) -> None:
         """Write the broker id and cluster id into ``meta.properties`` of all directories. Raises

@@ -29,7 +29,7 @@ from minikafka.storage.metadata_files import (
     encode_meta_properties,
 )
 from minikafka.storage.names import (
-    DELETE_DIR_SUFFIX,
+    is_deleted_directory_name,
     parse_directory_name,
     parse_future_directory_name,
 )
@@ -175,7 +175,12 @@ class LogDirectory:
     def doomed(self) -> list[str]:
         """Return the paths of deleted logs whose files have not been removed yet."""
         names = self._files.list(self.path)
-        return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+        return [
+            path
+            for name in names
+            if is_deleted_directory_name(name)
+            and self._files.is_directory(path := f"{self.path}/{name}")
+        ]
 
     def volume(self) -> Volume:
         """Return the size and free space of its file system."""
@@ -185,7 +190,11 @@ class LogDirectory:
         """Return the directories of copies that the last broker process did not complete: path and
         partition."""
         names = {name: parse_future_directory_name(name) for name in self._files.list(self.path)}
-        return {f"{self.path}/{name}": tp for name, tp in names.items() if tp is not None}
+        return {
+            path: tp
+            for name, tp in names.items()
+            if tp is not None and self._files.is_directory(path := f"{self.path}/{name}")
+        }
 
     # ---- checkpoints
 

@@ -144,6 +144,12 @@ class LogManager:
         self.directories.lock()
         return self.directories.broker_id()
 
+    def cluster_id(self) -> str | None:
+        """Lock the directories, and return the id of the cluster that they belong to, None if they
+        are new. Raises ConfigError as ``broker_id``."""
+        self.directories.lock()
+        return self.directories.cluster_id()
+
     async def claim(self, broker_id: int, cluster_id: str) -> None:
         """Write the broker id and cluster id into the directories. Raises ConfigError if they
         belong to another broker or cluster."""

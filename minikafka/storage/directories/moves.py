@@ -196,7 +196,7 @@ class LogMoves:
         for topic_partition in directory.partitions():
             path = f"{directory.path}/{directory_name(topic_partition)}"
             marker = f"{path}/{MOVED_FROM}"
-            if not self._files.exists(marker):
+            if not self._files.exists(marker) or self._files.is_directory(marker):
                 continue
             old = self._files.read_all(marker).decode(errors="replace")
             home = self._directories.by_path(old.rpartition("/")[0])

@@ -41,6 +41,7 @@ from minikafka.storage.names import (
     offset_of,
     offsets_of,
 )
+from minikafka.storage.strays import put_directories_apart
 
 _OF_SWAPS: Final = (SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)
 _REPLAYED_PER_SLICE: Final = 1000  # headers of batches
@@ -111,6 +112,7 @@ class LogLoader:
         Raises OSError, and KafkaError(CORRUPT_MESSAGE)."""
         log, found = self.log, self._found
         log.cleaned_offset = found.cleaned_offset
+        put_directories_apart(self._files, log.directory, self._events)
         self._read_topic_id()
         bases = self._tidy()
         epochs_known = log.epochs.load()
@@ -164,7 +166,7 @@ class LogLoader:
         known = set(bases)
         for name in names:
             orphan = any(
-                name.endswith(suffix) and offset_of(name, suffix) not in known
+                (offset := offset_of(name, suffix)) is not None and offset not in known
                 for suffix in INDEX_SUFFIXES
             )
             if orphan or name.endswith(".tmp"):

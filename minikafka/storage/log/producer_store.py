@@ -45,7 +45,8 @@ class ProducerStore:
 
     def snapshots(self) -> list[int]:
         """Return the offsets of the snapshot files in increasing order."""
-        return offsets_of(self._files.list(self._directory), SNAPSHOT_SUFFIX)
+        offsets = offsets_of(self._files.list(self._directory), SNAPSHOT_SUFFIX)
+        return [o for o in offsets if not self._files.is_directory(self._path(o))]
 
     def take_snapshot(self, offset: int) -> None:
         """Write a snapshot of the producers at the log end ``offset``, unless there is one."""

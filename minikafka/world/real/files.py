@@ -8,10 +8,11 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from minikafka.kernel.ports import Buffer, File, FileLock, Volume
+from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error, raising_os_errors
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 SCRATCH_BYTES = 1 << 20
@@ -35,21 +36,42 @@ class OffLoop:
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         async with self._room:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+            return await asyncio.wrap_future(self._submit(work, *args))
+
+    def _submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        try:
+            return self._threads.submit(work, *args)
+        except RuntimeError as error:  # the system has no thread left for this process
+            raise OSError(errno.EAGAIN, str(error)) from error
 
     async def with_file(self, fd: int, work: Callable[..., T], *args: Any) -> T:
         """Run ``work(copy of fd, *args)`` in a thread. The thread needs a copy of the descriptor:
         if the file is closed meanwhile, because its partition was deleted, the system may give the
-        number to another file. The copy is closed when the work is done or was cancelled."""
+        number to another file. The copy is closed when the work is done or was cancelled.
+
+        Without a descriptor for the copy the work is done on the event loop: it is not the disk
+        that has failed."""
         async with self._room:
-            own = os.dup(fd)
-            future = self._threads.submit(work, own, *args)
+            try:
+                own = os.dup(fd)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                return work(fd, *args)
+            try:
+                future = self._submit(work, own, *args)
+            except OSError:
+                os.close(own)
+                raise
             future.add_done_callback(lambda _: os.close(own))
             return await asyncio.wrap_future(future)
 
 
 def _read(fd: int, length: int, offset: int) -> bytes:
-    data = os.pread(fd, length, offset)
+    try:
+        data = os.pread(fd, length, offset)
+    except LIBRARY_ERRORS as error:
+        raise as_os_error(error, offset) from error
     if len(data) == length:
         return data
     parts = [data]
@@ -72,7 +94,10 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def write(self, data: Buffer, offset: int) -> None:
-        written = os.pwrite(self._fd, data, offset)
+        try:
+            written = os.pwrite(self._fd, data, offset)
+        except LIBRARY_ERRORS as error:
+            raise as_os_error(error, offset) from error
         total = len(data)
         while written < total:  # interrupted by a signal, or the disk is almost full
             written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
@@ -96,6 +121,8 @@ class RealFile:
                 missing -= count
         except BlockingIOError:
             pass
+        except LIBRARY_ERRORS as error:
+            raise as_os_error(error, offset) from error
         except OSError as error:
             if error.errno not in _NO_CACHE_PROBE:
                 raise
@@ -115,11 +142,14 @@ class RealFile:
             os.preadv(self._fd, [byte], last, _NOWAIT)
         except BlockingIOError:
             return False
+        except LIBRARY_ERRORS as error:
+            raise as_os_error(error, offset) from error
         except OSError as error:
             if error.errno not in _NO_CACHE_PROBE:
                 raise
         return True
 
+    @raising_os_errors
     def truncate(self, length: int) -> None:
         os.ftruncate(self._fd, length)
 
@@ -151,6 +181,7 @@ class RealFiles:
     def __init__(self, max_threads: int = 8, max_waiting: int = 64) -> None:
         self._off_loop = OffLoop(max_threads, max_waiting)
 
+    @raising_os_errors
     def open(self, path: str, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(os.open(path, flags, 0o644), self._off_loop)
@@ -158,27 +189,33 @@ class RealFiles:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    @raising_os_errors
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    @raising_os_errors
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    @raising_os_errors
     def make_directories(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
 
+    @raising_os_errors
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
+    @raising_os_errors
     def remove(self, path: str) -> None:
         try:
             os.unlink(path)
         except FileNotFoundError:
             return
 
+    @raising_os_errors
     def remove_tree(self, path: str) -> None:
         try:
             shutil.rmtree(path)
@@ -188,13 +225,16 @@ class RealFiles:
     async def discard(self, path: str) -> None:
         await self._off_loop.run(_discard, path)
 
+    @raising_os_errors
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    @raising_os_errors
     def volume(self, path: str) -> Volume:
         found = os.statvfs(path)
         return Volume(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
+    @raising_os_errors
     def read_all(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
@@ -204,12 +244,14 @@ class RealFiles:
         same temporary name."""
         await self._off_loop.run(_replace, path, data)
 
+    @raising_os_errors
     def replace_unsynced(self, path: str, data: bytes) -> None:
         _write_aside(path, data, False)
 
     async def flush_directory(self, path: str) -> None:
         await self._off_loop.run(_sync_directory, path)
 
+    @raising_os_errors
     def lock(self, path: str) -> FileLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -220,6 +262,7 @@ class RealFiles:
         return RealFileLock(fd)
 
 
+@raising_os_errors
 def _discard(path: str) -> None:
     try:
         if os.path.isdir(path):
@@ -230,6 +273,7 @@ def _discard(path: str) -> None:
         return
 
 
+@raising_os_errors
 def _replace(path: str, data: bytes) -> None:
     _write_aside(path, data, True)
     _sync_directory(os.path.dirname(path))
@@ -245,6 +289,7 @@ def _write_aside(path: str, data: bytes, sync: bool) -> None:
     os.replace(aside, path)
 
 
+@raising_os_errors
 def _sync_directory(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

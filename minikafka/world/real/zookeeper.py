@@ -2,9 +2,9 @@
 
 Kazoo has two threads and calls back on both. ``_on_kazoo_state`` and the callbacks of requests and
 watches do one thing there: they pass the result to the event loop by ``_post``. Everything else
-runs on the loop. Three of kazoo's habits are corrected: it reopens an expired session silently and
-waits for a silent server until the session is over (``_OneSessionHandler``), and it forgets watches
-when the connection is lost (``_fire``).
+runs on the loop. Four of kazoo's habits are corrected: it reopens an expired session silently,
+waits for a silent server until the session is over, and keeps a session alive whose event loop
+stands still (``_OneSessionHandler``); it forgets watches when the connection is lost (``_fire``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import WriterNotClosedException
+from kazoo.exceptions import SessionExpiredError, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
@@ -28,6 +30,7 @@ from minikafka.kernel.ports import (
     CoordinationError,
     CoordinationOp,
     CoordinationSession,
+    CreateOp,
     NodeExists,
     NoNode,
     OpResult,
@@ -39,6 +42,7 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
     require_path,
+    require_version,
 )
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.real.zookeeper_values import (
@@ -56,6 +60,9 @@ RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 1.0
 WAITS_PER_SESSION = 3  # so many silent servers, one after the other, a session survives
 CLOSE_LIMIT_S = 2.0  # without a response until then, the session ends by its time-out
+SIGNS_PER_SESSION = 10  # the event loop shows so often that it runs
+# ZooKeeper's closeSession: the length, an xid that kazoo does not use, the type.
+_CLOSE_SESSION = struct.pack(">iii", 8, -100, -11)
 
 
 class RealCoordination:
@@ -76,7 +83,20 @@ class RealCoordination:
 
 
 async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
-    handler = _OneSessionHandler(session_timeout_ms / 1000 / WAITS_PER_SESSION)
+    handler = _OneSessionHandler(session_timeout_ms / 1000)
+    try:
+        client = _client(connect, session_timeout_ms, handler)
+    except (ValueError, OverflowError) as error:
+        raise CoordinationError(
+            f"{connect[:200]!a} is no list of ZooKeeper servers: {error}"
+        ) from error
+    session = _Session(client, handler, asyncio.get_running_loop())
+    await session.start(connect, connection_timeout_ms)
+    return session
+
+
+def _client(connect: str, session_timeout_ms: int, handler: _OneSessionHandler) -> KazooClient:
+    """Raises ValueError. Kazoo's own thread would end when it looks up an impossible host."""
     client = KazooClient(
         hosts=connect,
         timeout=session_timeout_ms / 1000,
@@ -87,9 +107,10 @@ async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: in
         # Lost connections are reported by the session's owner, once; kazoo would tell every try.
         logger=logging.Logger("kazoo", level=logging.ERROR),
     )
-    session = _Session(client, handler, asyncio.get_running_loop())
-    await session.start(connect, connection_timeout_ms)
-    return session
+    for host, _ in client.hosts:
+        host.encode("idna")
+    require_path(client.chroot or "/")
+    return client
 
 
 async def _make_chroot(servers: str, chroot: str, connection_timeout_ms: int) -> None:
@@ -110,14 +131,32 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Connects to no server after its session has expired. Kazoo would silently open a second
     session and run requests in it that were made for the first one.
 
-    It also waits at most ``max_wait_s`` for a server. A ZooKeeper server that is just starting may
-    accept a connection and never respond to it; kazoo would wait for it as long as the session may
-    last."""
+    It also waits at most a third of the session for a server. A ZooKeeper server that is just
+    starting may accept a connection and never respond to it; kazoo would wait for it as long as the
+    session may last.
 
-    def __init__(self, max_wait_s: float) -> None:
+    And it gives the session up if the event loop has not called ``loop_runs`` for as long as the
+    session may last without a sign of life. Kazoo's thread would otherwise keep alive a broker that
+    serves nobody. A JVM in a pause of that length loses its session as well. ZooKeeper is asked to
+    close the session, so that the ephemeral znodes go at once; the event loop learns of it when it
+    runs again, as of any expiry.
+
+    ``loop_runs`` is called on the event loop, ``session_over`` is read there; everything else runs
+    on kazoo's connection thread."""
+
+    def __init__(self, session_timeout_s: float) -> None:
         super().__init__()
-        self._max_wait_s = max_wait_s
+        self._max_wait_s = session_timeout_s / WAITS_PER_SESSION
+        self.max_stall_s = session_timeout_s
+        self._loop_seen_s = time.monotonic()
         self._session_over = False
+
+    @property
+    def session_over(self) -> bool:
+        return self._session_over
+
+    def loop_runs(self) -> None:
+        self._loop_seen_s = time.monotonic()
 
     def end_session(self) -> None:
         self._session_over = True
@@ -130,23 +169,61 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         timeout_s: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait as ``select.select`` does. Kazoo waits about six times for each request; its own
-        implementation creates an epoll object each time, which takes longer than the request."""
+        implementation creates an epoll object each time, which takes longer than the request.
+
+        Raises SessionExpiredError when the session was given up."""
         waiting = select.poll()
         for files, events in ((reading, select.POLLIN), (writing, select.POLLOUT)):
             for file in files:
                 waiting.register(file, events)
         wait_s = self._max_wait_s if timeout_s is None else min(timeout_s, self._max_wait_s)
-        ready = {fd for fd, _ in waiting.poll(wait_s * 1000)}
+        end_s = time.monotonic() + wait_s
+        while True:
+            now_s = time.monotonic()
+            if self._is_stalled(now_s):
+                self._give_up(reading[0] if reading else None)
+            until_s = min(end_s, self._loop_seen_s + self.max_stall_s)
+            ready = {fd for fd, _ in waiting.poll(max(0.0, until_s - now_s) * 1000)}
+            if ready or time.monotonic() >= end_s:
+                break
         return (
             [file for file in reading if file.fileno() in ready],
             [file for file in writing if file.fileno() in ready],
             [],
         )
 
+    def _is_stalled(self, now_s: float) -> bool:
+        return not self._session_over and now_s - self._loop_seen_s > self.max_stall_s
+
+    def _give_up(self, connection: Any) -> None:
+        """``connection`` is None while a request is being written: nothing can be sent after a part
+        of it, and the session ends by its time-out."""
+        self._session_over = True
+        if connection is not None:
+            _close_session(connection)
+        raise SessionExpiredError("the event loop stood still")
+
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         if self._session_over:
             raise ConnectionRefusedError("the session is over")
+        if self._is_stalled(time.monotonic()):
+            self._give_up(None)
         return super().create_connection(*args, **kwargs)
+
+
+def _close_session(connection: Any) -> None:
+    """Send ZooKeeper's closeSession and wait until the server has hung up, at most
+    ``CLOSE_LIMIT_S``. To close the socket at once could discard the request."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    end_s = time.monotonic() + CLOSE_LIMIT_S
+    try:
+        connection.send(_CLOSE_SESSION)
+        while waiting.poll(max(0.0, end_s - time.monotonic()) * 1000):
+            if not connection.recv(65536):
+                return
+    except OSError:  # the connection is lost: the session ends by its time-out
+        return
 
 
 class _Session:
@@ -158,6 +235,8 @@ class _Session:
     ) -> None:
         self._client = client
         self._handler = handler
+        self._sign_interval_s = handler.max_stall_s / SIGNS_PER_SESSION
+        self._sign: asyncio.TimerHandle | None = None
         self._loop = loop
         self._state = SessionState.SUSPENDED
         self._session_id = 0
@@ -171,6 +250,7 @@ class _Session:
 
     async def start(self, connect: str, connection_timeout_ms: int) -> None:
         """Raises ``ConnectionLost``."""
+        self._give_sign()
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
         try:
@@ -263,9 +343,11 @@ class _Session:
         return sorted(names)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
+        require_version(path, version)
         return port_stat(await self._ask(path, self._client.set_async, data, version))
 
     async def delete(self, path: str, version: int = -1) -> None:
+        require_version(path, version)
         await self._ask(path, self._client.delete_async, version)
 
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
@@ -274,6 +356,8 @@ class _Session:
         transaction = self._client.transaction()
         for op in ops:
             require_path(op.path)
+            if not isinstance(op, CreateOp):
+                require_version(op.path, op.version)
             add_operation(transaction, op)
         results = await self._ask(ops[0].path, lambda _: transaction.commit_async())
         return op_results(ops, results)
@@ -282,14 +366,17 @@ class _Session:
         self, path: str, call: Callable[..., Any], *args: Any, **options: Any
     ) -> asyncio.Future[Any]:
         """Pass a request to kazoo; return the future of its result, or of an error of the port."""
-        if self._state is SessionState.EXPIRED:
-            raise SessionExpired(path)
+        if self._state is SessionState.EXPIRED or self._handler.session_over:
+            raise SessionExpired(path)  # the state is changed by the loop, maybe a little later
         if self._state is SessionState.SUSPENDED:
             raise ConnectionLost(path)
         require_path(path)
+        try:
+            result = call(path, *args, **options)
+        except Exception as error:  # kazoo refuses the arguments, with many types of errors
+            raise port_error(error, path) from error
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.add(answer)
-        result = call(path, *args, **options)
         result.rawlink(partial(self._post, self._settle, answer, path))
         return answer
 
@@ -343,6 +430,11 @@ class _Session:
             self._handler.end_session()
         identity = self._client.client_id
         self._post(self._change_state, STATES[state], identity[0] if identity else 0)
+
+    def _give_sign(self) -> None:
+        """Show the handler that the event loop runs, now and from time to time."""
+        self._handler.loop_runs()
+        self._sign = self._loop.call_later(self._sign_interval_s, self._give_sign)
 
     def _post(self, callback: Callable[..., None], *args: Any) -> None:
         """Schedule a call on the event loop, from any thread."""
@@ -407,6 +499,8 @@ class _Session:
 
     def _stopped(self, error: Exception | None) -> None:
         assert self._stopping is not None
+        if self._sign is not None:
+            self._sign.cancel()
         if error is None:
             self._stopping.set_result(None)
         else:

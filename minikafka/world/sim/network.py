@@ -18,6 +18,14 @@ HERE = ("localhost", "127.0.0.1", "::1")
 FIRST_EPHEMERAL_PORT = 49152
 
 
+MAX_PORT = 65535
+
+
+def _check_port(port: int) -> None:
+    if not 0 <= port <= MAX_PORT:
+        raise OSError(errno.EINVAL, f"{port} is no port")
+
+
 class SimListener:
     """A bound port. See ``kernel.ports.Listener``."""
 
@@ -217,6 +225,7 @@ class Fabric:
     def bind(self, process: Process, factory: ProtocolFactory, host: str, port: int) -> SimListener:
         if host not in (*ANYWHERE, *HERE, process.host):
             raise OSError(errno.EADDRNOTAVAIL, f"Cannot assign requested address: {host}")
+        _check_port(port)
         port = port or self.ephemeral_port(process.host)
         if (process.host, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, f"Address already in use: {host}:{port}")
@@ -230,6 +239,7 @@ class Fabric:
         self._listeners.pop((host, port), None)
 
     def connect(self, process: Process, host: str, port: int) -> SimConnection:
+        _check_port(port)
         target = self.resolve(process, host)
         local = target == process.host
         client = (process.host, self.ephemeral_port(process.host))
@@ -295,6 +305,9 @@ class SimNetwork:
         protocol = factory()
         transport.start(protocol)
         return transport, protocol
+
+    def descriptor_limit(self) -> int:
+        return 2**31 - 1
 
     async def resolves(self, host: str) -> bool:
         self._process.check()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes.json_form import Fields, encode_json
@@ -18,10 +19,16 @@ def _partition_list(partitions: frozenset[TopicPartition]) -> list[dict[str, str
 
 
 def _partition_set(fields: Fields) -> frozenset[TopicPartition]:
-    return frozenset(
-        TopicPartition(entry.text("topic"), entry.integer("partition"))
-        for entry in fields.objects("partitions")
-    )
+    return frozenset(_topic_partition(entry) for entry in fields.objects("partitions"))
+
+
+def _topic_partition(entry: Fields) -> TopicPartition:
+    """Return the partition that an entry names. Both of its parts become names in a path."""
+    found = TopicPartition(entry.text("topic"), entry.integer("partition"))
+    problem = name_problem(found.topic)
+    if problem is not None or found.partition < 0:
+        raise entry.broken(problem or f"partition {found.partition} is negative")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ class ReassignPartitionsZnode:
         """Raises ``MalformedZnode``."""
         return cls(
             {
-                TopicPartition(e.text("topic"), e.integer("partition")): e.integers("replicas")
+                _topic_partition(e): e.integers("replicas")
                 for e in Fields(cls.path, data).objects("partitions")
             }
         )

@@ -6,13 +6,21 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from minikafka.core.topic_names import MAX_PORT
 from minikafka.kernel.cluster import NO_EPOCH, Broker, Endpoint
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
-from minikafka.zookeeper.znodes.json_form import Fields, decode_json_object, encode_json
+from minikafka.zookeeper.znodes.json_form import (
+    INT_BITS,
+    MAX_EPOCH,
+    Fields,
+    decimal,
+    decode_json_object,
+    encode_json,
+)
 
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
-_DECIMAL = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +49,11 @@ class ControllerZnode:
         ``MalformedZnode``."""
         values = decode_json_object(cls.path, data)
         fields = Fields(cls.path, data, values)
-        written = str(values.get("timestamp", "0"))
+        written = values.get("timestamp")
+        timestamp_ms = decimal(str(written)) if isinstance(written, str | int) else None
         return cls(
             fields.integer("brokerid"),
-            int(written) if _DECIMAL.fullmatch(written) else 0,
+            timestamp_ms or 0,
             fields.integer("kraftControllerEpoch", -1),
         )
 
@@ -63,10 +72,10 @@ class ControllerEpochZnode:
     @classmethod
     def decode(cls, data: bytes) -> ControllerEpochZnode:
         """Raises ``MalformedZnode``."""
-        text = data.decode("ascii", "replace")
-        if not _DECIMAL.fullmatch(text):
-            raise MalformedZnode(cls.path, data, "not a number")
-        return cls(int(text))
+        epoch = decimal(data.decode("ascii", "replace"), INT_BITS)
+        if epoch is None or not 0 <= epoch <= MAX_EPOCH:
+            raise MalformedZnode(cls.path, data, "not an epoch")
+        return cls(epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +178,14 @@ def _parse_endpoints(fields: Fields) -> tuple[Endpoint, ...]:
     endpoints = []
     for text in fields.texts("endpoints"):
         match = _ENDPOINT.fullmatch(text)
-        if not match:
-            raise fields.broken(f"{text!r} is not an endpoint")
+        port = decimal(match[3], INT_BITS) if match else None
+        if not match or port is None or port > MAX_PORT:
+            raise fields.broken(f"{text[:100]!r} is not an endpoint")
         listener = match[1].upper()
         protocol = listener if protocols is None else protocols.get(listener)
-        if protocol is None:
+        if protocol not in SECURITY_PROTOCOLS:
             raise fields.broken(f"no security protocol for listener {listener}")
-        endpoints.append(Endpoint(match[2], int(match[3]), listener, protocol))
+        endpoints.append(Endpoint(match[2], port, listener, protocol))
     return tuple(endpoints)
 
 
@@ -203,11 +213,10 @@ class ProducerIdBlockZnode:
     def decode(cls, data: bytes) -> ProducerIdBlockZnode:
         """Raises ``MalformedZnode``."""
         fields = Fields(cls.path, data)
-        return cls(
-            fields.integer("broker"),
-            fields.integer_text("block_start"),
-            fields.integer_text("block_end"),
-        )
+        first, last = fields.integer_text("block_start"), fields.integer_text("block_end")
+        if not 0 <= first <= last:
+            raise fields.broken("not a block of producer ids")
+        return cls(fields.integer("broker"), first, last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,11 @@ from minikafka.core.coordinator_partition import java_string_hash
 from minikafka.zookeeper.errors import MalformedZnode
 
 _INT32 = 1 << 32
+INT_BITS = 31  # of Java's int, without the sign
+LONG_BITS = 63
+# A larger epoch is garbage: no cluster holds so many elections. It leaves room for as many more.
+MAX_EPOCH = 1 << 30
+_DECIMAL = re.compile(r"-?[0-9]{1,19}")  # as many digits as a long can have
 
 
 def encode_json(value: Any) -> bytes:
@@ -18,14 +24,32 @@ def encode_json(value: Any) -> bytes:
 
 
 def decode_json_object(path: str, data: bytes) -> dict[str, Any]:
-    """Decode one JSON object. Raises ``MalformedZnode`` for anything else."""
+    """Decode one JSON object. Raises ``MalformedZnode`` for anything else: also for text that is
+    nested too deep (Jackson stops at 1,000 levels), a number of thousands of digits, and half of a
+    surrogate pair, which cannot be encoded again."""
     try:
-        value = json.loads(data)
+        text = data.decode("utf-8-sig")
+        value = json.loads(text)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except ValueError as error:
         raise MalformedZnode(path, data, "not JSON") from error
+    except RecursionError as error:
+        raise MalformedZnode(path, data, "nested too deep") from error
     if not isinstance(value, dict):
         raise MalformedZnode(path, data, "not a JSON object")
     return value
+
+
+def decimal(text: str, bits: int = LONG_BITS) -> int | None:
+    """Return the number that ``text`` is; None if it is none, or does not fit ``bits`` and a
+    sign."""
+    value = int(text) if _DECIMAL.fullmatch(text) else None
+    return value if value is not None and _fits(value, bits) else None
+
+
+def _fits(value: int, bits: int) -> bool:
+    return -1 << bits <= value < 1 << bits
 
 
 class Fields:
@@ -53,6 +77,8 @@ class Fields:
         if default is not None and key not in self:
             return default
         value: int = self._value(key, int)
+        if not _fits(value, INT_BITS):
+            raise self.broken(f"field {key} does not fit an int")
         return value
 
     def text(self, key: str) -> str:
@@ -60,18 +86,18 @@ class Fields:
         return value
 
     def integer_text(self, key: str) -> int:
-        """Return a number that Kafka writes as a string."""
-        try:
-            return int(self.text(key))
-        except ValueError as error:
-            raise self.broken(f"field {key} is not a number") from error
+        """Return a long that Kafka writes as a string."""
+        value = decimal(self.text(key))
+        if value is None:
+            raise self.broken(f"field {key} is not a number")
+        return value
 
     def integers(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
         if default is not None and key not in self:
             return default
         values = self._value(key, list)
-        if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
-            raise self.broken(f"field {key} is not a list of integers")
+        if not all(type(v) is int and _fits(v, INT_BITS) for v in values):
+            raise self.broken(f"field {key} is not a list of ints")
         return tuple(values)
 
     def texts(self, key: str) -> tuple[str, ...]:

@@ -16,11 +16,16 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes.json_form import (
+    INT_BITS,
+    MAX_EPOCH,
     Fields,
+    decimal,
     encode_json,
     properties_order,
     scala_order,
 )
+
+RECOVERY_STATES = (0, 1)  # recovered, recovering (KIP-704)
 
 
 def _replica_map(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -70,14 +75,14 @@ class TopicZnode:
         partitions = fields.object("partitions")
         adding = fields.object("adding_replicas")
         removing = fields.object("removing_replicas")
-        if not all(name.isdecimal() for name in partitions.names()):
-            raise fields.broken("a partition is not a number")
-        assignment = {
-            int(name): ReplicaAssignment(
+        assignment: dict[int, ReplicaAssignment] = {}
+        for name in partitions.names():
+            number = decimal(name, INT_BITS)
+            if number is None or number < 0:
+                raise fields.broken("a partition is not a number")
+            assignment[number] = ReplicaAssignment(
                 partitions.integers(name), adding.integers(name, ()), removing.integers(name, ())
             )
-            for name in partitions.names()
-        }
         return cls(topic, topic_id, dict(sorted(assignment.items())))
 
 
@@ -112,12 +117,14 @@ class PartitionStateZnode:
     ) -> PartitionStateZnode:
         """Raises ``MalformedZnode``."""
         fields = Fields(paths.partition_state(topic_partition), data)
+        leader_epoch = fields.integer("leader_epoch")
+        if not 0 <= leader_epoch <= MAX_EPOCH:
+            raise fields.broken(f"{leader_epoch} is no leader epoch")
+        recovery = fields.integer("leader_recovery_state", 0)
+        if recovery not in RECOVERY_STATES:
+            raise fields.broken(f"leader_recovery_state {recovery} is unknown")
         leader_and_isr = LeaderAndIsr(
-            fields.integer("leader"),
-            fields.integer("leader_epoch"),
-            fields.integers("isr"),
-            zk_version,
-            fields.integer("leader_recovery_state", 0),
+            fields.integer("leader"), leader_epoch, fields.integers("isr"), zk_version, recovery
         )
         epoch = fields.integer("controller_epoch")
         return cls(topic_partition, LeaderIsrAndControllerEpoch(leader_and_isr, epoch))

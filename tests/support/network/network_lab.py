@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 
+from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.server import Server, ServerConfig, ServerConnection
 from minikafka.world.real.network import RealNetwork
 from tests.support.world.manual_clock import ManualClock
@@ -55,9 +56,17 @@ class Lab:
         on_frame: Callable[[ServerConnection, memoryview], bool | None],
         config: ServerConfig | None = None,
         holding: bool = False,
+        quotas: ConnectionQuotas | None = None,
+        listener: str = "PLAINTEXT",
     ) -> Server:
         server = Server(
-            self.network, self.clock, config or ServerConfig(), on_frame, "PLAINTEXT", self.log
+            self.network,
+            self.clock,
+            config or ServerConfig(),
+            on_frame,
+            listener,
+            self.log,
+            quotas=quotas,
         )
         await server.start("127.0.0.1", 0, holding)
         self.servers.append(server)

@@ -118,6 +118,9 @@ class MemoryNetwork:
         self.listeners[(host, port)] = factory
         return _Listener(self, (host, port))
 
+    def descriptor_limit(self) -> int:
+        return 2**31 - 1
+
     async def resolves(self, host: str) -> bool:
         return True
 

@@ -4,7 +4,12 @@ import pytest
 
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.listeners import Listeners, debug_listener, listeners
+from minikafka.kernel.listeners import (
+    Listeners,
+    connection_overrides,
+    debug_listener,
+    listeners,
+)
 from minikafka.kernel.settings import BROKER_CONFIG
 
 
@@ -97,3 +102,36 @@ def test_a_debug_listener_that_others_could_reach_or_that_is_none(value: str, wo
         BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "debug.listener": value})
     with pytest.raises(ConfigError, match=words):
         debug_listener(value)
+
+
+def parsed(per_ip: str, overrides: str) -> None:
+    given = {"max.connections.per.ip": per_ip, "max.connections.per.ip.overrides": overrides}
+    BROKER_CONFIG.parse({"zookeeper.connect": "z:1"} | given)
+
+
+def test_overrides_of_connections_by_address() -> None:
+    text = " 10.0.0.1 : 5,[::1]:0,2001:DB8::1:7,"
+    assert connection_overrides(text) == {"10.0.0.1": 5, "::1": 0, "2001:db8::1": 7}
+    assert connection_overrides("") == {}
+    parsed("0", text)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ("10.0.0.1", "10.0.0.1 is not address:count"),
+        ("10.0.0.1:-1", "10.0.0.1:-1 is not address:count"),
+        ("10.0.0.1:\N{SUPERSCRIPT TWO}", "is not address:count"),
+        ("example.com:5", "example.com is no IP address"),
+        (":5", ":5 is no IP address"),
+        ("10.0.0.1:5,10.0.0:5", "10.0.0 is no IP address"),
+    ],
+)
+def test_overrides_that_cannot_be_applied(overrides: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parsed("1", overrides)
+
+
+def test_no_connections_at_all_need_an_override() -> None:
+    with pytest.raises(ConfigError, match="can be set to zero only if"):
+        parsed("0", "")

@@ -142,6 +142,24 @@ def test_a_peer_that_never_stops_sending_is_cut_off() -> None:
 
 
 class TestPeersThatTakeTheirTime:
+    @pytest.mark.mission("SAFE-25")
+    def test_a_silent_one_is_disconnected_before_one_that_has_begun_a_request(self) -> None:
+        async def play(lab: HttpLab) -> None:
+            begun = await lab.connect()
+            begun.transport.write(b"GET /echo.json")
+            await asyncio.sleep(1)
+            silent = await lab.connect()
+            await silent.lost()
+            assert not begun.eof.is_set()
+            assert lab.server.connection_count == 1
+            begun.transport.write(b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            (response,) = responses(await lab.until_end(begun))
+            assert response.status == 200
+
+        config = HttpConfig(first_byte_timeout_ms=1_000, request_timeout_ms=5_000)
+        HttpLab(ROUTES, config).run(play)
+
+    @pytest.mark.mission("SAFE-25")
     def test_one_that_says_nothing(self) -> None:
         async def play(lab: HttpLab) -> None:
             end = await lab.connect()
@@ -205,6 +223,7 @@ class TestPeersThatTakeTheirTime:
         HttpLab(ROUTES, SMALL).run(play)
 
 
+@pytest.mark.mission("SAFE-25")
 def test_connections_beyond_the_limit_are_hung_up_on() -> None:
     async def play(lab: HttpLab) -> None:
         ends = [await lab.connect() for _ in range(5)]

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from minikafka.network.server import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
@@ -459,7 +460,8 @@ async def test_idle_connections_stay_when_the_limit_is_off(lab: Lab) -> None:
 
 
 async def test_connections_beyond_the_limit_are_refused(lab: Lab) -> None:
-    server = await lab.serve(echo, ServerConfig(max_connections=1))
+    quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections=1))
+    server = await lab.serve(echo, quotas=quotas)
     first = await lab.connect(server)
     first.send(b"a")
     await first.receive()
@@ -468,6 +470,36 @@ async def test_connections_beyond_the_limit_are_refused(lab: Lab) -> None:
     first.send(b"b")
     assert await first.receive() == b"b"
     assert lab.log.reasons() == ["max_connections"]
+
+
+@pytest.mark.mission("SAFE-22")
+async def test_connections_of_one_address_are_bounded_over_all_listeners(lab: Lab) -> None:
+    """The bound may change while connections are open; one that is closed makes room."""
+    quotas = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=2))
+    one = await lab.serve(echo, quotas=quotas, listener="ONE")
+    two = await lab.serve(echo, quotas=quotas, listener="TWO")
+    first, second = await lab.connect(one), await lab.connect(two)
+    for peer in (first, second):
+        peer.send(b"a")
+        assert await peer.receive() == b"a"
+    assert await (await lab.connect(one)).is_closed()
+    await lab.until(lambda: quotas.total == 2)
+    quotas.configure(
+        ConnectionQuotaConfig(
+            max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 3}
+        )
+    )
+    third = await lab.connect(two)
+    third.send(b"c")
+    assert await third.receive() == b"c"
+    quotas.configure(ConnectionQuotaConfig(max_connections_per_ip=2))
+    first.close()
+    third.close()
+    await lab.until(lambda: quotas.total == 1)
+    fourth = await lab.connect(one)
+    fourth.send(b"d")
+    assert await fourth.receive() == b"d"
+    assert lab.log.reasons() == ["max_connections_per_ip"]
 
 
 async def test_early_connections_are_served_once_processing_is_enabled(lab: Lab) -> None:

@@ -193,6 +193,26 @@ def test_a_cancelled_flush_leaks_no_descriptor(path: str, monkeypatch: pytest.Mo
     run(main())
 
 
+@pytest.mark.mission("SAFE-28")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_flush_needs_no_further_descriptor(
+    path: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+
+    def fail(fd: int) -> int:
+        raise OSError(number, "too many open files")
+
+    monkeypatch.setattr(os, "dup", fail)
+
+    async def main() -> None:
+        await RealFiles().open(path).flush()
+        assert len(flushed) == 1
+
+    run(main())
+
+
 def test_a_failed_flush_is_raised(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(fd: int) -> None:
         raise OSError(errno.EIO, "Input/output error")

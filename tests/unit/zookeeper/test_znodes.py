@@ -59,7 +59,7 @@ def test_controller() -> None:
 def test_controller_epoch() -> None:
     assert ControllerEpochZnode(1).encode() == b"1"
     assert ControllerEpochZnode.decode(b"12").epoch == 12
-    with pytest.raises(MalformedZnode, match="/controller_epoch: not a number"):
+    with pytest.raises(MalformedZnode, match="/controller_epoch: not an epoch"):
         ControllerEpochZnode.decode(b"")
 
 

@@ -1,13 +1,18 @@
 """The route table and the version gate, over loopback sockets."""
 
 import asyncio
+import io
+import json
 import struct
 from typing import Any
 
 import pytest
+import structlog
 
 from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
+from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import configure, event_log
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,6 +28,10 @@ from minikafka.protocol.messages.find_coordinator import (
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minikafka.protocol.messages.registry import RESPONSES
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 from tests.support.network.network_lab import Lab, Peer
 
 
@@ -472,4 +481,119 @@ async def test_replies_in_parts_are_the_same_bytes(lab: Lab) -> None:
     peer = await stage.open()
     send(peer, FetchRequest(), 12)
     assert (await receive(peer, FetchResponse, 12))[1].session_id == 9
+    await stage.close()
+
+
+class SlowClock:
+    """Stands still except where a handler lets time pass."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def metered(lab: Lab, clock: SlowClock, *routes: Route) -> tuple[Stage, StallMeter]:
+    stage, meter = Stage(lab), StallMeter(StallMeterConfig(100), 0)
+    stage.apis = Apis(1, routes, lab.log, stalls=meter, monotonic_ms=clock)
+    return stage, meter
+
+
+@pytest.mark.mission("SAFE-20")
+async def test_a_handler_that_keeps_the_loop_is_noted_with_its_client(lab: Lab) -> None:
+    clock = SlowClock()
+
+    def slow(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
+        clock.ms += 100
+        cluster(context, request, reply)
+
+    stage, meter = metered(lab, clock, Route(ApiKey.DESCRIBE_CLUSTER, slow))
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    await receive(peer, DescribeClusterResponse, 0)
+    stall = meter.tick(100)
+    assert stall is not None
+    assert stall.request == NotedRequest("DescribeCluster", "me", "127.0.0.1", 15, 100)
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-20")
+async def test_of_a_task_each_step_counts_by_itself(lab: Lab) -> None:
+    clock = SlowClock()
+    steps = [99, 99, 150, 99]
+
+    async def in_steps(
+        context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        for step_ms in steps:
+            clock.ms += step_ms
+            await asyncio.sleep(0)
+        with pytest.raises(ZeroDivisionError):
+            await failing()
+        return DescribeClusterResponse(cluster_id="done")
+
+    async def failing() -> None:
+        failed = asyncio.get_running_loop().create_future()
+        failed.set_exception(ZeroDivisionError())
+        await failed
+
+    stage, meter = metered(lab, clock, Route(ApiKey.DESCRIBE_CLUSTER, in_steps, task=True))
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    _, response = await receive(peer, DescribeClusterResponse, 0)
+    assert response.cluster_id == "done"
+    stall = meter.tick(50)
+    assert stall is not None
+    assert stall.request is not None
+    assert (stall.request.api, stall.request.ran_ms) == ("DescribeCluster", 150)
+    await stage.close()
+
+
+async def test_short_requests_are_not_noted(lab: Lab) -> None:
+    clock = SlowClock()
+
+    def quick(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
+        clock.ms += 99
+        cluster(context, request, reply)
+
+    stage, meter = metered(lab, clock, Route(ApiKey.DESCRIBE_CLUSTER, quick))
+    peer = await stage.open()
+    for _ in range(3):
+        send(peer, DescribeClusterRequest(), 0)
+        await receive(peer, DescribeClusterResponse, 0)
+    stall = meter.tick(50 + 297)
+    assert stall is not None
+    assert stall.request is None
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-24")
+@pytest.mark.parametrize(
+    ("api", "request_", "response", "clients"),
+    [
+        (ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest(), DescribeClusterResponse(), True),
+        (ApiKey.UPDATE_METADATA, UpdateMetadataRequest(), UpdateMetadataResponse(), False),
+    ],
+)
+async def test_events_of_a_clients_task_name_the_client(
+    lab: Lab, api: ApiKey, request_: Any, response: Any, clients: bool
+) -> None:
+    """Those of a controller's request are the history of the replicas, and are all logged."""
+    stream = io.StringIO()
+    before = structlog.get_config()
+
+    async def logging(context: RequestContext, request: Any) -> Any:
+        event_log("topic-admin").info("topic_created")
+        return response
+
+    stage = Stage(lab, Route(api, logging, task=True))
+    peer = await stage.open()
+    try:
+        configure("INFO", json=True, stream=stream)
+        send(peer, request_, 0)
+        await peer.receive()
+    finally:
+        structlog.configure(**before)
+    assert json.loads(stream.getvalue()).get("client") == ("127.0.0.1" if clients else None)
     await stage.close()

@@ -225,3 +225,10 @@ def test_placement_goes_on_as_it_would_have_for_a_larger_topic_racks_and_all() -
 def test_a_topic_without_partition_0_does_not_grow() -> None:
     with pytest.raises(KafkaError):
         new_partitions(CreatePartitionsTopic("t", 3), {1: ReplicaAssignment((1,))}, [Broker(1, ())])
+
+
+@pytest.mark.mission("DOOR-1")
+@pytest.mark.parametrize("name", ["", ".", "..", "t/partitions", "x" * 250, "a b"])
+async def test_a_name_that_no_topic_may_have_is_refused(lab: Lab, name: str) -> None:
+    ((_, error, _),) = await lab.grow((name, 4))
+    assert error is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -108,6 +108,16 @@ async def test_a_full_directory_stays() -> None:
     assert logs.get_or_create(B, ID, LogConfig()).directory == "/e/b-0"
 
 
+@pytest.mark.mission("SAFE-28")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_directory_stays_when_no_file_can_be_opened(number: int) -> None:
+    logs = await started(MemoryFiles())
+    log = logs.get_or_create(A, ID, LogConfig())
+    assert not logs.storage_failed(A, OSError(number, "too many open files"))
+    assert logs.get(A) is log
+    assert logs.directories.offline == {}
+
+
 async def test_a_flush_that_fails_on_a_full_disk_is_no_small_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,27 @@
+"""The routes of a running broker, as ARCHITECTURE.md lists them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from minikafka.simulator.cluster import SimCluster
+
+ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
+
+
+@pytest.mark.mission("DOOR-3")
+def test_the_requests_whose_bugs_end_the_node_are_listed() -> None:
+    async def play(cluster: SimCluster) -> list[str]:
+        cluster.start()
+        await cluster.until("up", lambda: len(cluster.nodes()) == 1)
+        routes = cluster.nodes()[1].parts.routes()
+        assert len({route.api_key for route in routes}) == len(routes)
+        return sorted(route.api_key.api_name for route in routes if route.changes_state)
+
+    changing = SimCluster(1, (1,)).run(play)
+    text = " ".join(ARCHITECTURE.read_text().split())
+    (listed,) = re.findall(r"handler that changes state: ([^.]*)\.", text)
+    assert changing == sorted(listed.split(", "))
