@@ -88,7 +88,7 @@ class ShutdownHandover:
             while not running.done():
                 late = self._clock.monotonic_ms() >= deadline_ms
                 if late or not possible():  # case D
-                    self._log.warning("unclean_shutdown", out_of_time=late)
+                    self._log.warning("controlled_shutdown_failed", out_of_time=late)
                     return False
                 await asyncio.wait([running], timeout=CHECK_INTERVAL_S)
             return running.result()
@@ -123,7 +123,7 @@ class ShutdownHandover:
                 error=ErrorCode(response.error_code).name,
                 remaining=len(response.remaining_partitions),
             )
-        self._log.warning("unclean_shutdown", attempts=self._config.max_retries)
+        self._log.warning("controlled_shutdown_failed", attempts=self._config.max_retries)
         return False
 
     def _leads(self) -> bool:

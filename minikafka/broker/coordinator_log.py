@@ -18,11 +18,14 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.ports import Buffer
+from minikafka.kernel.ports import Buffer, Workers
+from minikafka.protocol.records.batch import RecordBatch
+from minikafka.protocol.records.compression import DecompressedTooLarge
 
 # Called with the error of an append, or NONE, and the offset of its first record.
 AppendDone: TypeAlias = Callable[[ErrorCode, int], None]
 
+ON_LOOP_BYTES = 512 * 1024
 ALL_IN_SYNC = -1
 LEADER_ONLY = 1
 
@@ -31,8 +34,11 @@ class CoordinatorLog:
     """The partitions of ``topic`` that this broker leads. ``commit_timeout_ms`` is the longest wait
     for the in-sync replicas after an append."""
 
-    def __init__(self, replicas: ReplicaManager, topic: str, commit_timeout_ms: int) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, topic: str, commit_timeout_ms: int, workers: Workers
+    ) -> None:
         self._replicas = replicas
+        self._workers = workers
         self._topic = topic
         self._commit_timeout_ms = commit_timeout_ms
 
@@ -103,6 +109,14 @@ class CoordinatorLog:
                 # NOT_ENOUGH_REPLICAS_AFTER_APPEND: all in-sync replicas have the records, although
                 # they are fewer than min.insync.replicas.
                 return error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    async def opened(self, batch: RecordBatch) -> bytes:
+        """Return the records of ``batch``, decompressed. A worker decompresses what has more than
+        ``ON_LOOP_BYTES``. Raises KafkaError."""
+        try:
+            return batch.plain_records(ON_LOOP_BYTES)
+        except DecompressedTooLarge:
+            return await self._workers.run(batch.plain_records)
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Read complete batches from ``offset`` on, up to ``max_bytes``, but at least one if there

@@ -54,4 +54,4 @@ class ProducerIds:
             self._allocation = None
             allocation.set()
         self._next, self._end = block.start, block.stop
-        self._log.info("producer_id_block", first=block.start, last=block.stop - 1)
+        self._log.info("producer_id_block_allocated", first=block.start, last=block.stop - 1)

@@ -6,27 +6,31 @@ into batches. This module converts batches into messages for older Fetch version
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, ReadResult
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import Buffer
+from minikafka.kernel.ports import Buffer, Workers
 from minikafka.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
     MAGIC_OFFSET,
     MAGIC_V2,
+    iterate_batches,
 )
-from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.compression import Compression, DecompressedTooLarge
 
 T = TypeVar("T")
 
 # The bytes that one response may convert, apart from its first batch, which is always converted.
-# Conversion takes about 5 us per record, on the event loop.
 CONVERTED_BYTES: Final = 512 * 1024
+# What is converted on the event loop, at about 5 us per record; workers convert more.
+ON_LOOP_BYTES: Final = CONVERTED_BYTES
+ON_LOOP_RECORDS: Final = 1000
 _ATTRIBUTES: Final = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
 
 
@@ -142,3 +146,54 @@ def in_format(
     except KafkaError as error:
         return ReadResult(result.topic_partition, error.code)
     return result._replace(records=records)
+
+
+class FormatConversion:
+    """Converts the results of fetches to the record formats of old versions, by workers if there is
+    much to convert: a few kilobytes may hold millions of records."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def convert(
+        self,
+        results: Sequence[ReadResult],
+        convert: Callable[[ReadResult, int], ReadResult],
+        done: Callable[[Sequence[ReadResult]], None],
+    ) -> None:
+        """Call ``convert`` with each result and its index, and then ``done`` with all that it has
+        returned. ``convert`` must be a pure function."""
+
+        def convert_all() -> list[ReadResult]:
+            return [convert(result, index) for index, result in enumerate(results)]
+
+        async def convert_with_worker() -> None:
+            done(await self._workers.run(convert_all))
+
+        if is_long_conversion(results):
+            assert self._tasks is not None, "requests are served after start"
+            self._tasks.create_task(convert_with_worker(), name="down-conversion")
+        else:
+            done(convert_all())
+
+
+def is_long_conversion(results: Sequence[ReadResult]) -> bool:
+    """Return whether the conversion of all records takes longer than the event loop may stand
+    still."""
+    bytes_left, records_left = ON_LOOP_BYTES, ON_LOOP_RECORDS
+    for result in results:
+        try:
+            for batch in iterate_batches(result.records):
+                bytes_left -= len(batch.plain_records(bytes_left))
+                records_left -= max(batch.record_count, 0)
+                if bytes_left < 0 or records_left < 0:
+                    return True
+        except DecompressedTooLarge:
+            return True
+        except KafkaError:
+            continue  # the conversion of this result reports the error
+    return False

@@ -76,7 +76,7 @@ class BrokerChanges:
         try:
             now = await self._services.store.broker(broker_id, self._services.watches.term)
         except MalformedZnode as error:
-            self._log.error("broker_registration_unreadable", broker=broker_id, why=str(error))
+            self._log.error("broker_registration_malformed", broker=broker_id, error=str(error))
             return
         self._update_broker(now)
 
@@ -119,7 +119,9 @@ class BrokerChanges:
         self._context.replicas_on_offline_dirs[event.broker_id] = after
         lost = sorted(after - before)
         if lost:
-            self._log.info("replicas_offline", broker=event.broker_id, partitions=_listed(lost))
+            self._log.info(
+                "replicas_went_offline", broker=event.broker_id, partitions=_listed(lost)
+            )
             await self._on_replicas_become_offline(
                 [PartitionAndReplica(tp, event.broker_id) for tp in lost]
             )
@@ -134,7 +136,8 @@ class BrokerChanges:
     async def _on_broker_startup(self, broker_ids: Sequence[int]) -> None:
         """Send new brokers all metadata, then LeaderAndIsr for their replicas. Then retry what may
         have waited for them: elections, reassignments, topic deletions."""
-        self._log.info(f"New broker startup callback for {_listed(broker_ids)}")
+        message = f"New broker startup callback for {_listed(broker_ids)}"
+        self._log.info("brokers_started", brokers=list(broker_ids), message=message)
         context = self._context
         for broker_id in broker_ids:
             context.replicas_on_offline_dirs.pop(broker_id, None)
@@ -153,14 +156,16 @@ class BrokerChanges:
         await self.watch_registrations(broker_ids)
 
     async def _on_broker_failure(self, broker_ids: Sequence[int]) -> None:
-        self._log.info(f"Broker failure callback for {_listed(broker_ids)}")
+        message = f"Broker failure callback for {_listed(broker_ids)}"
+        self._log.info("brokers_failed", brokers=list(broker_ids), message=message)
         context = self._context
         for broker_id in broker_ids:
             context.replicas_on_offline_dirs.pop(broker_id, None)
         shut_down = [b for b in broker_ids if b in context.shutting_down_broker_ids]
         if shut_down:
             context.shutting_down_broker_ids.difference_update(shut_down)
-            self._log.info(f"Removed {_listed(shut_down)} from list of shutting down brokers.")
+            message = f"Removed {_listed(shut_down)} from list of shutting down brokers."
+            self._log.info("controlled_shutdowns_ended", brokers=shut_down, message=message)
         await self._on_replicas_become_offline(context.replicas_on_brokers(broker_ids))
 
     async def _on_replicas_become_offline(self, replicas: Sequence[PartitionAndReplica]) -> None:
@@ -194,7 +199,7 @@ class BrokerChanges:
         known = self._context.brokers.get(now.id) if now is not None else None
         if now is None or known is None or known.epoch != now.epoch or known == now:
             return
-        self._log.info(f"Broker info update callback for {now.id}", endpoints=now.endpoints)
+        self._log.info("broker_updated", changed_broker=now.id, endpoints=now.endpoints)
         self._context.add_brokers([replace(now, epoch=known.epoch)])
         self._services.channels.update_broker(now)
         self._machines.send_update_metadata(self._context.live_or_shutting_down_broker_ids())
@@ -214,7 +219,7 @@ class ControlledShutdowns:
         BROKER_NOT_AVAILABLE) and ``ControllerMoved``."""
         broker_id = request.broker_id
         self._check(request)
-        self._log.info(f"Shutting down broker {broker_id}")
+        self._log.info("controlled_shutdown_requested", leaving_broker=broker_id)
         self._context.shutting_down_broker_ids.add(broker_id)
         led, followed = self._partitions_of(broker_id)
         machines = self._services.machines
@@ -240,7 +245,7 @@ class ControlledShutdowns:
                 f"{request.broker_epoch} for broker {request.broker_id}. Current broker epoch is "
                 f"{known.epoch}."
             )
-            self._log.info(message)
+            self._log.info("controlled_shutdown_refused", error=message)
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
 
     def _partitions_of(self, broker_id: int) -> tuple[list[TopicPartition], list[TopicPartition]]:

@@ -216,7 +216,7 @@ class ControllerChannels:
             return
         if len(peer.queue) >= MAX_QUEUED_REQUESTS:
             peer.queue.clear()
-            self._log.warning("broker_unresponsive", broker=request.broker_id)
+            self._log.warning("broker_queue_overflowed", broker=request.broker_id)
             self._put(BrokerUnresponsive(request.broker_id))
             return
         peer.queue.append((self._clock.monotonic_ms(), request.message))
@@ -246,7 +246,7 @@ class ControllerChannels:
             try:
                 if peer.channel is None:
                     peer.channel = await self._connect(peer.broker)
-                    self._log.info("connected", broker=peer.broker.id)
+                    self._log.info("broker_connected", broker=peer.broker.id)
                 response = await peer.channel.request(
                     request, version, self._config.controller_socket_timeout_ms
                 )

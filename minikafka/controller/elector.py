@@ -133,9 +133,7 @@ class ControllerElector:
         if await self._zk.store.is_orphan(node):
             await self._repair(node)
             return False
-        self._log.debug(
-            f"Broker {node.broker_id} has been elected as leader, so stopping the election process."
-        )
+        self._log.debug("election_stopped", elected_broker=node.broker_id)
         return True
 
     async def _old_session_holds(self, node: ControllerNode) -> bool:
@@ -149,7 +147,7 @@ class ControllerElector:
             return False
         self._waited_for = node.ephemeral_owner
         self._log.info(
-            "controller_node_of_old_session",
+            "old_controller_node_found",
             session=f"0x{node.ephemeral_owner:x}",
             wait_ms=self._session_timeout_ms,
         )
@@ -169,16 +167,10 @@ class ControllerElector:
         """Return, after a lost election, whether another broker is the controller now."""
         node = await self._look()
         if self.active_controller_id not in (NO_CONTROLLER, self._broker_id):
-            self._log.debug(
-                f"Broker {self.active_controller_id} was elected as leader instead of broker "
-                f"{self._broker_id}"
-            )
+            self._log.debug("election_lost", elected_broker=self.active_controller_id)
             return True
         if node is None or node.broker_id is None:
-            self._log.warning(
-                "A leader has been elected but just resigned, this will result in another round "
-                "of election"
-            )
+            self._log.warning("elected_controller_resigned")
         return False
 
     def _must_wait(self) -> bool:
@@ -208,19 +200,17 @@ class ControllerElector:
         self._leading = True
         self._waited_for = None
         self._log.info(
-            f"{self._broker_id} successfully elected as leader",
+            "controller_elected",
             epoch=epoch,
             epoch_zk_version=zk_version,
+            message=f"{self._broker_id} successfully elected as leader",
         )
         try:
             await self._on_becoming_leader()
         except (ControllerMoved, SessionExpired):
             raise  # KafkaController handles these for all events
         except Exception:
-            self._log.error(
-                f"Error while electing or becoming leader on broker {self._broker_id}",
-                exc_info=True,
-            )
+            self._log.error("controller_failover_failed", exc_info=True)
             await self.on_error()
 
     # ----------------------------------------------------------------------------- resignations

@@ -69,12 +69,12 @@ class Failover:
         await services.store.ensure_feature_node()
         await self._delete_stale_notifications()
         await self._initialize_context()
-        self._log.info("fetching_topic_deletions")
+        self._log.info("topic_deletions_loading")
         await self._deletions.init(await services.store.topic_deletions(services.watches.term))
-        self._log.info("sending_update_metadata")
+        self._log.info("update_metadata_sending")
         services.machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
         await self._start_state_machines()
-        self._log.info("ready_to_serve_as_the_controller", epoch=context.epoch)
+        self._log.info("controller_failover_completed", epoch=context.epoch)
         await self._reassignments.resume_all()
         await self._deletions.resume_deletions()
         await self._elections.on_preferred_election_znode()
@@ -83,13 +83,13 @@ class Failover:
             self._rebalance_timer.begin_term(context.epoch)
 
     async def _delete_stale_notifications(self) -> None:
-        self._log.info("deleting_stale_notifications")
+        self._log.info("stale_notifications_clearing")
         store, watches, fence = self._services.store, self._services.watches, self._services.fence
         await store.delete_log_dir_events(await store.log_dir_events(watches.term), fence)
         await store.delete_isr_changes(await store.isr_changes(watches.term), fence)
 
     async def _initialize_context(self) -> None:
-        self._log.info("initializing_controller_context")
+        self._log.info("controller_context_initializing")
         services, context = self._services, self._services.context
         brokers, _ = await read_brokers(services.store, services.watches.term, self._log)
         context.set_brokers(brokers.values())
@@ -103,7 +103,7 @@ class Failover:
             services.channels.add_broker(context.brokers[broker_id])
         await self._brokers.watch_registrations(sorted(context.brokers))
         self._log.info(
-            "initialized_controller_context",
+            "controller_context_initialized",
             brokers=sorted(context.brokers),
             topics=len(context.all_topics),
             partitions=len(partitions),
@@ -111,10 +111,10 @@ class Failover:
 
     async def _start_state_machines(self) -> None:
         machines, context = self._services.machines, self._services.context
-        self._log.info("starting_replica_state_machine")
+        self._log.info("replica_state_machine_starting")
         online, offline = replica_machine.startup(context)
         await machines.change_replicas(online, ReplicaState.ONLINE)
-        self._log.info("starting_partition_state_machine")
+        self._log.info("partition_state_machine_starting")
         partition_machine.startup(context)
         await machines.trigger_online_partitions()
         await self._isr_removals.take_offline(offline)
@@ -122,11 +122,11 @@ class Failover:
     async def on_controller_resignation(self) -> None:
         """Undo the failover: ignore the watches, stop the rebalance timer, drop unsent requests,
         close the channels, and clear the context."""
-        self._log.debug("resigning")
+        self._log.debug("controller_resigning")
         self._services.watches.end_term()
         await self._rebalance_timer.end_term()
         self._services.machines.clear()
         self._isr_removals.clear()
         await self._services.channels.shutdown()
         self._services.context.reset()
-        self._log.info("resigned")
+        self._log.info("controller_resigned")

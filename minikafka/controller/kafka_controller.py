@@ -361,7 +361,7 @@ class KafkaController:
         except KafkaError as refusal:
             error = refusal
         except ControllerMoved as moved:
-            self._log.info("controller_moved", during=type(event).__name__, reason=str(moved))
+            self._log.info("controller_moved", during=type(event).__name__, error=str(moved))
             error = KafkaError(event.moved, "the controller moved to another broker")
             await self._recover(self._elector.on_controller_moved)
         except SessionExpired:
@@ -397,7 +397,7 @@ class KafkaController:
 
     async def _on_controller_failover(self) -> None:
         if not self._running:  # stopped between the election and this call
-            self._log.info("Controller has been shut down, aborting startup/failover")
+            self._log.info("controller_failover_aborted")
             return
         await self._failover.on_controller_failover()
 
@@ -433,7 +433,7 @@ class KafkaController:
         try:
             await step()
         except (ControllerMoved, SessionExpired, MalformedZnode) as error:
-            self._log.warning("resignation_unfinished", reason=repr(error))
+            self._log.warning("resignation_interrupted", error=repr(error))
 
     async def _on_update_metadata_response(
         self, response: events.UpdateMetadataResponseReceived

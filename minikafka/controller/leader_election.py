@@ -47,7 +47,7 @@ class ReplicaElections:
         try:
             requested = await store.preferred_election(self._services.watches.term)
         except MalformedZnode as error:
-            self._log.error("preferred_election_unreadable", why=str(error))
+            self._log.error("preferred_election_malformed", error=str(error))
             requested = set()
         else:
             if not requested:
@@ -80,7 +80,7 @@ class ReplicaElections:
     ) -> Elected:
         found = candidates(self._context, partitions, election_type)
         self._log.info(
-            "leader_election",
+            "leader_election_started",
             type=election_type.name,
             trigger=trigger,
             partitions=len(found.electable),

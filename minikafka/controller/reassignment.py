@@ -82,7 +82,7 @@ class Reassignments:
         try:
             requests = await self._services.store.reassignment(self._services.watches.term)
         except MalformedZnode as error:
-            self._log.error("reassignment_unreadable", why=str(error))
+            self._log.error("reassignment_malformed", error=str(error))
             return []
         results: Results = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
@@ -143,7 +143,7 @@ class Reassignments:
 
     def _resend_deletions(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
-            self._log.info("replica_deletions_resent", broker=broker_id, count=len(partitions))
+            self._log.info("replica_deletions_retried", broker=broker_id, count=len(partitions))
             self._pending_deletions[broker_id] = set(partitions)
             self._machines.send_stop_replicas(broker_id, partitions, delete=True)
 
@@ -225,20 +225,22 @@ class Reassignments:
         ready = await self._ready(partitions)
         waiting = [tp for tp in partitions if tp not in ready]
         for partition in waiting:
-            self._log.info(
+            message = (
                 f"New replicas {self._target(partition)} for partition {partition} being "
                 "reassigned not yet caught up with the leader"
             )
+            self._log.info("new_replicas_lagging", partition=str(partition), message=message)
         led = [tp for tp in waiting if tp in self._context.leadership]
         await self._machines.raise_leader_epochs(led)
         self._log_step(2, led)
         await self._machines.change_replicas(self._to_start(waiting), ReplicaState.NEW)
         self._log_step(3, waiting)
         for partition in waiting:
-            self._log.info(
+            message = (
                 f"Waiting for new replicas {self._target(partition)} for partition {partition} "
                 "being reassigned to catch up with the leader"
             )
+            self._log.info("new_replicas_awaited", partition=str(partition), message=message)
         await self._complete(ready)
 
     def _target(self, partition: TopicPartition) -> str:
@@ -325,7 +327,7 @@ class Reassignments:
         for partition, assignment in before.items():
             if assignment.removing and reassignment.must_move_leader(self._context, partition):
                 self._context.set_assignment(partition, assignment)
-                self._log.warning("reassignment_waits_for_leader", partition=str(partition))
+                self._log.warning("reassignment_postponed", partition=str(partition))
             else:
                 done.append(partition)
         return done
@@ -384,15 +386,18 @@ class Reassignments:
         if rest != before:
             await self._services.store.write_reassignment(rest, self._services.fence)
         for partition in sorted(before.keys() - rest.keys()):
-            self._log.info(
+            message = (
                 f"Removed partition {partition} from the list of reassigned partitions in zookeeper"
+            )
+            self._log.info(
+                "reassignment_request_removed", partition=str(partition), message=message
             )
 
     def _log_step(self, number: int, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             assignment = self._context.assignment(partition)
             self._log.info(
-                "reassignment_step",
+                "reassignment_step_completed",
                 step=number,
                 partition=str(partition),
                 replicas=list(assignment.replicas),

@@ -192,9 +192,12 @@ class StateMachines:
             self._metrics.counter(UNCLEAN_ELECTIONS).mark()
             leader = outcome.elected[partition].leader
             live = ",".join(map(str, plan.recipients[partition]))
-            self._log.warning(
+            message = (
                 f"No broker in ISR is alive for {partition}. Elect leader {leader} from live "
                 f"brokers {live}. There's potential data loss."
+            )
+            self._log.warning(
+                "unclean_leader_elected", partition=str(partition), leader=leader, message=message
             )
         for change in outcome.changes:
             self._history.transition(epoch, change)
@@ -205,11 +208,11 @@ class StateMachines:
                 ElectionStrategy.OFFLINE,
                 ElectionStrategy.UNCLEAN,
             ):
-                self._log.info(
+                message = (
                     f"Selected new leader and ISR {outcome.elected[change.subject]} for offline "
-                    f"partition {change.subject}",
-                    **facts,
+                    f"partition {change.subject}"
                 )
+                self._log.info("offline_partition_leader_elected", message=message, **facts)
             else:
                 write = self._log.info if change.after in _LOUD else self._log.debug
                 write("partition_state_changed", **facts)
@@ -220,7 +223,7 @@ class StateMachines:
                 before=str(refusal.before),
                 after=str(refusal.after),
                 epoch=epoch,
-                reason=refusal.reason,
+                error=refusal.reason,
             )
 
     # --------------------------------------------------------------------------------- replicas
@@ -276,7 +279,7 @@ class StateMachines:
                 before=str(refusal.before),
                 after=str(refusal.after),
                 epoch=epoch,
-                reason=refusal.reason,
+                error=refusal.reason,
             )
 
     # ------------------------------------------------------------------------------ leader epochs
@@ -305,7 +308,7 @@ class StateMachines:
                     **_leadership_facts(leadership),
                 )
             for partition, reason in refused.items():
-                self._log.error("leader_epoch_not_raised", partition=str(partition), reason=reason)
+                self._log.error("leader_epoch_not_raised", partition=str(partition), error=reason)
             self.leaderships.outdated(pending)
             read, _ = await self.leaderships.read(pending)
 

@@ -60,7 +60,7 @@ class TopicChanges:
         if not added:
             return
         if self._context.is_queued_for_deletion(topic):
-            self._log.warning("partition_growth_reverted", topic=topic, partitions=len(added))
+            self._log.warning("added_partitions_reverted", topic=topic, partitions=len(added))
             await self._services.store.set_topic_assignment(
                 topic,
                 self._context.topic_ids.get(topic),
@@ -122,14 +122,16 @@ class TopicChanges:
     async def _on_new_topic_creation(self, partitions: Sequence[TopicPartition]) -> None:
         """Kafka registers watches on the new topics here; ``add_topics`` has armed them already."""
         listed = ",".join(map(str, partitions))
-        self._log.info(f"New topic creation callback for {listed}")
+        message = f"New topic creation callback for {listed}"
+        self._log.info("topics_created", partitions=len(partitions), message=message)
         await self._on_new_partition_creation(partitions)
 
     async def _on_new_partition_creation(self, partitions: Sequence[TopicPartition]) -> None:
         """Take the partitions to New, their replicas to New, the partitions to Online (which elects
         the first leaders), and the replicas to Online."""
         listed = ",".join(map(str, partitions))
-        self._log.info(f"New partition creation callback for {listed}")
+        message = f"New partition creation callback for {listed}"
+        self._log.info("partitions_created", partitions=len(partitions), message=message)
         machines = self._machines
         replicas = self._context.replicas_for_partitions(partitions)
         await machines.change_partitions(partitions, PartitionState.NEW)

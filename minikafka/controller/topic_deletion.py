@@ -50,7 +50,7 @@ class TopicDeletions:
 
     async def _refuse(self, topics: Sequence[str]) -> None:
         if topics:
-            self._log.info("topic_deletion_is_disabled", topics=topics)
+            self._log.info("disabled_topic_deletion_refused", topics=topics)
             await self._services.store.delete_topic_deletions(topics, self._services.fence)
 
     async def on_stop_replica_response(

@@ -63,8 +63,8 @@ async def read_assignments(
         return await store.topic_assignments(some, watcher)
 
     found, unreadable = await _readable(read, topics)
-    for topic, why in unreadable.items():
-        log.error("topic_unreadable", topic=topic, why=why)
+    for topic, error in unreadable.items():
+        log.error("topic_assignment_malformed", topic=topic, error=error)
     return found
 
 
@@ -73,8 +73,8 @@ async def read_topic_configs(
 ) -> dict[str, dict[str, str]]:
     """Read the topics' own configurations; malformed ones are logged and left out."""
     found, unreadable = await _readable(store.topic_configs, topics)
-    for topic, why in unreadable.items():
-        log.error("topic_config_unreadable", topic=topic, why=why)
+    for topic, error in unreadable.items():
+        log.error("topic_config_malformed", topic=topic, error=error)
     return found
 
 
@@ -89,8 +89,8 @@ async def read_brokers(
         return {i: broker for i, broker in found.items() if broker is not None}
 
     found, unreadable = await _readable(read, await store.broker_ids(watcher))
-    for broker_id, why in unreadable.items():
-        log.error("broker_registration_unreadable", broker=broker_id, why=why)
+    for broker_id, error in unreadable.items():
+        log.error("broker_registration_malformed", broker=broker_id, error=error)
     return found, unreadable.keys()
 
 
@@ -103,8 +103,8 @@ async def read_isr_changes(
         return {some[0]: await store.isr_change_partitions(some)}
 
     found, unreadable = await _readable(read, sequences)
-    for why in unreadable.values():
-        log.error("isr_change_unreadable", why=why)
+    for error in unreadable.values():
+        log.error("isr_change_malformed", error=error)
     return set().union(*found.values())
 
 
@@ -115,8 +115,8 @@ async def read_log_dir_events(store: ZkStore, sequences: Sequence[str], log: Eve
         return {some[0]: await store.log_dir_event_brokers(some)}
 
     found, unreadable = await _readable(read, sequences)
-    for why in unreadable.values():
-        log.error("log_dir_event_unreadable", why=why)
+    for error in unreadable.values():
+        log.error("log_dir_event_malformed", error=error)
     return set().union(*found.values())
 
 
@@ -208,8 +208,8 @@ class Leaderships:
             return await self._zk.store.leader_isr_states(some, watcher)
 
         found, unreadable = await _readable(read, partitions)
-        for partition, why in unreadable.items():
-            self._log.error("partition_state_unreadable", partition=str(partition), why=why)
+        for partition, error in unreadable.items():
+            self._log.error("partition_state_malformed", partition=str(partition), error=error)
         self._context.leadership.update(found)
         self._fresh.update(partitions)
         self._outdated.difference_update(partitions)

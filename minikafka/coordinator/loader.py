@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from minikafka.coordinator.ports import InternalLog
 from minikafka.core.coordinator_shard import CoordinatorShard
@@ -17,13 +17,36 @@ from minikafka.protocol.records.batch import (
     crc_is_valid,
     iterate_batches,
 )
-from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
-from minikafka.protocol.records.record import Record, decode_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    control_record,
+    decode_end_txn_marker,
+)
+from minikafka.protocol.records.record import Record
+from minikafka.protocol.records.record_layout import Want, compile_walk
 
 RECORDS_PER_SLICE = 500
 READ_RETRY_MS = 1_000
 
 R = TypeVar("R")
+
+# (offset delta, key, value)
+_KeyAndValue: TypeAlias = tuple[int, bytes | None, bytes | None]
+
+# Headers are not parsed: one record may have millions.
+_find_records: Callable[[bytes, int, int], Iterator[_KeyAndValue]] = compile_walk(
+    "find_keys_and_values",
+    "data, count, last_offset_delta",
+    {"offset_delta": Want.SIGNED, "key": Want.CONTENT, "value": Want.CONTENT},
+    before="previous = -1",
+    each="""
+        if not previous < offset_delta <= last_offset_delta:
+            malformed()
+        previous = offset_delta
+        yield offset_delta, key, value
+    """,
+    skip_rest=True,
+)
 
 
 class CoordinatorLoader:
@@ -55,7 +78,7 @@ class CoordinatorLoader:
         False. Failed reads are retried: a failed disk eventually takes the partition offline.
         """
         events = self._events.bind(partition=partition)
-        replay = _Replay(shard, self._clock, events)
+        replay = _Replay(shard, self._clock, self._log, events)
         offset = 0
         while is_current():
             bounds = self._log.bounds(partition)
@@ -98,9 +121,14 @@ class _Replay(Generic[R]):
     """
 
     def __init__(
-        self, shard: CoordinatorShard[R, Any, Any], clock: Clock, events: EventLog
+        self,
+        shard: CoordinatorShard[R, Any, Any],
+        clock: Clock,
+        log: InternalLog,
+        events: EventLog,
     ) -> None:
         self._shard = shard
+        self._log = log
         self._clock = clock
         self._events = events
         # By key: value, offset of the record, base offset of its batch; in the order of the log.
@@ -123,14 +151,12 @@ class _Replay(Generic[R]):
                 try:
                     await self._add(batch)
                 except KafkaError as error:
-                    self._events.error(
-                        "batch_unreadable", offset=batch.base_offset, error=repr(error)
-                    )
+                    self._events.error("batch_skipped", offset=batch.base_offset, error=repr(error))
                 else:
                     offset = batch.next_offset
                 next_offset = batch.next_offset
         except KafkaError as error:
-            self._events.error("no_batch", after_offset=offset, error=repr(error))
+            self._events.error("batch_not_found", after_offset=offset, error=repr(error))
         return max(offset, next_offset)
 
     async def flush(self) -> None:
@@ -151,22 +177,27 @@ class _Replay(Generic[R]):
         self._next_offset = batch.next_offset
         if not batch.is_control and not batch.is_transactional:
             latest, base_offset = self._latest, batch.base_offset
-            for record in decode_batch(batch):
-                key = record.key or b""
-                latest.pop(key, None)  # so that it moves to the end, as in the log
-                latest[key] = (record.value, record.offset, base_offset)
+            for delta, key, value in await self._records_of(batch):
+                latest.pop(key or b"", None)  # so that it moves to the end, as in the log
+                latest[key or b""] = (value, base_offset + delta, base_offset)
                 if self._slice_is_full():
                     await self._clock.sleep(0)
             return
         await self.flush()  # transactional records and markers keep their place among the others
-        for record in decode_batch(batch):
-            if batch.is_control:
-                self._replay_marker(batch, record)
-            else:
-                key, offset = record.key or b"", record.offset
-                self._replay(key, record.value, offset, batch.base_offset, batch.producer_id)
+        if batch.is_control:
+            marker = control_record(batch)
+            if marker is not None:
+                self._replay_marker(batch, marker)
+            return
+        for delta, key, value in await self._records_of(batch):
+            offset = batch.base_offset + delta
+            self._replay(key or b"", value, offset, batch.base_offset, batch.producer_id)
             if self._slice_is_full():
                 await self._clock.sleep(0)
+
+    async def _records_of(self, batch: RecordBatch) -> Iterator[_KeyAndValue]:
+        data = await self._log.opened(batch)
+        return _find_records(data, batch.record_count, batch.last_offset_delta)
 
     def _replay_marker(self, batch: RecordBatch, record: Record) -> None:
         self._advance(record.offset)
@@ -189,10 +220,10 @@ class _Replay(Generic[R]):
         try:
             decoded = self._shard.decode(key, value)
         except DecodeError as error:
-            self._events.warning("record_unreadable", offset=offset, error=str(error))
+            self._events.warning("malformed_record_skipped", offset=offset, error=str(error))
             return
         if decoded is None:
-            self._events.warning("record_of_unknown_kind", offset=offset)
+            self._events.warning("unknown_record_skipped", offset=offset)
             return
         self._shard.replay(decoded, base_offset, producer_id)
 

@@ -10,6 +10,7 @@ from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Buffer
+from minikafka.protocol.records.batch import RecordBatch
 
 # Called with the outcome of an append: the error or NONE, and the offset of the first record (-1
 # after an error).
@@ -56,6 +57,11 @@ class InternalLog(Protocol):
 
         Returns False if this broker stops leading the partition before.
         """
+        ...
+
+    async def opened(self, batch: RecordBatch) -> bytes:
+        """Return the records of ``batch``, decompressed, without blocking the event loop for a huge
+        batch. Raises KafkaError."""
         ...
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:

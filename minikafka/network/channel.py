@@ -283,7 +283,7 @@ class Channel(asyncio.BufferedProtocol):
         self._close(f"a request had no response within {timeout_ms} ms")
 
     def _break(self, error: str) -> None:
-        self._log.warning("channel_broken", peer=self.peer, error=error)
+        self._log.warning("channel_failed", peer=self.peer, error=error)
         self._close(error)
 
     def _close(self, reason: str) -> None:

@@ -8,7 +8,7 @@ order of requests.
 What a connection may hold is bounded by ``ServerConfig``: unanswered requests, their bytes, and
 bytes that the peer does not take. At the first two bounds the connection stops reading, so that TCP
 slows the client down; at the last one it is closed. ``UnsentReplies`` sums up what all slow readers
-of a broker hold together.
+of a broker hold together, and ``RequestMemory`` bounds the unanswered requests of all connections.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TypeAlias, cast
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.request_memory import RequestMemory
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
@@ -216,7 +217,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._requests += 1
         slot = ReplySlot(self, self._requests, request_bytes)
         self.unanswered.append(slot)
-        self._queued_bytes += request_bytes
+        self._count_queued(request_bytes)
         return slot
 
     def refuse(self, reason: str, **facts: object) -> None:
@@ -277,14 +278,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         slots = self.unanswered
         if slots[0] is not slot:
             self._refused = self._refused or isinstance(slot._reply, _Refusal)
-            self._queued_bytes += _size(slot._reply)
+            self._count_queued(_size(slot._reply))
             return
-        self._queued_bytes -= slot._request_bytes
+        freed = slot._request_bytes
         self._add(slots.popleft())
         while slots and slots[0]._sent:
             held = slots.popleft()
-            self._queued_bytes -= held._request_bytes + _size(held._reply)
+            freed += held._request_bytes + _size(held._reply)
             self._add(held)
+        if not self.closed:  # by a refusal
+            self._count_queued(-freed)
         if not self._in_read:
             if self._out and not self._flushing:
                 self._flushing = True
@@ -330,9 +333,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     # -- reading and stopping
 
     def _serve(self, frames: Sequence[memoryview]) -> None:
-        if self._server.holding or self._refused:
+        if self._server.holding or self._refused or self._lacks_memory():
             self._held = frames
             self._pause_reading()
+            self._await_memory()
             return
         on_frame = self._on_frame
         served = 0
@@ -368,7 +372,23 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._write_paused or (
             len(self.unanswered) >= config.queued_max_requests
             or self._queued_bytes >= config.queued_max_bytes
+            or self._lacks_memory()
         )
+
+    def _count_queued(self, size: int) -> None:
+        self._queued_bytes += size
+        self._server.memory.add(size)
+
+    def _lacks_memory(self) -> bool:
+        return self._queued_bytes > 0 and self._server.memory.is_full
+
+    def _await_memory(self) -> None:
+        """Resume when other connections free memory, if that is what this one lacks."""
+        memory = self._server.memory
+        if not self.closed and self._lacks_memory() and memory.wait(self._resume_soon):
+            self._log.warning(
+                "request_memory_full", client=self.client_host, used_bytes=memory.used_bytes
+            )
 
     def _must_wait(self) -> bool:
         if self._refused or (self._after_replies and self.unanswered):
@@ -392,13 +412,17 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _resume_soon(self) -> None:
         """Resume in the next turn of the loop. The caller is a handler that sends a reply; to
         resume at once would call another handler inside it."""
-        if self._read_paused and not self._resuming and not self._must_wait():
+        if self._read_paused and not self._resuming:
+            if self._must_wait():
+                self._await_memory()
+                return
             self._resuming = True
             asyncio.get_running_loop().call_soon(self._resume_reading)
 
     def _resume_reading(self) -> None:
         self._resuming = False
         if self._must_wait():
+            self._await_memory()
             return
         self._after_replies = False
         held, self._held = self._held, ()
@@ -411,7 +435,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         self.closed = True
         self.unanswered.clear()
-        self._queued_bytes = 0
+        self._server.memory.forget(self._resume_soon)
+        self._count_queued(-self._queued_bytes)
         self._out.clear()
         self._out_bytes = 0
         self._held = ()
@@ -459,6 +484,7 @@ class Server:
         log: EventLog | None = None,
         unsent: UnsentReplies | None = None,
         quotas: ConnectionQuotas | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -468,6 +494,7 @@ class Server:
         self._log = log or event_log("network", listener=listener_name)
         self.holding = False
         self.unsent = unsent or UnsentReplies()
+        self.memory = memory or RequestMemory()
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
         self._connections: dict[int, ServerConnection] = {}  # bound: ``_quotas``

@@ -71,7 +71,9 @@ class BrokerNode:
         self._zk = ZkSession(
             world.coordination, world.clock, views.zookeeper(config), self.broker_id
         )
-        self._logs = LogManager(world.files, world.clock, views.log_manager(config), self.fail)
+        self._logs = LogManager(
+            world.files, world.clock, world.workers, views.log_manager(config), self.fail
+        )
         self._dynamic = DynamicBrokerConfig(config)
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
@@ -134,7 +136,9 @@ class BrokerNode:
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         if self._config.without_effect:
-            self._log.warning("settings_without_effect", keys=list(self._config.without_effect))
+            self._log.warning(
+                "ineffective_settings_ignored", keys=list(self._config.without_effect)
+            )
         await self._zk.start(tasks)
         store = self._zk.store
         await store.create_persistent_paths()
@@ -156,7 +160,9 @@ class BrokerNode:
         self.controller.start(tasks)
         for server in self._servers:
             server.enable_request_processing()
-        self._log.info("started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports)
+        self._log.info(
+            "broker_started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports
+        )
         self.started.set()
 
     async def _settings_on_disk(self) -> dict[str, LogConfig]:
@@ -242,6 +248,7 @@ class BrokerNode:
         self._apis = Apis(
             self.broker_id,
             self.parts.routes(),
+            world.workers,
             release=views.release(self._config),
             stalls=stalls.meter,
             monotonic_ms=world.clock.monotonic_ms,
@@ -268,6 +275,9 @@ class BrokerNode:
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
         config = views.server(self._dynamic.current)
+        memory = views.request_memory(self._dynamic.current)
+        self.metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.used_bytes)
+        self.metrics.gauge("minikafka.server:UnsentResponseBytes", lambda: self.parts.unsent.bytes)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,
@@ -277,6 +287,7 @@ class BrokerNode:
                 endpoint.listener,
                 unsent=self.parts.unsent,
                 quotas=self._quotas,
+                memory=memory,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)
@@ -289,6 +300,7 @@ class BrokerNode:
                 self.controller.facts,
                 self.controller.context_dump,
                 self.parts.groups.facts,
+                self.parts.replicas.mending.facts,
             )
             self._debug = HttpServer(self._world.network, self._world.clock, routes)
             await self._debug.start(debug.host, debug.port)
@@ -318,9 +330,9 @@ class BrokerNode:
                     raise ConfigError(
                         f"another broker is registered with broker.id {self.broker_id}"
                     ) from None
-                self._log.info("waiting_for_old_registration_to_expire")
+                self._log.info("old_registration_awaited")
                 await clock.sleep(REGISTER_RETRY_MS)
-        self._log.info("registered", epoch=self.broker_epoch)
+        self._log.info("broker_registered", epoch=self.broker_epoch)
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         """Return the advertised endpoints, with the bound port where 0 is configured."""
@@ -351,7 +363,7 @@ class BrokerNode:
             self._apis.close()
         await self._zk.close()
         await self._logs.shutdown()
-        self._log.info("stopped")
+        self._log.info("broker_stopped")
 
     def _can_hand_over(self) -> bool:
         """Whether a controlled shutdown can succeed. Without ZooKeeper no leadership moves, and the

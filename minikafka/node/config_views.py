@@ -22,15 +22,17 @@ from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from minikafka.kernel.config import Config, view_of
+from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.listeners import connection_overrides
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import ConnectionQuotaConfig
+from minikafka.network.request_memory import RequestMemory
 from minikafka.network.server import ServerConfig
 from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManagerConfig
+from minikafka.storage.scrubber.config import LogScrubberConfig
 from minikafka.zookeeper.session import ZkSessionConfig
 
 
@@ -52,6 +54,16 @@ def server(config: Config) -> ServerConfig:
         connections_max_idle_ms=config.integer("connections.max.idle.ms"),
         queued_max_requests=config.integer("queued.max.requests"),
     )
+
+
+def request_memory(config: Config) -> RequestMemory:
+    """Raises ConfigError if the largest request would not fit."""
+    limit = config.integer("queued.max.request.bytes")
+    if 0 < limit < config.integer("socket.request.max.bytes"):
+        raise ConfigError(
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
+        )
+    return RequestMemory(limit)
 
 
 def connection_quotas(config: Config) -> ConnectionQuotaConfig:
@@ -76,6 +88,7 @@ def log_manager(config: Config) -> LogManagerConfig:
         file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         log=topic_config(topic_defaults(config)).log,
         cleaner=log_cleaner(config),
+        scrubber=view_of(LogScrubberConfig, config.values, "log.scrubber."),
         moves_quota=_quota(config, "alter.log.dirs.replication.quota."),
     )
 

@@ -113,7 +113,10 @@ class GroupParts:
         self.coordinator = GroupCoordinator(
             world.clock,
             CoordinatorLog(
-                replicas, GROUP_METADATA_TOPIC, config.integer("offsets.commit.timeout.ms")
+                replicas,
+                GROUP_METADATA_TOPIC,
+                config.integer("offsets.commit.timeout.ms"),
+                world.workers,
             ),
             self.rebalances,
             self.heartbeats,
@@ -229,7 +232,7 @@ class TransactionParts:
         )
         self.coordinator = TransactionCoordinator(
             world.clock,
-            CoordinatorLog(replicas, TRANSACTION_STATE_TOPIC, REQUEST_TIMEOUT_MS),
+            CoordinatorLog(replicas, TRANSACTION_STATE_TOPIC, REQUEST_TIMEOUT_MS, world.workers),
             cache,
             ProducerIds(store, broker_id),
             self.markers.put,

@@ -22,6 +22,7 @@ def debug_routes(
     controller_facts: Callable[[int], Mapping[str, Any]],
     controller_context: Callable[[int], Mapping[str, Any]],
     group_facts: Callable[[int, str | None], Mapping[str, Any]],
+    scrubber_facts: Callable[[int], Mapping[str, Any]],
 ) -> dict[str, Route]:
     """Return the handler of each path. Each response is an object that names the broker. The query
     parameter ``limit`` bounds its lists."""
@@ -58,7 +59,12 @@ def debug_routes(
         """Return the groups coordinated by this broker, or the one in the parameter ``group``."""
         return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
 
+    def show_scrubber(query: Query) -> Any:
+        """Return how far the scrubber has come, and the damaged batches that it has found."""
+        return {"broker": broker_id, **scrubber_facts(limit(query))}
+
     return {
+        "/scrubber.json": show_scrubber,
         "/controller.json": show_controller,
         "/controller-context.json": show_controller_context,
         "/groups.json": show_groups,

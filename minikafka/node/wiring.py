@@ -19,6 +19,7 @@ from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
+from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
@@ -119,7 +120,7 @@ class BrokerParts:
             views.topic_admin(config),
             self._entries.check_topic,
         )
-        self._growth = PartitionGrowth(lambda: zk.store, self.cache, self._topic_reaper)
+        self._growth = self._make_growth()
         self._election_reaper: Reaper[DelayedOperation] = Reaper(
             world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
         )
@@ -150,9 +151,16 @@ class BrokerParts:
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
-        self._preparation = RecordPreparation(world.workers, world.clock, self.replicas.hosted)
+        self._make_long_work()
         self.replicas.hosted.on_offline(self._replica_gone)
         self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
+
+    def _make_long_work(self) -> None:
+        """Create the parts that leave long work on record batches to workers."""
+        clock, workers, replicas = self._world.clock, self._world.workers, self.replicas
+        self._preparation = RecordPreparation(workers, clock, replicas.hosted)
+        self._conversion = FormatConversion(workers)
+        self._list_offsets = ListOffsetsHandler(replicas, clock, workers)
 
     def _reapers(self) -> list[Reaper[DelayedOperation]]:
         others = [self._topic_reaper, self._election_reaper]
@@ -169,6 +177,10 @@ class BrokerParts:
             lambda: self._zk.store,
             metrics,
         )
+
+    def _make_growth(self) -> PartitionGrowth:
+        limit = self._config.integer("max.partitions.per.topic")
+        return PartitionGrowth(lambda: self._zk.store, self.cache, self._topic_reaper, limit)
 
     def _make_internal_sizes(self) -> InternalTopicSizes:
         async def read(topic: str) -> int | None:
@@ -230,6 +242,8 @@ class BrokerParts:
         self.groups.start(tasks)
         self.transactions.start(tasks)
         self._preparation.start(tasks)
+        self._list_offsets.start(tasks)
+        self._conversion.start(tasks)
 
     async def stop(self) -> None:
         self.transactions.close()
@@ -266,6 +280,7 @@ class BrokerParts:
             cache,
             self._fetch_sessions,
             self.unsent,
+            self._conversion,
             FetchConfig(config.integer("fetch.max.bytes")),
         )
         return [
@@ -277,11 +292,7 @@ class BrokerParts:
                 overlapping=True,
             ),
             Route(ApiKey.FETCH, fetch, in_parts=True),
-            Route(
-                ApiKey.LIST_OFFSETS,
-                ListOffsetsHandler(replicas, self._world.clock),
-                changes_state=False,
-            ),
+            Route(ApiKey.LIST_OFFSETS, self._list_offsets, changes_state=False),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(
                 ApiKey.METADATA,

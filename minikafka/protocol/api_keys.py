@@ -118,16 +118,17 @@ class Release(Enum):
 
     @classmethod
     def of(cls, inter_broker_protocol_version: str) -> Release:
-        """``inter_broker_protocol_version`` is a valid version: ``2.0``, ``2.0-IV1``, ``2.0.1``."""
+        """Return the release for a valid ``inter.broker.protocol.version``, such as ``2.0-IV1``."""
         of_2_0 = re.match(r"2\.0(\.|-|$)", inter_broker_protocol_version)
         return cls.KAFKA_2_0 if of_2_0 else cls.KAFKA_3_9
 
     def newest(self, api_key: ApiKey) -> int | None:
-        """The highest version of an API; None if the release does not have it."""
+        """Return the highest version of an API; None if the release does not have the API."""
         return api_key.max_version_2_0 if self is Release.KAFKA_2_0 else api_key.max_version
 
     def at_most(self, api_key: ApiKey, version: int) -> int:
-        """The version in which to send a request that is written for ``version``."""
+        """Return the version in which to send a request: ``version``, or the release's highest
+        version if that is lower."""
         newest = self.newest(api_key)
         assert newest is not None, f"{api_key.api_name} is not in Kafka {self.value}"
         return min(version, newest)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import struct
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, FieldOverflow
 from minikafka.protocol.decoder import MAX_TEXT_BYTES, compile_decoder
 from minikafka.protocol.encoder import compile_encoder
+from minikafka.protocol.layout import Array, Struct, fields_of
 from minikafka.protocol.schema import Decoder, Encoder, Message
 
-__all__ = ["DecodeError", "EncodeError", "FieldOverflow", "decode", "encode", "encode_parts"]
+__all__ = [
+    "DecodeError",
+    "EncodeError",
+    "FieldOverflow",
+    "decode",
+    "element_count",
+    "encode",
+    "encode_parts",
+]
 
 M = TypeVar("M", bound=Message)
 
@@ -45,6 +55,33 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
         kind = FieldOverflow if _has_long_text(message) else EncodeError
         raise kind(f"{type(message).__name__} v{version}: {error}") from error
+
+
+def element_count(message: Message) -> int:
+    """Return how many elements the arrays of a message have, and the arrays in these elements:
+    about how much work it is to encode the message."""
+    count = 0
+    kind: type = type(message)
+    for name, inner_names in _arrays_of(kind):
+        elements = getattr(message, name)
+        if elements:
+            count += len(elements)
+            for inner_name in inner_names:
+                for element in elements:
+                    count += len(getattr(element, inner_name) or ())
+    return count
+
+
+@cache
+def _arrays_of(cls: type) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the array fields of a class, each with the array fields of its elements."""
+    found = []
+    for field in fields_of(cls):
+        if isinstance(field.type, Array):
+            element = field.type.element
+            inner = _arrays_of(element.cls) if isinstance(element, Struct) else ()
+            found.append((field.name, tuple(name for name, _ in inner)))
+    return tuple(found)
 
 
 def _has_long_text(value: Any) -> bool:

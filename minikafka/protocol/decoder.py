@@ -3,6 +3,8 @@
 Neighbouring fields of fixed size, the length bytes between them included, are read by one
 ``struct`` call. Structs are inlined; arrays become loops; only tagged fields, which are rarely
 present, get separate functions.
+
+A request may have only so many array elements (``request_limits``): ``left`` counts them down.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import struct
 
 from minikafka.protocol.buffer import DecodeError, read_uvarint, uuid_from_bytes
 from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, layout_of, min_size
+from minikafka.protocol.request_limits import max_elements
 from minikafka.protocol.schema import Decoder, Message
 from minikafka.protocol.source import SourceWriter
 from minikafka.protocol.types import RECORDS, STRING, UUID_TYPE, Fixed, Sized
@@ -48,6 +51,10 @@ def _too_long(name: str, length: int) -> None:
     raise DecodeError(f"{name}: {length} elements cannot be in so few bytes")
 
 
+def _over_limit(name: str, limit: int) -> None:
+    raise DecodeError(f"{name}: the message has more than {limit} array elements")
+
+
 def _long_text(name: str, length: int) -> None:
     raise DecodeError(f"{name}: a text of {length} bytes is longer than {MAX_TEXT_BYTES}")
 
@@ -56,16 +63,20 @@ def _tag_mismatch(name: str) -> None:
     raise DecodeError(f"tagged field {name} is not as long as it says")
 
 
-def _skip_tags(buf: bytes | memoryview, pos: int, end: int) -> int:
-    """Skip tagged fields that this version does not know."""
+def _skip_tags(buf: bytes | memoryview, pos: int, end: int, left: int) -> tuple[int, int]:
+    """Skip tagged fields that this version does not know, at most ``left`` of them.
+
+    Return the position after them, and how many more may follow."""
     count, pos = read_uvarint(buf, pos)
+    if count > left:
+        raise DecodeError(f"{count} tagged fields are too many")
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         pos += size
         if pos > end:
             _overrun(pos - end)
-    return pos
+    return pos, left - count
 
 
 # Kafka's generated readers refuse longer texts also where an unsigned varint measures them.
@@ -77,6 +88,10 @@ class _DecoderSource:
         self.writer = SourceWriter()
         self.version = version
         self.flexible = version >= cls.SPEC.first_flexible
+        spec = cls.SPEC
+        self.limit: int | None = None
+        if spec.is_request and spec.api_key is not None:
+            self.limit = max_elements(spec.api_key)
         self._run: list[tuple[Fixed, str]] = []
         self.writer.names.update(
             new=object.__new__,
@@ -86,6 +101,7 @@ class _DecoderSource:
             overrun=_overrun,
             null=_null,
             too_long=_too_long,
+            over_limit=_over_limit,
             long_text=_long_text,
             tag_mismatch=_tag_mismatch,
             skip_tags=_skip_tags,
@@ -100,6 +116,7 @@ class _DecoderSource:
             else:
                 w.line("buf = bytes(buf)")
             w.line("end = len(buf)")
+            w.line("left = end" if self.limit is None else f"left = {self.limit}")
             message = self._struct(layout)
             w.line(f"return {message}, pos")
 
@@ -145,16 +162,19 @@ class _DecoderSource:
             with w.block(f"if {tags}:"):
                 if layout.tagged:
                     reader = self._tag_reader(layout)
-                    w.line(f"pos = {reader}(buf, pos - 1, end, {target})")
+                    w.line(f"pos, left = {reader}(buf, pos - 1, end, {target}, left)")
                 else:
-                    w.line("pos = skip_tags(buf, pos - 1, end)")
+                    w.line("pos, left = skip_tags(buf, pos - 1, end, left)")
         return target
 
     def _tag_reader(self, layout: Layout) -> str:
         w = self.writer
         name = w.fresh("read_tags")
-        with w.function(f"def {name}(buf, pos, end, o):"):
+        with w.function(f"def {name}(buf, pos, end, o, left):"):
             w.line("count, pos = uvarint(buf, pos)")
+            w.line("left -= count")
+            with w.block("if left < 0:"):
+                w.line(f"over_limit('tagged fields', {self.limit})")
             with w.block("for _ in range(count):"):
                 w.line("tag, pos = uvarint(buf, pos)")
                 w.line("size, pos = uvarint(buf, pos)")
@@ -168,7 +188,7 @@ class _DecoderSource:
                         with w.block("if pos != tag_end:"):
                             w.line(f"tag_mismatch({_title(layout, field)!r})")
                 w.line("pos = tag_end")
-            w.line("return pos")
+            w.line("return pos, left")
         return name
 
     def _default(self, field: Field) -> str:
@@ -251,6 +271,10 @@ class _DecoderSource:
             w.line(f"too_long({field.name!r}, {length})")
         element = wire.element
         with w.block(f"if {length} >= 0:"):
+            if self.limit is not None:
+                w.line(f"left -= {length}")
+                with w.block("if left < 0:"):
+                    w.line(f"over_limit({field.name!r}, {self.limit})")
             if isinstance(element, Fixed) and element is not UUID_TYPE:
                 w.line(f'{target} = list(unpack_from(f">{{{length}}}{element.code}", buf, pos))')
                 w.line(f"pos += {length} * {element.size}")

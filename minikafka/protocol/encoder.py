@@ -1,7 +1,8 @@
-"""Compiles (message class, version) to a straight-line encode function.
+"""The compiler of encode functions: one function without dispatch per message class and version.
 
-It appends parts to a list, to be joined once: runs of fixed-size fields, with the lengths between
-them, are packed by one ``struct`` call; record batches are appended as they are.
+An encode function appends its output to a list of parts, which the caller joins once. Consecutive
+fixed-size fields, and the lengths between them, form a "run" that one ``struct`` call packs. Record
+batches are appended without a copy.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
-    """``encode(message, parts)``; see ``codec.encode`` for its errors."""
+    """Return the function ``encode(message, parts)``, which appends the encoded message to
+    ``parts``. ``codec.encode`` documents its errors."""
     return _EncoderSource(cls, version).writer.compiled(
         "encode", f"encode {cls.__name__} v{version}"
     )
 
 
 def _refuse(name: str, value: Any) -> None:
-    raise EncodeError(f"this version has no {name}, which is {value!r:.80}")
+    raise EncodeError(
+        f"{name} is set to {value!r:.80}, but this version of the message has no such field"
+    )
 
 
 def _append_tags(parts: list[Buffer], tags: list[tuple[int, list[Buffer]]]) -> None:
@@ -37,6 +41,12 @@ def _append_tags(parts: list[Buffer], tags: list[tuple[int, list[Buffer]]]) -> N
 
 
 class _EncoderSource:
+    """The generated source of one encode function.
+
+    ``_run`` collects pairs of a ``struct`` code and a value expression until ``_flush`` writes the
+    statement that packs them.
+    """
+
     def __init__(self, cls: type[Message], version: int) -> None:
         self.writer = SourceWriter()
         self.version = version
@@ -67,7 +77,8 @@ class _EncoderSource:
             self.writer.line(f"parts.append({self._packed(run)})")
 
     def _flush_with_uvarint(self, value: str) -> None:
-        """Ends the run with a varint, which nearly always is one byte."""
+        """Write the run followed by a varint. Most varints take one byte, which the generated code
+        packs together with the run."""
         w, run = self.writer, self._run
         self._run = []
         with w.block(f"if {value} < 128:"):
@@ -118,8 +129,8 @@ class _EncoderSource:
         return name
 
     def _is_set(self, field: Field, value: str) -> str:
-        """An expression: differs from the default. A tagged struct equal to its own defaults
-        counts as not set, as in Kafka's generated code."""
+        """Return an expression that is true if the field differs from its default. A struct whose
+        fields all have their defaults counts as not set, as in Kafka's generated code."""
         if isinstance(field.type, Array):
             if field.nullable is None:
                 return value
@@ -158,7 +169,8 @@ class _EncoderSource:
             self._struct(layout_of(wire.cls, self.version, self.flexible), source)
 
     def _length(self, length: str, code: str) -> None:
-        """Writes a length that is ready for the wire, and leaves the run open where it can."""
+        """Write a length whose offset is already applied. A fixed-size length joins the run; a
+        varint ends it."""
         if self.flexible:
             self._flush_with_uvarint(length)
         else:
@@ -207,5 +219,5 @@ class _EncoderSource:
 
 
 def _element_of(field: Field) -> Field:
-    """An element is never null, whatever its array may be."""
+    """Return the field of an array's elements: they are never null, even if the array may be."""
     return Field(field.name, field.type, field.versions, None, None, False, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
@@ -16,10 +16,12 @@ from minikafka.protocol.codec import append_message, decode
 from minikafka.protocol.schema import Message
 
 BUFFER_BYTES = 64 * 1024
-# A frame that does not fit the buffer gets separate memory: at first this many bytes at most,
-# whatever length it claims. Unless configured otherwise, no more is kept for the next big frame.
+# A large frame gets separate memory. It starts with FIRST_BIG_BYTES, whatever length the frame
+# claims, and is multiplied by GROWTH when it is full. A peer that has sent a frame as large before
+# gets up to BIG_BYTES at once. Unless configured otherwise, no more is kept for the next one.
+FIRST_BIG_BYTES = 2 * BUFFER_BYTES
 BIG_BYTES = 2 * 1024 * 1024
-GROWTH = 4
+GROWTH = 2
 # Where frames are reused, those of middle size get a wider buffer instead, kept for as long as they
 # come: with room for several of them, a read brings more than one, and nothing is copied together.
 WIDE_BYTES = 4 * 1024 * 1024
@@ -51,6 +53,10 @@ class FrameReader:
         self._view = memoryview(bytearray(BUFFER_BYTES))
         self._start = 0  # of what was filled but not handed out
         self._end = 0
+        # The largest frame received since ``release``, if larger than BUFFER_BYTES; and the size of
+        # the buffer that several such frames need, 0 if they get separate memory.
+        self._received_frame = 0
+        self._wide_bytes = 0
         # The big frame under way, if ``_big_size``.
         self._big: memoryview | None = None
         self._big_size = 0
@@ -66,6 +72,8 @@ class FrameReader:
         if self._big_size:
             return self._big_buffer()
         start, end = self._start, self._end
+        if self._wide_bytes > len(self._view):
+            return self._widen(self._wide_bytes)
         if start == end:
             self._start = self._end = 0
             return self._view
@@ -75,7 +83,8 @@ class FrameReader:
             if size + 4 > len(self._view):
                 if not self._reuse or 2 * (size + 4) > WIDE_BYTES:
                     return self._begin_big(size, self._view[start + 4 : end])
-                return self._widen(size + 4)
+                if left == len(self._view):
+                    return self._widen(min(size + 4, left * GROWTH))
         if start:
             self._view[:left] = self._view[start:end]
             self._start, self._end = 0, left
@@ -104,25 +113,35 @@ class FrameReader:
         self._start = start
         if self._big is not None and frames and len(self._big) > BIG_BYTES:
             self._big = None  # no more big ones, it seems
+        if frames and len(view) > BUFFER_BYTES:
+            self._note_received(max(map(len, frames)))
         return frames
 
     def release(self) -> None:
         """Free the memory of large frames, unless one is being received."""
         if not self.buffered_bytes:
             self._big = None
+            self._received_frame = self._wide_bytes = 0
             if len(self._view) > BUFFER_BYTES:
                 self._view = memoryview(bytearray(BUFFER_BYTES))
                 self._start = self._end = 0
 
-    def _widen(self, frame_bytes: int) -> memoryview:
+    def _note_received(self, size: int) -> None:
+        if size > self._received_frame and size > BUFFER_BYTES:
+            self._received_frame = size
+            if self._reuse and 2 * (size + 4) <= WIDE_BYTES:
+                self._wide_bytes = min(WIDE_FRAMES * (size + 4), WIDE_BYTES)
+
+    def _widen(self, size: int) -> memoryview:
         left = self._end - self._start
-        wide = memoryview(bytearray(min(WIDE_FRAMES * frame_bytes, WIDE_BYTES)))
+        wide = memoryview(bytearray(size))
         wide[:left] = self._view[self._start : self._end]
         self._view, self._start, self._end = wide, 0, left
         return wide[left:]
 
     def _begin_big(self, size: int, head: memoryview) -> memoryview:
-        capacity = min(size, BIG_BYTES)
+        known = min(self._received_frame, BIG_BYTES)
+        capacity = min(size, max(FIRST_BIG_BYTES, known, GROWTH * len(head)))
         if self._big is None or len(self._big) < capacity:
             self._big = memoryview(bytearray(capacity))
         self._big[: len(head)] = head
@@ -142,6 +161,7 @@ class FrameReader:
     def _finish_big(self) -> memoryview:
         assert self._big is not None
         frame = self._big[: self._big_size]
+        self._note_received(self._big_size)
         self._big_size = self._big_filled = 0
         if not self._reuse or len(self._big) > self._kept_bytes:
             self._big = None
@@ -151,6 +171,7 @@ class FrameReader:
 M = TypeVar("M", bound=Message)
 
 _FIRST_FLEXIBLE = {int(key): key.first_flexible for key in ApiKey}
+_MAX_TAGS = 1_000  # of a header; Kafka defines none for requests or responses yet
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 _read_header_v0 = struct.Struct(">hhi").unpack_from
@@ -164,7 +185,8 @@ _pack_flexible_response = struct.Struct(">iiB").pack
 
 @dataclass(slots=True)
 class RequestHeader:
-    """``api_key`` may be one we do not know; ``client_id`` is None where none was sent."""
+    """The header of a request. ``api_key`` may be unknown; ``client_id`` is None if it is null or
+    the header version has none."""
 
     api_key: int
     api_version: int
@@ -173,10 +195,10 @@ class RequestHeader:
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """(header, position where the body starts) of a frame without its size.
+    """Decode the header of a frame without its size. Return it with the position of the body.
 
-    An unknown key is read with a header of version 1, so that it can be named when the connection
-    is closed. Raises DecodeError.
+    An unknown API key is assumed to have header version 1, so that the key can be logged when the
+    connection is closed. Raises DecodeError.
     """
     try:
         api_key, api_version, correlation_id, length = _read_header(frame)
@@ -187,7 +209,9 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         if length >= 0:
             position += length
             if position > len(frame):
-                raise DecodeError("the client id goes beyond the frame")
+                raise DecodeError(
+                    f"the client id ends at byte {position} of a frame of {len(frame)} bytes"
+                )
             client_id = frame[10:position].tobytes().decode()
         if api_version >= _FIRST_FLEXIBLE.get(api_key, NEVER):
             position = _skip_tags(frame, position) if frame[position] else position + 1
@@ -197,11 +221,11 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def encode_request(header: RequestHeader, message: Message) -> bytes:
-    """The whole frame, its int32 size included. Raises EncodeError."""
+    """Encode a request as a frame, including its int32 size. Raises EncodeError."""
     spec = message.SPEC
     version = header.api_version
     if spec.api_key != header.api_key:
-        raise EncodeError(f"{type(message).__name__} is no request of API {header.api_key}")
+        raise EncodeError(f"{type(message).__name__} is not a request of API {header.api_key}")
     client_id = b""
     if not (header.api_key == _CONTROLLED_SHUTDOWN and version == 0):
         encoded = None if header.client_id is None else header.client_id.encode()
@@ -217,24 +241,51 @@ def encode_request(header: RequestHeader, message: Message) -> bytes:
 
 
 def encode_response(correlation_id: int, message: Message, version: int) -> bytes:
-    """The whole frame, its int32 size included. Raises EncodeError."""
+    """Encode a response as a frame, including its int32 size. Raises EncodeError."""
     return b"".join(encode_response_parts(correlation_id, message, version))
 
 
 def encode_response_parts(correlation_id: int, message: Message, version: int) -> list[Buffer]:
-    """As ``encode_response``, not joined: record batches are in the list as they were given."""
+    """Encode a response as the parts of a frame. Record batches are among the parts without a
+    copy. Raises EncodeError."""
     parts: list[Buffer] = [b""]
     append_message(message, version, parts)
     size = sum(map(len, parts)) + 4
-    if version >= message.SPEC.first_flexible_header:
-        parts[0] = _pack_flexible_response(size + 1, correlation_id, 0)
-    else:
-        parts[0] = _pack_response(size, correlation_id)
+    parts[0] = _response_header(correlation_id, message, version, size)
     return parts
 
 
+def _response_header(correlation_id: int, message: Message, version: int, size: int) -> bytes:
+    """``size`` is that of the frame without tagged fields of the header."""
+    if version >= message.SPEC.first_flexible_header:
+        return _pack_flexible_response(size + 1, correlation_id, 0)
+    return _pack_response(size, correlation_id)
+
+
+_JOINED_AT_ONCE = 20_000  # parts
+
+
+def encode_large_response(correlation_id: int, message: Message, version: int) -> list[Buffer]:
+    """As ``encode_response_parts``, for a worker that must not stop the event loop.
+
+    A large response has millions of parts. They are joined, and freed, some thousands at a time:
+    one call for all of them would not give up the interpreter lock before its end."""
+    parts: list[Any] = []
+    append_message(message, version, parts)
+    size = 4
+    joined: list[Buffer] = [b""]
+    for start in range(0, len(parts), _JOINED_AT_ONCE):
+        some = parts[start : start + _JOINED_AT_ONCE]
+        parts[start : start + _JOINED_AT_ONCE] = [None] * len(some)
+        joined.append(b"".join(some))
+        size += len(joined[-1])
+    joined[0] = _response_header(correlation_id, message, version, size)
+    return joined
+
+
 def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
-    """(correlation id, message) of a frame without its size. Raises DecodeError."""
+    """Decode a response frame without its size prefix. Return the correlation id and the message.
+    Raises DecodeError."""
     try:
         (correlation_id,) = _read_correlation_id(frame)
         position = 4
@@ -247,10 +298,14 @@ def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple
 
 def _skip_tags(frame: Buffer, position: int) -> int:
     count, position = read_uvarint(frame, position)
+    if count > _MAX_TAGS:
+        raise DecodeError(f"{count} tagged fields are too many")
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
         position += size
     if position > len(frame):
-        raise DecodeError("a tagged field goes beyond the frame")
+        raise DecodeError(
+            f"a tagged field ends at byte {position} of a frame of {len(frame)} bytes"
+        )
     return position

@@ -1,4 +1,4 @@
-"""The fields of a message class on the wire, in one version."""
+"""The wire layout of message classes: the fields, and their types and order, in one version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ WireType: TypeAlias = Fixed | Sized | Array | Struct
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a dataclass, in all versions. ``default`` is a fresh value for comparison."""
+    """One field of a message or struct class, for all versions. ``default`` is the default value;
+    if it is mutable, it is a copy to compare with."""
 
     name: str
     type: WireType
@@ -42,7 +43,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A struct in one version: ``plain`` in wire order, ``tagged`` by tag, ``absent`` the rest."""
+    """A struct in one version: ``plain`` are the untagged fields in wire order, ``tagged`` the
+    tagged fields sorted by tag, and ``absent`` the fields that this version does not have."""
 
     cls: type
     flexible: bool
@@ -53,7 +55,7 @@ class Layout:
 
 @cache
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """All fields of a message or struct class, in declaration order."""
+    """Return all fields of a message or struct class, in declaration order."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
         _field(f.name, hints[f.name], f.default if f.default is not MISSING else _made(cls, f))
@@ -62,7 +64,8 @@ def fields_of(cls: type) -> tuple[Field, ...]:
 
 
 def layout_of(cls: type, version: int, flexible: bool) -> Layout:
-    """``cls`` as it is in ``version``. A tagged field outside flexible versions is a mistake."""
+    """Return the layout of ``cls`` in ``version``. Asserts that a version with tagged fields is
+    flexible."""
     present = [f for f in fields_of(cls) if f.versions.has(version)]
     tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
     assert flexible or not tagged, f"{cls.__name__}: tagged fields in inflexible v{version}"
@@ -76,7 +79,8 @@ def layout_of(cls: type, version: int, flexible: bool) -> Layout:
 
 
 def min_size(wire: WireType, version: int, flexible: bool) -> int:
-    """The fewest bytes that one value takes: what bounds an array's length by its bytes."""
+    """Return the smallest number of bytes that a value can take. The decoder uses it to refuse an
+    array length that the remaining bytes cannot hold."""
     if isinstance(wire, Fixed):
         return wire.size
     if isinstance(wire, Sized):
@@ -119,9 +123,9 @@ def _field(name: str, hint: Any, default: Any) -> Field:
 def _wire_type(name: str, hint: Any) -> WireType:
     if get_origin(hint) is Annotated:
         wire = get_args(hint)[1]
-        assert isinstance(wire, Fixed | Sized), f"{name}: {hint} is no wire type"
+        assert isinstance(wire, Fixed | Sized), f"{name}: {hint} is not a wire type"
         return wire
     if get_origin(hint) is list:
         return Array(_wire_type(name, get_args(hint)[0]))
-    assert isinstance(hint, type), f"{name}: {hint} is no wire type"
+    assert isinstance(hint, type), f"{name}: {hint} is not a wire type"
     return Struct(hint)

@@ -1,4 +1,4 @@
-"""Python source under construction: lines with indentation, unique names, one exec."""
+"""The writer of generated Python source, which the encoder and the decoder are compiled from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class SourceWriter:
-    """Collects the lines of one function after another, and the globals they use."""
+    """Collects the lines of the generated functions, and the globals that they use (``names``)."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -19,10 +19,12 @@ class SourceWriter:
         self._serial = 0
 
     def line(self, text: str) -> None:
+        """Append a line at the current indentation."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
+        """Write ``head``, and indent the lines written within; an empty block gets ``pass``."""
         self.line(head)
         self._depth += 1
         lines = len(self._lines)
@@ -33,7 +35,7 @@ class SourceWriter:
 
     @contextmanager
     def function(self, head: str) -> Iterator[None]:
-        """Write a separate function, also while another one is being written."""
+        """Write a module-level function. Calls may be nested: the functions are still separate."""
         outer, depth = self._lines, self._depth
         self._lines, self._depth = [], 0
         with self.block(head):
@@ -42,11 +44,12 @@ class SourceWriter:
         self._lines, self._depth = outer, depth
 
     def fresh(self, prefix: str) -> str:
+        """Return a name that has not been used."""
         self._serial += 1
         return f"{prefix}{self._serial}"
 
     def use(self, prefix: str, value: Any) -> str:
-        """The global name of ``value``."""
+        """Return the global name of ``value``; make one if it has none."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -55,7 +58,7 @@ class SourceWriter:
         return name
 
     def struct_method(self, method: str, codes: str) -> str:
-        """The global name of ``struct.Struct(">" + codes).<method>``."""
+        """Return the global name of ``struct.Struct(">" + codes).<method>``."""
         name = f"{method}_{codes.replace('?', '_')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(">" + codes), method)
@@ -65,7 +68,7 @@ class SourceWriter:
         return "\n\n\n".join(self._functions) + "\n"
 
     def compiled(self, name: str, title: str) -> Callable[..., Any]:
-        """Runs the source once and hands out its function ``name``."""
+        """Execute the source and return its function ``name``. ``title`` is shown in tracebacks."""
         namespace = dict(self.names)
         exec(compile(self.source(), f"<{title}>", "exec"), namespace)
         function: Callable[..., Any] = namespace[name]

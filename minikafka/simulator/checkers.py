@@ -46,7 +46,7 @@ class ElectionChecker:
         self._partitions = {str(partition): partition for partition in partitions}
 
     def __call__(self, event: LogEvent) -> None:
-        if event.name == "became_leader" and event.facts["partition"] in self._partitions:
+        if event.name == "replica_became_leader" and event.facts["partition"] in self._partitions:
             self._check(event)
         if event.name == "replica_truncated" and event.facts["partition"] in self._partitions:
             assert event.facts["offset"] >= event.facts["high_watermark"], f"{event}"

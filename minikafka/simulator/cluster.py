@@ -84,7 +84,7 @@ class SimCluster:
 
     def _on_event(self, level: str, name: str, facts: dict[str, Any]) -> None:
         assert name != "request_handler_failed", f"a bug in a handler: {facts}"
-        assert name != "metadata_epochs_went_back", f"{facts}: ZooKeeper loses no data here"
+        assert name != "metadata_epochs_decreased", f"{facts}: ZooKeeper loses no data here"
         self.note(name, **facts)
 
     def note(self, name: str, /, **facts: Any) -> None:

@@ -126,7 +126,7 @@ class ZkSession:
             return
         if state is SessionState.SUSPENDED:
             self._suspended_at_ms = self._clock.monotonic_ms()
-            self._log.warning("zookeeper_unreachable", connect=self._config.connect)
+            self._log.warning("zookeeper_connection_lost", connect=self._config.connect)
         elif state is SessionState.CONNECTED:
             self._log.info("zookeeper_reconnected", after_ms=self._suspended_ms())
         else:
@@ -170,6 +170,6 @@ class ZkSession:
                 return await self._open()
             except ConnectionLost:
                 if backoff_ms == FIRST_BACKOFF_MS:
-                    self._log.warning("zookeeper_unreachable", connect=self._config.connect)
+                    self._log.warning("zookeeper_connection_lost", connect=self._config.connect)
                 await self._clock.sleep(backoff_ms)
                 backoff_ms = min(backoff_ms * 2, MAX_BACKOFF_MS)

@@ -155,9 +155,7 @@ def test_a_stopping_controller_runs_its_own_controlled_shutdown_first(
             assert leaving not in state["isr"]
             assert state["controller_epoch"] == epoch, "its own work, not its successor's"
         said = whole.log(leaving)[mark:]
-        assert said.index(f"Shutting down broker {leaving}") < said.index(
-            "controlled_shutdown_succeeded"
-        )
+        assert said.index(f"leaving_broker={leaving}") < said.index("controlled_shutdown_succeeded")
         until(lambda: int(zk.get("/controller_epoch")[0]) == epoch + 1, "another controller")
         assert whole.znode("/controller")["brokerid"] != leaving
         load.until_more()

@@ -68,7 +68,7 @@ def test_a_full_disk_refuses_and_nothing_is_lost(small_disk: Path, tmp_path: Pat
             60,
         )
         load.until_more()  # where others lead
-        assert "replica_disk_full" in cluster.log(VICTIM)[mark:]
+        assert "replica_disk_filled" in cluster.log(VICTIM)[mark:]
         (small_disk / "filler").unlink()
         cluster.until_whole()
         load.until_more()

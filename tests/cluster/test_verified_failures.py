@@ -104,7 +104,7 @@ def test_zookeeper_is_away_for_longer_than_sessions_last(
     away_until = time.monotonic() + SESSION_S + LONGER_THAN_SESSION_S
     while time.monotonic() < away_until:
         load.until_more()
-    assert all("zookeeper_unreachable" in whole.log(b)[mark:] for b, mark in marks.items())
+    assert all("zookeeper_connection_lost" in whole.log(b)[mark:] for b, mark in marks.items())
     whole.restart_zookeeper()
     whole.until_whole()
     whole.create_topic("together-again")
@@ -129,7 +129,7 @@ def test_brokers_stop_although_the_controller_is_frozen(
         os.kill(pid, signal.SIGCONT)
     said = whole.log(leaving)[mark:]
     assert "stop_requested" in said
-    assert "controlled_shutdown_succeeded" in said or "unclean_shutdown" in said
+    assert "controlled_shutdown_succeeded" in said or "controlled_shutdown_failed" in said
     whole.restart_broker(leaving)
     whole.until_whole()
     load.until_more()

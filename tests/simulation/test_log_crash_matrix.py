@@ -15,6 +15,7 @@ from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.world.sim.process import HostDown
 from minikafka.world.sim.world import SimHost, SimWorld
 from tests.support.storage.logs import NOW, batch, batches_of, values_of
+from tests.support.storage.searches import run_search
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -66,7 +67,9 @@ class Life:
 
     async def start(self) -> None:
         config = LogManagerConfig(("/data",), producer_id_expiration_ms=2**62, log=CONFIG)
-        self.logs = LogManager(self.host.world.files, self.host.world.clock, config)
+        self.logs = LogManager(
+            self.host.world.files, self.host.world.clock, self.host.world.workers, config
+        )
         await self.logs.start()
 
     async def live(self) -> None:
@@ -156,7 +159,7 @@ class Life:
             assert entry is not None
             assert entry.last_sequence == log.log_end_offset - 1
         for offset, value in enumerate(held, log.log_start_offset):
-            found = log.offset_by_timestamp(NOW + int(value[:6]), 10**6)
+            found = run_search(log.offset_by_timestamp(NOW + int(value[:6]), 10**6))
             assert found is not None
             assert found.offset == offset
         starts: dict[int, int] = {}

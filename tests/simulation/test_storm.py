@@ -52,5 +52,5 @@ def test_one_seed_is_one_trace_whatever_the_hashes() -> None:
     traces = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert traces[0] == traces[1] == traces[2]
-    for told in (b"became_leader", b"start_offset=", b"elected", b"kill"):
+    for told in (b"replica_became_leader", b"start_offset=", b"elected", b"kill"):
         assert told in traces[0]

@@ -82,7 +82,7 @@ class DynamicBrokerConfig:
             for name in before.given.keys() | self.current.given.keys()
             if before.given.get(name) != self.current.given.get(name)
         }
-        self._log.info("reconfigured", keys=sorted(changed))
+        self._log.info("settings_reconfigured", keys=sorted(changed))
         for listener in self._listeners:
             listener(before, self.current)
 
@@ -110,7 +110,7 @@ class DynamicBrokerConfig:
                     raise ConfigError(f"{name} cannot be changed while a broker runs")
                 _check(name, text)
             except ConfigError as error:
-                self._log.error("dynamic_setting_ignored", source=source, reason=str(error))
+                self._log.error("dynamic_setting_ignored", source=source, error=str(error))
             else:
                 taken[name] = text
         return taken
@@ -161,7 +161,7 @@ async def read_broker_configs(
             found.append(await store.entity_config(paths.BROKER_CONFIGS, name))
         except MalformedZnode as error:
             event_log("config-changes", broker=broker_id).error(
-                "broker_settings_garbled", entity=name, error=str(error)
+                "broker_settings_malformed", entity=name, error=str(error)
             )
             found.append({})
     return found[0], found[1]
@@ -222,7 +222,7 @@ class ConfigChanges:
                 self._read_all = True
                 if isinstance(error, SessionExpired):
                     continue  # ``on_new_session`` follows
-                self._log.warning("config_changes_unreadable", error=repr(error))
+                self._log.warning("config_changes_read_failed", error=repr(error))
                 await self._clock.sleep(RETRY_MS)
                 self._news.set()
 
@@ -242,7 +242,7 @@ class ConfigChanges:
     async def _take(self, notices: Iterable[ConfigNotice], read_all: bool) -> None:
         entities = [n.entity_path.partition("/") for n in notices if n.entity_path is not None]
         if notices:
-            self._log.info("config_changes", entities=["/".join(e[::2]) for e in entities])
+            self._log.info("config_changes_received", entities=["/".join(e[::2]) for e in entities])
         mine = {paths.DEFAULT_ENTITY, str(self._broker_id)}
         if read_all or any(
             kind == paths.BROKER_CONFIGS and name in mine for kind, _, name in entities

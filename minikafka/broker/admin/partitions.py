@@ -8,7 +8,11 @@ from minikafka.broker.admin.topics import await_leaders, coordination_failed
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.purgatories import Reaper
 from minikafka.core.controller.assignment import is_being_reassigned
-from minikafka.core.controller.placement import assign_replicas, broker_racks
+from minikafka.core.controller.placement import (
+    assign_replicas,
+    broker_racks,
+    require_partition_count,
+)
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.cluster import Broker, ReplicaAssignment
@@ -32,11 +36,13 @@ class PartitionGrowth:
         store: Callable[[], ZkStore],
         cache: MetadataCache,
         reaper: Reaper[DelayedOperation],
+        max_partitions: int,
         log: EventLog | None = None,
     ) -> None:
         self._store = store
         self._cache = cache
         self._reaper = reaper
+        self._max_partitions = max_partitions
         self._log = log or event_log("partition-growth")
 
     async def create_partitions(
@@ -59,7 +65,7 @@ class PartitionGrowth:
             while not await self._try(topic, validate_only):
                 pass  # the znode has changed between the read and the write
         except KafkaError as error:
-            self._log.info("topic_not_grown", topic=topic.name, error=str(error))
+            self._log.info("topic_partitions_not_added", topic=topic.name, error=str(error))
             return error
         except NoNode:
             return _unknown(topic.name)
@@ -80,6 +86,7 @@ class PartitionGrowth:
         if found is None:
             raise _unknown(topic.name)
         known, version = found
+        require_partition_count(topic.count, self._max_partitions)
         added = new_partitions(topic, known.partitions, self._cache.live_brokers())
         if validate_only:
             return True
@@ -92,7 +99,7 @@ class PartitionGrowth:
             )
         except BadVersion:
             return False
-        self._log.info("topic_grown", topic=topic.name, partitions=topic.count)
+        self._log.info("topic_partitions_added", topic=topic.name, partitions=topic.count)
         return True
 
 

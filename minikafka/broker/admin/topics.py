@@ -10,7 +10,11 @@ from uuid import UUID
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.purgatories import Reaper
-from minikafka.core.controller.placement import assign_replicas, broker_racks
+from minikafka.core.controller.placement import (
+    assign_replicas,
+    broker_racks,
+    require_partition_count,
+)
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import collide, may_collide, require_valid
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
@@ -82,6 +86,7 @@ CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
 class TopicAdminConfig:
     num_partitions: int = 1
     default_replication_factor: int = 1
+    max_partitions_per_topic: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +194,12 @@ class TopicAdmin:
                     "Both numPartitions or replicationFactor and replicasAssignments were set. "
                     "Both cannot be used at the same time.",
                 )
+            require_partition_count(len(topic.assignments), self._config.max_partitions_per_topic)
             # As in Kafka, these brokers need not exist.
             return {a.partition_index: tuple(a.broker_ids) for a in topic.assignments}
         config = self._config
         partitions = topic.num_partitions
+        require_partition_count(partitions, config.max_partitions_per_topic)
         factor = topic.replication_factor
         brokers = broker_racks(self._cache.live_brokers())
         dice = len(brokers) or 1

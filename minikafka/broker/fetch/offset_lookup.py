@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from minikafka.broker.fetch.reader import Isolation, end_of
 from minikafka.broker.replication.partition import Partition
+from minikafka.core.log.time_search import (
+    BatchSearch,
+    BudgetExhausted,
+    FoundOffset,
+    SearchBudget,
+)
 from minikafka.kernel.cluster import NO_EPOCH
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Workers
+from minikafka.storage.log.reader import LogChanged
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -26,6 +35,8 @@ class ListedOffset(NamedTuple):
 
 
 NOTHING = ListedOffset()
+# Yields as ``OffsetSearch``.
+OffsetLookup: TypeAlias = Generator[BatchSearch | None, FoundOffset | None, ListedOffset]
 
 
 def find_offset(
@@ -34,13 +45,14 @@ def find_offset(
     isolation: Isolation,
     current_leader_epoch: int,
     leader_only: bool,
-) -> ListedOffset:
+) -> OffsetLookup:
     """Find the first record not older than ``timestamp``, or the end of the log that a negative
     ``timestamp`` stands for.
 
     Raises KafkaError(OFFSET_NOT_AVAILABLE) for a consumer while the high watermark of a new leader
     is below the start of its epoch, since offsets would seem to go back (KIP-207). Also raises as
-    ``Partition.readable_log``, and OSError.
+    ``Partition.readable_log``, LogChanged, OSError, and KafkaError for a batch that is invalid or
+    too large when decompressed.
     """
     log = partition.readable_log(current_leader_epoch, leader_only)
     last = end_of(partition, isolation)
@@ -60,14 +72,57 @@ def find_offset(
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return NOTHING  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp(last)
+        found = yield from log.offset_of_max_timestamp(last)
     else:
-        found = log.offset_by_timestamp(timestamp, last)
+        found = yield from log.offset_by_timestamp(timestamp, last)
     if found is not None:
         return ListedOffset(*found)
     if behind:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return NOTHING
+
+
+class StartedLookup:
+    """The lookup of one offset, on the event loop as far as the request's budget goes, then with a
+    worker. ``start`` begins the lookup; it is called again if the log has changed meanwhile."""
+
+    def __init__(self, start: Callable[[], OffsetLookup]) -> None:
+        self._start = start
+        self._lookup = start()
+        self._next: BatchSearch | None = None
+
+    def on_loop(self, budget: SearchBudget) -> ListedOffset | None:
+        """Look the offset up, or return None if the budget does not suffice; then call
+        ``with_workers``. Raises as ``find_offset``."""
+        found: FoundOffset | None = None
+        try:
+            while True:
+                self._next = self._lookup.send(found)
+                if self._next is None:
+                    return None
+                found = budget.run(self._next)
+        except StopIteration as end:
+            result: ListedOffset = end.value
+            return result
+        except BudgetExhausted:
+            return None
+
+    async def with_workers(self, workers: Workers) -> ListedOffset:
+        """Continue after ``on_loop``. Raises as ``find_offset``, but not LogChanged."""
+        while True:
+            try:
+                found = None
+                if self._next is None:
+                    await asyncio.sleep(0)
+                else:
+                    found = await workers.run(self._next.run)
+                self._next = self._lookup.send(found)
+            except StopIteration as end:
+                result: ListedOffset = end.value
+                return result
+            except LogChanged:
+                self._lookup = self._start()
+                self._next = None
 
 
 def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int, int]]:

@@ -272,6 +272,10 @@ class FetchReader:
         """As ``read_cached``, but block on the disk for records outside the page cache."""
         return self._read_request(params, entries, now_ms, may_wait=True)
 
+    def slices(self, params: FetchParams, may_wait: bool) -> FetchSlices:
+        """Begin to read a fetch of thousands of partitions, a slice at a time."""
+        return FetchSlices(self, params, may_wait)
+
     def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[ReadResult]:
         """Read the response of a parked fetch. The follower's positions were recorded when the
         request arrived."""
@@ -299,8 +303,21 @@ class FetchReader:
     def _read_request(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool
     ) -> FetchReading:
-        replica_id, budget = params.replica_id, _Budget(params)
         reading = FetchReading([], [], [], [], [], [])
+        self.read_into(reading, params, entries, now_ms, may_wait, _Budget(params))
+        return reading
+
+    def read_into(
+        self,
+        reading: FetchReading,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        now_ms: int,
+        may_wait: bool,
+        budget: _Budget,
+    ) -> None:
+        """Read the entries and add their results to ``reading``."""
+        replica_id = params.replica_id
         for entry in entries:
             topic_partition = entry.topic_partition
             try:
@@ -337,7 +354,6 @@ class FetchReader:
                 budget.spend(len(result.records))
             reading.results.append(result)
             reading.changed.append(result)
-        return reading
 
     def _preferred_replica(
         self, params: FetchParams, entry: FetchEntry, partition: Partition, now_ms: int
@@ -388,6 +404,27 @@ class FetchReader:
         if not entry.topic_partition.topic and entry.topic_id is not None:
             return ReadResult(entry.topic_partition, ErrorCode.UNKNOWN_TOPIC_ID)
         return ReadResult(entry.topic_partition, error.code)
+
+
+class FetchSlices:
+    """The reading of one fetch, a slice of its entries at a time.
+
+    The slices share the fetch's limit of bytes. ``reading`` has all results so far; its
+    ``advanced`` and ``lowered`` are those of the last slice."""
+
+    def __init__(self, reader: FetchReader, params: FetchParams, may_wait: bool) -> None:
+        self._reader = reader
+        self._params = params
+        self._may_wait = may_wait
+        self._budget = _Budget(params)
+        self.reading = FetchReading([], [], [], [], [], [])
+
+    def read(self, entries: Sequence[FetchEntry], now_ms: int) -> None:
+        """Read the next entries."""
+        self.reading = self.reading._replace(advanced=[], lowered=[])
+        self._reader.read_into(
+            self.reading, self._params, entries, now_ms, self._may_wait, self._budget
+        )
 
 
 def _readable(params: FetchParams, entry: FetchEntry, partition: Partition) -> UnifiedLog:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from minikafka.broker.fetch.reader import (
     FetchEntry,
@@ -182,6 +182,9 @@ class HighWatermarkAnnouncer:
             partition.responses.end_announcement()
 
 
+ENTRIES_AT_ONCE: Final = 2_000  # of one fetch, before other connections are served
+
+
 class ColdReads:
     """Reads records into the page cache by threads, so that a read from disk does not block the
     event loop. Only the requesting client waits."""
@@ -248,6 +251,8 @@ class RecordFetches:
             clock, hosted, purgatories.fetch.check_all_and_complete
         )
         self._cold_reads = ColdReads(hosted)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._slicing: set[asyncio.Task[None]] = set()
         self._bytes_out = metrics.counter("kafka.server:BytesOutPerSec")
         self._replicated_out = metrics.counter("kafka.server:ReplicationBytesOutPerSec")
         self._expired_of_followers = metrics.counter(
@@ -258,9 +263,14 @@ class RecordFetches:
         )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
         self._cold_reads.start(tasks)
 
     async def stop(self) -> None:
+        slicing = list(self._slicing)
+        for task in slicing:
+            task.cancel()
+        await asyncio.gather(*slicing, return_exceptions=True)
         await self._cold_reads.stop()
         self._announcer.close()
 
@@ -269,10 +279,14 @@ class RecordFetches:
 
         ``reply`` is called before this returns if there are ``min_bytes`` of records, an urgent
         result or no time to wait, and all records are in the page cache. Otherwise it is called
-        after a read from disk, or when a ``DelayedFetch`` completes.
+        after a read from disk, or when a ``DelayedFetch`` completes. The partitions of a very large
+        fetch are read in slices; then it is always called later.
 
         The fetch offsets of a follower acknowledge the records below them. If that moves a high
         watermark, the delayed operations that wait for it complete synchronously."""
+        if len(entries) > ENTRIES_AT_ONCE:
+            self._start_slices(params, entries, reply)
+            return
         reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
         if reading.cold:
             self._report_progress(reading)
@@ -286,6 +300,37 @@ class RecordFetches:
     ) -> None:
         reading = self._reader.read_all(params, entries, self._clock.monotonic_ms())
         self._respond_or_park(params, entries, reading, reply)
+
+    def _start_slices(
+        self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply
+    ) -> None:
+        assert self._tasks is not None, "fetches come after start"
+        task = self._tasks.create_task(
+            self._fetch_in_slices(params, entries, reply), name="large-fetch"
+        )
+        self._slicing.add(task)
+        task.add_done_callback(self._slicing.discard)
+
+    async def _fetch_in_slices(
+        self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply
+    ) -> None:
+        """As ``fetch``, but other connections are served after each slice. The delayed operations
+        that wait for a slice's progress complete with the slice."""
+        slices = self._reader.slices(params, may_wait=False)
+        for start in range(0, len(entries), ENTRIES_AT_ONCE):
+            some = entries[start : start + ENTRIES_AT_ONCE]
+            slices.read(some, self._clock.monotonic_ms())
+            self._report_progress(slices.reading)
+            await asyncio.sleep(0)
+        reading = slices.reading._replace(advanced=[], lowered=[])
+        if reading.cold:
+            proceed = partial(self._fetch_from_disk, params, entries, reply)
+            self._cold_reads.then(params, reading.cold, proceed)
+        elif any(self._hosted.get(entry.topic_partition) is None for entry in entries):
+            size = sum(len(result.records) for result in reading.results)
+            self._respond(params, reading, size, reply)  # a replica has gone meanwhile
+        else:
+            self._respond_or_park(params, entries, reading, reply)
 
     def _respond_or_park(
         self,

@@ -30,7 +30,7 @@ class MetadataCache:
         gone_back = regressions(before, self.image, request)
         if gone_back:
             self._log.error(
-                "metadata_epochs_went_back",
+                "metadata_epochs_decreased",
                 partitions=[str(topic_partition) for topic_partition in gone_back],
                 controller=request.controller_id,
                 controller_epoch=request.controller_epoch,
@@ -93,7 +93,7 @@ class MetadataCache:
             theirs = {endpoint.listener for endpoint in broker.endpoints}
             if theirs != listeners:
                 self._log.error(
-                    "listeners_differ",
+                    "listener_mismatch_found",
                     mine=sorted(listeners),
                     theirs=sorted(theirs),
                     other_broker=broker.id,

@@ -68,10 +68,10 @@ class InternalTopicSizes:
             try:
                 return await self._read(topic) or self._configured[topic]
             except CoordinationError as error:
-                self._log.warning("topic_size_unreadable", topic=topic, error=repr(error))
+                self._log.warning("partition_count_read_failed", topic=topic, error=repr(error))
                 await self._clock.sleep(RETRY_MS)
             except MalformedZnode as error:  # the controller has read it; it broke just now
-                self._log.error("topic_size_garbled", topic=topic, error=str(error))
+                self._log.error("partition_count_malformed", topic=topic, error=str(error))
                 return self._sizes[topic]
 
 

@@ -133,7 +133,7 @@ class TopicConfigCache:
             return await self._read(topics)
         except MalformedZnode as error:
             if len(topics) == 1:
-                self._log.warning("topic_settings_garbled", topic=topics[0], error=str(error))
+                self._log.warning("topic_settings_malformed", topic=topics[0], error=str(error))
                 return {}
         found: dict[str, Mapping[str, str]] = {}
         for topic in topics:

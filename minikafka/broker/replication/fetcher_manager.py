@@ -12,14 +12,16 @@ from typing import TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.follower_logs import FollowerLogs
-from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replication.leader_session import LeaderSession, ReplicaFetcherConfig
 from minikafka.broker.replication.replica_fetcher import ReplicaFetcher
 from minikafka.core.coordinator_partition import java_string_hash
+from minikafka.core.replication.fetch_session import FINAL_EPOCH
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import Endpoint, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock
 from minikafka.network.channel import Channel
+from minikafka.protocol.messages.fetch import FetchResponse
 from minikafka.storage.directories.log_manager import LogManager
 
 # Opens a connection to (host, port). Raises OSError.
@@ -195,6 +197,31 @@ class ReplicaFetcherManager:
             if not len(fetcher):
                 fetcher.stop()
                 del self._fetchers[source, number]
+
+    async def fetch_once(
+        self, source: int, topic_partition: TopicPartition, state: PartitionFetchState
+    ) -> None:
+        """Send the leader one Fetch for a partition that is not fetched, and drop the records. So
+        the leader learns the offset in ``state``. Raises OSError, also for an error response."""
+        session = LeaderSession(
+            self._broker_id,
+            self._broker_epoch,
+            self._logs.log_start_offset,
+            self._logs.log_start_moves,
+            self._config,
+        )
+        request, version = session.request({topic_partition: state}, 0)
+        request.session_epoch = FINAL_EPOCH  # without a session at the leader
+        channel = await self._connect(source)
+        try:
+            timeout_ms = self._config.replica_socket_timeout_ms
+            response: FetchResponse = await channel.begin(request, version, timeout_ms)
+            rows = [row for topic in response.responses for row in topic.partitions]
+            if response.error_code or not rows or rows[0].error_code:
+                code = response.error_code or (rows[0].error_code if rows else -1)
+                raise ConnectionError(f"broker {source} refused the fetch with error {code}")
+        finally:
+            channel.close()
 
     def flush_truncation(self, topic_partition: TopicPartition) -> None:
         """Start the flush of a truncated log. Afterwards its fetches resume, if it is fetched."""

@@ -185,7 +185,7 @@ class Leadership:
         self._fetchers.remove([topic_partition])
         partition.make_leader(instruction, self._clock.monotonic_ms())
         self._log.info(
-            "became_leader",
+            "replica_became_leader",
             partition=str(topic_partition),
             leader_epoch=partition.leader_epoch,
             start_offset=partition.state.leader_epoch_start_offset,
@@ -204,7 +204,7 @@ class Leadership:
         leader = instruction.leader_and_isr.leader
         fresh = partition.make_follower(instruction)
         self._log.info(
-            "became_follower",
+            "replica_became_follower",
             partition=str(topic_partition),
             leader=leader,
             leader_epoch=partition.leader_epoch,

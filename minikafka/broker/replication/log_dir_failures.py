@@ -43,7 +43,7 @@ class LogDirFailures:
         """Take the ``partitions`` of a failed log directory offline, and notify the controller,
         which elects other leaders."""
         self._log.warning(
-            "stopped_serving_replicas",
+            "replicas_taken_offline",
             directory=path,
             partitions=[str(topic_partition) for topic_partition in partitions],
         )
@@ -61,7 +61,7 @@ class LogDirFailures:
         again, and the missing logs are created."""
         if self._lacked_space:
             self._lacked_space = False
-            self._log.info("log_directories_have_space")
+            self._log.info("log_directory_space_regained")
             self._unannounced.set()
 
     def take_offline(self, partitions: Sequence[TopicPartition]) -> None:

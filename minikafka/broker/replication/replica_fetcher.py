@@ -204,7 +204,7 @@ class ReplicaFetcher:
             self._failed(list(self._states))
             self._connect_failures += 1
             if self._connect_failures == 1:
-                self._log.warning("leader_unreachable", error=repr(error))
+                self._log.warning("leader_not_reached", error=repr(error))
             return
         if self._connect_failures:
             self._log.info("leader_reached", attempts=self._connect_failures + 1)
@@ -351,7 +351,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             disk_full = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self._log.error(
-                "replica_disk_full" if disk_full else "bad_records_from_leader",
+                "replica_disk_filled" if disk_full else "leader_records_rejected",
                 partition=str(topic_partition),
                 error=str(error),
             )

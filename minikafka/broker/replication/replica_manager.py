@@ -24,6 +24,7 @@ from minikafka.broker.replication.isr import IsrConfig, IsrMaintenance
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.leadership import Leadership
 from minikafka.broker.replication.log_dir_failures import LogDirFailures
+from minikafka.broker.replication.mending import ReplicaMending
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_appends import RecordAppends
 from minikafka.broker.replication.record_deletion import RecordDeletion
@@ -122,6 +123,17 @@ class ReplicaManager:
             self.disk_failed,
             metrics,
         )
+        self.mending = ReplicaMending(
+            config.broker_id,
+            clock,
+            log_manager.scrubber,
+            hosted,
+            self.fetchers,
+            purgatories,
+            store,
+            self.disk_failed,
+            self._log,
+        )
         self._background: list[asyncio.Task[None]] = []
 
     def _make_fetchers(
@@ -170,6 +182,8 @@ class ReplicaManager:
             tasks.create_task(self._checkpoint_forever(), name="highwatermark-checkpoint"),
             tasks.create_task(self.log_dir_failures.run(), name="LogDirFailureHandler"),
         ]
+        if self._log_manager.scrubber.is_on:
+            self._background.append(tasks.create_task(self.mending.run(), name="replica-mending"))
 
     async def stop(self) -> None:
         """Stop fetchers and purgatories, then checkpoint the high watermarks. Parked operations are
@@ -186,6 +200,7 @@ class ReplicaManager:
     def _register_gauges(self) -> None:
         hosted, metrics = self.hosted, self._metrics
         self._log_manager.cleaner.register(metrics)
+        self._log_manager.scrubber.register(metrics)
         metrics.gauge("kafka.server:PartitionCount", lambda: len(hosted))
         metrics.gauge("kafka.server:LeaderCount", lambda: sum(p.is_leader for p in hosted))
         metrics.gauge("kafka.server:OfflineReplicaCount", lambda: hosted.offline_count)
@@ -219,7 +234,7 @@ class ReplicaManager:
                 await self.topic_configs.load(topics)
                 return
             except CoordinationError as error:
-                self._log.warning("topic_configs_unreadable", error=repr(error))
+                self._log.warning("topic_configs_read_failed", error=repr(error))
                 await self._clock.sleep(TOPIC_CONFIG_RETRY_MS)
 
     def topic_configs_changed(self, topics: Container[str]) -> None:

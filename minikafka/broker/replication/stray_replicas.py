@@ -65,7 +65,7 @@ class StrayReplicas:
                     strays.append(topic_partition)
         if not strays:
             return
-        self._log.warning("stray_replicas", partitions=[str(stray) for stray in strays])
+        self._log.warning("stray_replicas_found", partitions=[str(stray) for stray in strays])
         _, to_delete = self._replicas.leadership.stop([Stop(tp, delete=True) for tp in strays])
         if self._deleted is not None:
             for topic_partition in to_delete:
@@ -160,7 +160,7 @@ class OrphanedLogs:
         for orphan in sorted(tp for tp in unclaimed if tp.topic not in topics):
             if self._replicas.hosted.get(orphan) is not None:
                 continue
-            self._log.warning("orphan_put_aside", partition=str(orphan))
+            self._log.warning("orphaned_log_set_aside", partition=str(orphan))
             self._replicas.checkpoint.forget(orphan)
             try:
                 await self._logs.delete(orphan, stray=True)

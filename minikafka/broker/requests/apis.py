@@ -20,12 +20,14 @@ from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfi
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
 from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Workers
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey, Release
-from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
+from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
 from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
+    encode_large_response,
     encode_response,
     encode_response_parts,
 )
@@ -41,6 +43,11 @@ from minikafka.protocol.schema import Message
 # What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
 # is nested too deep concerns its connection only.
 UNDECODABLE = (DecodeError, MemoryError, RecursionError)
+# A larger request is decoded by a worker, and a response of more array elements is encoded by one:
+# either takes more than some milliseconds. Produce requests are always decoded at once: their
+# records are not copied.
+ON_LOOP_BYTES = 128 * 1024
+ON_LOOP_ELEMENTS = 4_000
 
 
 class RequestContext:
@@ -151,9 +158,12 @@ class _Row:
 class PendingReply:
     """The ``reply`` argument of handlers: encodes and sends the response of one request."""
 
-    __slots__ = ("_correlation_id", "_route", "_slot", "version")
+    __slots__ = ("_apis", "_correlation_id", "_route", "_slot", "version")
 
-    def __init__(self, slot: ReplySlot, route: Route, correlation_id: int, version: int) -> None:
+    def __init__(
+        self, apis: Apis, slot: ReplySlot, route: Route, correlation_id: int, version: int
+    ) -> None:
+        self._apis = apis
         self._slot = slot
         self._route = route
         self._correlation_id = correlation_id
@@ -170,12 +180,33 @@ class PendingReply:
                 self._slot.send(None)
             elif isinstance(response, KafkaError):
                 self._fail(response)
+            elif element_count(response) > ON_LOOP_ELEMENTS and self._apis.is_open:
+                self._apis.encode_later(self, response)
             elif self._route.in_parts:
                 self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
             else:
                 self._slot.send(encode_response(self._correlation_id, response, self.version))
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
+
+    async def encode_and_send(self, response: Message, workers: Workers) -> None:
+        """Let a worker encode the response, then send it as ``__call__`` does."""
+        try:
+            frame = await workers.run(
+                encode_large_response, self._correlation_id, response, self.version
+            )
+        except FieldOverflow as error:
+            self._slot.refuse("response_too_large", error=str(error))
+        else:
+            self._slot.send(frame)
+
+    def refuse(self, reason: str, **facts: object) -> None:
+        """Close the connection instead (``ReplySlot.refuse``)."""
+        self._slot.refuse(reason, **facts)
+
+    def abandon(self, reason: str, **facts: object) -> None:
+        """Close the connection, whether the request has been answered or not."""
+        self._slot.abandon(reason, **facts)
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
@@ -206,6 +237,9 @@ class Apis:
     it stops the node, or closes the connection with the event ``request_handler_failed`` and counts
     in Kafka's ``ErrorsPerSec``.
 
+    Large requests and responses are decoded and encoded by ``workers``, so that the event loop does
+    not stand still. The connection serves nothing else meanwhile.
+
     ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
     the decoding to the end of the handler; of a task handler, each step counts by itself. The
     events of task handlers name the client and are bounded for each client (``serving_client``).
@@ -215,6 +249,7 @@ class Apis:
         self,
         broker_id: int,
         routes: Sequence[Route],
+        workers: Workers,
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
         stalls: StallMeter | None = None,
@@ -230,6 +265,7 @@ class Apis:
         self._metrics = metrics or Metrics()
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
+        self._workers = workers
         kept = [route for r in routes if (route := _limited(r, release)) is not None]
         last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
         own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
@@ -242,6 +278,7 @@ class Apis:
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self.is_open = False  # between ``start`` and ``close``
 
     @property
     def served(self) -> list[ApiVersion]:
@@ -252,11 +289,13 @@ class Apis:
         """Serve requests from now on. ``tasks`` is the node's group: task handlers run in it, and a
         bug in any handler fails it."""
         self._tasks = tasks
+        self.is_open = True
         self._bug = asyncio.get_running_loop().create_future()
         self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
 
     def close(self) -> None:
         """Cancel the requests that are being served in tasks."""
+        self.is_open = False
         for task in self._serving:
             task.cancel()
         if self._bug is not None and not self._bug.done():
@@ -278,38 +317,50 @@ class Apis:
         route = row.route
         if version < row.first or version > row.last:
             return self._refuse_version(connection, route, header, len(frame))
+        context = RequestContext(header, connection.listener, connection.client_host, connection)
+        if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
+            connection.overlapping = None
+            slot = connection.open_slot(len(frame))
+            reply = PendingReply(self, slot, route, header.correlation_id, version)
+            work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
+            self._start(work, row, context, len(frame))
+            return False
         started_ms = self._now_ms()
         try:
             request = decode(row.request_class, version, frame, position)
         except UNDECODABLE as error:
             self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
-            api_name = route.api_key.api_name
-            return _refuse(
-                connection, "bad_request", api=api_name, api_version=version, error=_reason(error)
-            )
+            return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
-        reply = PendingReply(slot, route, header.correlation_id, version)
-        context = RequestContext(header, connection.listener, connection.client_host, connection)
+        reply = PendingReply(self, slot, route, header.correlation_id, version)
         if route.task:
-            self._start(row, context, request, reply, slot, len(frame))
+            self._start(self._serve(row, context, request, reply), row, context, len(frame))
+        else:
+            self._serve_at_once(row, context, request, reply)
+        if self._now_ms() - started_ms >= self._stall_ms:
             self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
-            return False
+        return False
+
+    def _serve_at_once(
+        self, row: _Row, context: RequestContext, request: Message, reply: PendingReply
+    ) -> None:
+        """Call an ``ImmediateHandler``."""
         try:
             row.handler(context, request, reply)
         except KafkaError as error:
             reply(error)
         except UnreadableRequest as error:
-            api_name = route.api_key.api_name
-            slot.refuse("bad_request", api=api_name, api_version=version, error=str(error))
+            reply.refuse("bad_request", **_facts(row.route, context.version, error))
         except Exception as bug:
-            if route.changes_state:
+            if row.route.changes_state:
                 self._stop_node(bug)
                 raise
-            self._contain(bug, route, context, slot)
-        if self._now_ms() - started_ms >= self._stall_ms:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
-        return False
+            self._contain(bug, row.route, context, reply)
+
+    def encode_later(self, reply: PendingReply, response: Message) -> None:
+        """Let a worker encode the response, and send it then. Call only while ``is_open``."""
+        self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
     def _note_if_long(
         self, started_ms: int, route: Route, header: RequestHeader, host: str, size: int
@@ -322,25 +373,42 @@ class Apis:
     # -- tasks
 
     def _start(
-        self,
-        row: _Row,
-        context: RequestContext,
-        request: Message,
-        reply: PendingReply,
-        slot: ReplySlot,
-        size: int,
+        self, work: Coroutine[Any, Any, None], row: _Row, context: RequestContext, size: int
     ) -> None:
-        assert self._tasks is not None, "requests are served after start"
-
         def note(started_ms: int) -> None:
             self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
 
-        task = self._tasks.create_task(
-            _in_steps(self._serve(row, context, request, reply, slot), self._now_ms, note),
-            name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
-        )
+        name = f"{row.route.api_key.api_name}-{context.header.correlation_id}"
+        self._spawn(_in_steps(work, self._now_ms, note), name)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._tasks is not None, "requests are served after start"
+        task = self._tasks.create_task(work, name=name)
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
+
+    async def _decode_and_serve(
+        self,
+        connection: ServerConnection,
+        row: _Row,
+        context: RequestContext,
+        frame: bytes,
+        position: int,
+        reply: PendingReply,
+    ) -> None:
+        """Let a worker decode a large request, then serve it unless the client has gone."""
+        version = context.version
+        try:
+            request = await self._workers.run(decode, row.request_class, version, frame, position)
+        except UNDECODABLE as error:
+            reply.refuse("bad_request", **_facts(row.route, version, error))
+            return
+        if connection.closed:
+            return
+        if row.route.task:
+            await self._serve(row, context, request, reply)
+        else:
+            self._serve_at_once(row, context, request, reply)
 
     async def _serve(
         self,
@@ -348,7 +416,6 @@ class Apis:
         context: RequestContext,
         request: Message,
         reply: PendingReply,
-        slot: ReplySlot,
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
@@ -361,7 +428,7 @@ class Apis:
             except Exception as bug:
                 if row.route.changes_state:
                     raise
-                self._contain(bug, row.route, context, slot)
+                self._contain(bug, row.route, context, reply)
 
     # -- what goes wrong
 
@@ -383,11 +450,11 @@ class Apis:
             api_keys=[] if self._release is Release.KAFKA_2_0 else named,
         )
         slot = connection.open_slot(size)
-        PendingReply(slot, route, header.correlation_id, 0)(response)
+        PendingReply(self, slot, route, header.correlation_id, 0)(response)
         return False
 
     def _contain(
-        self, bug: Exception, route: Route, context: RequestContext, slot: ReplySlot
+        self, bug: Exception, route: Route, context: RequestContext, reply: PendingReply
     ) -> None:
         """Close the connection of a request whose handler has failed and changes no state."""
         self._failures += 1
@@ -404,7 +471,7 @@ class Apis:
             error=_reason(bug),
             traceback="".join(traceback.format_exception(bug)),
         )
-        slot.abandon("request_handler_failed", api=api_name, error_id=error_id)
+        reply.abandon("request_handler_failed", api=api_name, error_id=error_id)
 
     def _stop_node(self, bug: Exception) -> None:
         if self._bug is not None and not self._bug.done():
@@ -446,7 +513,8 @@ def errors_per_second(api_key: ApiKey) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, DecodeError) else repr(error)
+    named = isinstance(error, DecodeError | UnreadableRequest)
+    return str(error) if named else repr(error)
 
 
 def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
@@ -456,6 +524,10 @@ def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
         return True
     connection.refuse(reason, **facts)
     return False
+
+
+def _facts(route: Route, version: int, error: Exception) -> dict[str, object]:
+    return {"api": route.api_key.api_name, "api_version": version, "error": _reason(error)}
 
 
 def _limited(route: Route, release: Release) -> Route | None:

@@ -250,14 +250,12 @@ class FindCoordinatorHandler:
         self, context: RequestContext, request: FindCoordinatorRequest, reply: Reply
     ) -> None:
         if context.version >= FIRST_VERSION_WITH_MANY_KEYS:
-            reply(
-                FindCoordinatorResponse(
-                    coordinators=[
-                        _coordinator(key, self._find(context, request.key_type, key))
-                        for key in request.coordinator_keys
-                    ]
-                )
-            )
+            keys = request.coordinator_keys
+            found_by_key = {
+                key: self._find(context, request.key_type, key) for key in dict.fromkeys(keys)
+            }
+            coordinators = [_coordinator(key, found_by_key[key]) for key in keys]
+            reply(FindCoordinatorResponse(coordinators=coordinators))
             return
         found = self._find(context, request.key_type, request.key)
         reply(

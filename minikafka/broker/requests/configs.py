@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_alterations import Change
@@ -16,6 +16,7 @@ from minikafka.core.config_resources import ConfigSource, ResourceType
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CoordinationError
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -42,6 +43,9 @@ from minikafka.zookeeper.store import ZkStore
 R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 
+ALTERED_AT_ONCE: Final = 100  # resources, before other connections are served
+
+
 async def outcomes(
     resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 ) -> list[tuple[ErrorCode, str | None]]:
@@ -49,7 +53,7 @@ async def outcomes(
     resource that is named twice is not altered and has INVALID_REQUEST."""
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     results: list[tuple[ErrorCode, str | None]] = []
-    for resource in resources:
+    async for resource in in_slices(resources, ALTERED_AT_ONCE):
         if times[resource.resource_type, resource.resource_name] > 1:
             results.append((ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
             continue
@@ -64,13 +68,23 @@ async def outcomes(
 
 LAST_VERSION_WITH_IS_DEFAULT = 0
 UNKNOWN_TYPE = 0
+DESCRIBED_AT_ONCE: Final = 4  # resources; one broker has hundreds of entries
+# A response has about this size at most: a request of some kilobytes could name one broker a
+# thousand times.
+MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
+_ENTRY_BYTES: Final = 16  # of an entry or synonym, besides its texts
+
+# A resource's type, its name and the keys that are described, and what identical ones get.
+_Question: TypeAlias = tuple[int, str, tuple[str, ...]]
 
 
 class DescribeConfigsHandler:
     """Serves DescribeConfigs (a ``TaskHandler``).
 
     One result per resource of the request, in its order. A broker resource with an empty name
-    stands for the dynamic settings of all brokers."""
+    stands for the dynamic settings of all brokers. As in Kafka, a resource that is named twice has
+    two results; they share their entries. Resources beyond ``MAX_RESPONSE_BYTES`` have
+    INVALID_REQUEST."""
 
     def __init__(
         self,
@@ -94,24 +108,38 @@ class DescribeConfigsHandler:
             request.include_synonyms,
             request.include_documentation,
         )
+        described: dict[_Question, tuple[DescribeConfigsResult, int]] = {}
         results = []
-        for resource in request.resources:
-            result = DescribeConfigsResult(
-                error_message=None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            try:
-                entries = await self._entries_of(resource)
-            except KafkaError as error:
-                result.error_code, result.error_message = error.code, error.message
-            except (CoordinationError, MalformedZnode) as error:
-                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                result.error_message = f"ZooKeeper: {error!r}"
-            else:
-                result.configs = render(entries, resource.configuration_keys)
-            results.append(result)
+        left = MAX_RESPONSE_BYTES
+        async for resource in in_slices(request.resources, DESCRIBED_AT_ONCE):
+            keys = tuple(resource.configuration_keys or ())
+            question = (resource.resource_type, resource.resource_name, keys)
+            if question not in described:
+                result = await self._describe(resource, render)
+                described[question] = result, _size_of(result)
+            result, size = described[question]
+            left -= size
+            results.append(result if left >= 0 else _too_large(resource))
         return DescribeConfigsResponse(results=results)
+
+    async def _describe(
+        self, resource: DescribeConfigsResource, render: _Renderer
+    ) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            entries = await self._entries_of(resource)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        except (CoordinationError, MalformedZnode) as error:
+            result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            result.error_message = f"ZooKeeper: {error!r}"
+        else:
+            result.configs = render(entries, frozenset(resource.configuration_keys or ()))
+        return result
 
     async def _entries_of(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
         """Return the entries of one resource. Raises KafkaError, CoordinationError,
@@ -134,6 +162,27 @@ class DescribeConfigsHandler:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
 
 
+def _size_of(result: DescribeConfigsResult) -> int:
+    """Return about how many bytes the result takes in a response."""
+    size = _ENTRY_BYTES + len(result.resource_name) + len(result.error_message or "")
+    for entry in result.configs:
+        size += _ENTRY_BYTES + len(entry.name) + len(entry.value or "")
+        size += len(entry.documentation or "")
+        for synonym in entry.synonyms:
+            size += _ENTRY_BYTES + len(synonym.name) + len(synonym.value or "")
+    return size
+
+
+def _too_large(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        ErrorCode.INVALID_REQUEST,
+        f"The response would be larger than {MAX_RESPONSE_BYTES} bytes. "
+        "Describe fewer resources in one request.",
+        resource.resource_type,
+        resource.resource_name,
+    )
+
+
 class _Renderer:
     """Converts configuration entries to the response of one request's version and options."""
 
@@ -143,9 +192,9 @@ class _Renderer:
         self._documentation = documentation
 
     def __call__(
-        self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
+        self, entries: Sequence[ConfigEntry], keys: frozenset[str]
     ) -> list[DescribeConfigsResourceResult]:
-        """Return the results of the entries named in ``keys``; of all if it is None or empty."""
+        """Return the results of the entries named in ``keys``; of all if it is empty."""
         return [self._one(entry) for entry in entries if not keys or entry.name in keys]
 
     def _one(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:

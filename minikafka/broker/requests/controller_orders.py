@@ -89,6 +89,10 @@ class Order:
         this again after every await."""
         return self._fence.check(self)
 
+    def staleness(self) -> ErrorCode:
+        """As ``refusal``, for an order that is not applied yet: nothing is remembered."""
+        return self._fence.refuse(self)
+
 
 class ControllerFence:
     """Refuses stale controller requests: those of former controllers, those for former
@@ -113,18 +117,24 @@ class ControllerFence:
         return Order(self, api, request, self._arrived, client_host)
 
     def check(self, order: Order) -> ErrorCode:
+        """Return the error of an order that must not be applied. Otherwise NONE, and remember its
+        controller epoch."""
+        error = self.refuse(order)
+        if error is ErrorCode.NONE:
+            self.controller_epoch = order.request.controller_epoch
+            self._applied = order.number
+        return error
+
+    def refuse(self, order: Order) -> ErrorCode:
         """Return STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for an order that must not be
-        applied. Otherwise NONE, and remember its controller epoch. The broker epoch is -1, and not
-        checked, in versions without the field."""
+        applied, and log it; otherwise NONE. The broker epoch is -1, and not checked, in versions
+        without the field."""
         request, error = order.request, ErrorCode.NONE
         if request.broker_epoch != NO_EPOCH and request.broker_epoch < self._broker_epoch():
             error = ErrorCode.STALE_BROKER_EPOCH
         elif request.controller_epoch < self.controller_epoch or order.number < self._applied:
             error = ErrorCode.STALE_CONTROLLER_EPOCH
-        if error is ErrorCode.NONE:
-            self.controller_epoch = request.controller_epoch
-            self._applied = order.number
-        else:
+        if error is not ErrorCode.NONE:
             self._log.warning(
                 "controller_request_refused",
                 api=order.api,
@@ -280,6 +290,9 @@ class LeaderAndIsrHandler:
     ) -> LeaderAndIsrResponse:
         named = list(instructions(request))
         order = self._fence.arrived("LeaderAndIsr", request, context.client_host)
+        stale = order.staleness()
+        if stale is not ErrorCode.NONE:  # not worth a read of ZooKeeper, which anyone could cause
+            return LeaderAndIsrResponse(error_code=stale)
         errors = EntryRefusals(self._fence.broker_id).instructions(named)
         received = [i for i in named if i.topic_partition not in errors]
         topics = sorted({instruction.topic_partition.topic for instruction in received})

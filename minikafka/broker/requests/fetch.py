@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
@@ -14,7 +14,7 @@ from minikafka.broker.fetch.sessions import (
     SessionResponse,
 )
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.record_formats import FetchFormat, in_format, limited
+from minikafka.broker.record_formats import FetchFormat, FormatConversion, in_format, limited
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
@@ -58,12 +58,14 @@ class FetchHandler:
         cluster: MetadataCache,
         sessions: FetchSessions,
         unsent: UnsentReplies,
+        conversion: FormatConversion,
         config: FetchConfig,
     ) -> None:
         self._replicas = replicas
         self._cluster = cluster
         self._sessions = sessions
         self._unsent = unsent
+        self._conversion = conversion
         self._config = config
 
     def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
@@ -79,8 +81,12 @@ class FetchHandler:
             params, entries = limited(params, entries, record_format)
 
         def respond(results: Sequence[ReadResult]) -> None:
-            if not record_format.is_any:
-                results = self._in_format(results, entries, params, record_format)
+            if record_format.is_any:
+                send(results)
+            else:
+                self._convert(results, entries, params, record_format, send)
+
+        def send(results: Sequence[ReadResult]) -> None:
             if session is None:
                 selected = SessionResponse(NO_SESSION, entries, results)
             else:
@@ -94,7 +100,8 @@ class FetchHandler:
 
     def _entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
         """Return the entries of the request without those of its session. A topic whose id is
-        unknown has an empty name."""
+        unknown has an empty name. As in Kafka, the last entry counts for a partition that is named
+        twice."""
         entries = []
         for topic in request.topics:
             name, topic_id = topic.topic, None
@@ -113,6 +120,10 @@ class FetchHandler:
                         partition.log_start_offset,
                     )
                 )
+        if len(entries) > 1:
+            keyed = {(entry.topic_partition, entry.topic_id): entry for entry in entries}
+            if len(keyed) < len(entries):
+                return list(keyed.values())
         return entries
 
     def _params(
@@ -145,26 +156,27 @@ class FetchHandler:
             context.listener,
         )
 
-    def _in_format(
+    def _convert(
         self,
         results: Sequence[ReadResult],
         entries: Sequence[FetchEntry],
         params: FetchParams,
         record_format: FetchFormat,
-    ) -> list[ReadResult]:
-        configs = self._replicas.topic_configs
-        return [
-            result
-            if result.error
-            else in_format(
-                result,
-                entry,
-                record_format,
-                configs.get(entry.topic_partition.topic).log,
-                params.is_from_follower,
-            )
-            for result, entry in zip(results, entries, strict=True)
-        ]
+        send: Callable[[Sequence[ReadResult]], None],
+    ) -> None:
+        """Call ``send`` with the results in ``record_format``, perhaps later."""
+        topics, follower = self._replicas.topic_configs, params.is_from_follower
+        configs = [topics.get(entry.topic_partition.topic).log for entry in entries]
+
+        def convert(result: ReadResult, index: int) -> ReadResult:
+            if result.error:
+                return result
+            return in_format(result, entries[index], record_format, configs[index], follower)
+
+        if record_format.is_converted:
+            self._conversion.convert(results, convert, send)
+        else:
+            send([convert(result, index) for index, result in enumerate(results)])
 
     def _response(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -25,6 +27,8 @@ from minikafka.protocol.messages.describe_log_dirs import (
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.storage.log.unified_log import UnifiedLog
+
+MOVED_AT_ONCE: Final = 500  # replicas, before other connections are served
 
 
 class DescribeLogDirsHandler:
@@ -103,7 +107,8 @@ def _logs(directory: LogDirectory) -> Iterable[tuple[UnifiedLog, bool]]:
 class AlterReplicaLogDirsHandler:
     """Serves AlterReplicaLogDirs (a ``TaskHandler``).
 
-    The response is sent when the moves have begun. A replica that this broker does not have yet
+    The response is sent when the moves have begun. As in Kafka, the last directory counts for a
+    replica that is named twice. A replica that this broker does not have yet
     gets REPLICA_NOT_AVAILABLE, and its log will be created in that directory."""
 
     def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
@@ -114,20 +119,30 @@ class AlterReplicaLogDirsHandler:
     async def __call__(
         self, context: RequestContext, request: AlterReplicaLogDirsRequest
     ) -> AlterReplicaLogDirsResponse:
-        rows = (
-            (topic.name, self._begin_move(TopicPartition(topic.name, index), directory.path))
+        targets = {
+            TopicPartition(topic.name, index): directory.path
             for directory in request.dirs
             for topic in directory.topics
             for index in topic.partitions
-        )
+        }
+        rows: list[tuple[str, AlterReplicaLogDirPartitionResult]] = []
+        failures: dict[tuple[str, ErrorCode], list[TopicPartition]] = {}
+        async for topic_partition, path in in_slices(targets.items(), MOVED_AT_ONCE):
+            topic, index = topic_partition
+            error = self._move(topic_partition, path)
+            rows.append((topic, AlterReplicaLogDirPartitionResult(index, error)))
+            if error is not ErrorCode.NONE:
+                failures.setdefault((path, error), []).append(topic_partition)
+        for (path, error), partitions in failures.items():
+            self._log.warning(
+                "log_dir_not_altered",
+                directory=path,
+                error=error.name,
+                partitions=len(partitions),
+                first=str(partitions[0]),
+            )
         results = [AlterReplicaLogDirTopicResult(*of_topic) for of_topic in grouped(rows).items()]
         return AlterReplicaLogDirsResponse(results=results)
-
-    def _begin_move(
-        self, topic_partition: TopicPartition, path: str
-    ) -> AlterReplicaLogDirPartitionResult:
-        error = self._move(topic_partition, path)
-        return AlterReplicaLogDirPartitionResult(topic_partition.partition, error)
 
     def _move(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         if self._hosted.is_offline(topic_partition):
@@ -137,8 +152,5 @@ class AlterReplicaLogDirsHandler:
         try:
             self._log_manager.moves.begin(topic_partition, path, log)
         except KafkaError as error:
-            self._log.warning(
-                "log_dir_not_altered", partition=str(topic_partition), error=str(error)
-            )
             return error.code
         return ErrorCode.NONE

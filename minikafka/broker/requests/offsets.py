@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from minikafka.broker.fetch import offset_lookup
-from minikafka.broker.fetch.offset_lookup import ListedOffset, ages, find_offset, offsets_before
+from minikafka.broker.fetch.offset_lookup import (
+    ListedOffset,
+    StartedLookup,
+    ages,
+    find_offset,
+    offsets_before,
+)
 from minikafka.broker.fetch.reader import Isolation
 from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.core.log.time_search import SearchBudget
 from minikafka.kernel.cluster import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
@@ -18,7 +27,7 @@ from minikafka.kernel.cluster import (
     grouped,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Clock, Workers
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -53,14 +62,28 @@ SPECIAL_TIMESTAMPS = {
 }
 
 
+class _LongLookup(NamedTuple):
+    """The lookup for one partition that takes too long for the event loop."""
+
+    topic_partition: TopicPartition
+    lookup: StartedLookup
+    response: ListOffsetsPartitionResponse
+
+
 class ListOffsetsHandler:
     """Serves ListOffsets (an ``ImmediateHandler``).
 
-    Version 0 requests several offsets, by the age of segment files."""
+    Version 0 requests several offsets, by the age of segment files. Lookups by timestamp search the
+    records of batches. If there is much to search, workers do it, and the request waits."""
 
-    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: Clock, workers: Workers) -> None:
         self._replicas = replicas
         self._clock = clock
+        self._workers = workers
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
 
     def __call__(self, context: RequestContext, request: ListOffsetsRequest, reply: Reply) -> None:
         version = context.header.api_version
@@ -69,64 +92,72 @@ class ListOffsetsHandler:
             for topic in request.topics
             for partition in topic.partitions
         )
-        respond = self._response_v0 if version == 0 else self._response
-        reply(
-            ListOffsetsResponse(
-                topics=[
-                    ListOffsetsTopicResponse(
-                        topic.name,
-                        [
-                            respond(
-                                TopicPartition(topic.name, requested.partition_index),
-                                requested,
-                                request,
-                                version,
-                                counts,
-                            )
-                            for requested in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
-            )
+        budget, left = SearchBudget(), list[_LongLookup]()
+
+        def respond(
+            topic_partition: TopicPartition, requested: ListOffsetsPartition
+        ) -> ListOffsetsPartitionResponse:
+            if version == 0:
+                return self._response_v0(topic_partition, requested, request)
+            response = ListOffsetsPartitionResponse(requested.partition_index)
+            if counts[topic_partition] > 1:
+                response.error_code = ErrorCode.INVALID_REQUEST
+                return response
+            try:
+                lookup = self._lookup(topic_partition, requested, request, version)
+                found = self._replicas.guarded(topic_partition, lambda: lookup.on_loop(budget))
+            except KafkaError as error:
+                _put_error(response, error, version)
+            else:
+                if found is None:
+                    left.append(_LongLookup(topic_partition, lookup, response))
+                else:
+                    _put_offset(response, found, version)
+            return response
+
+        response = ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    topic.name,
+                    [
+                        respond(TopicPartition(topic.name, requested.partition_index), requested)
+                        for requested in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
         )
+        if not left:
+            reply(response)
+            return
 
-    def _response(
-        self,
-        topic_partition: TopicPartition,
-        requested: ListOffsetsPartition,
-        request: ListOffsetsRequest,
-        version: int,
-        counts: Counter[TopicPartition],
-    ) -> ListOffsetsPartitionResponse:
-        response = ListOffsetsPartitionResponse(requested.partition_index)
-        if counts[topic_partition] > 1:
-            response.error_code = ErrorCode.INVALID_REQUEST
-            return response
+        async def finish() -> None:
+            for each in left:
+                await self._finish(each, version)
+            reply(response)
+
+        assert self._tasks is not None, "requests are served after start"
+        self._tasks.create_task(finish(), name="list-offsets")
+
+    async def _finish(self, long: _LongLookup, version: int) -> None:
         try:
-            found = self._find(topic_partition, requested, request, version)
+            found = await long.lookup.with_workers(self._workers)
         except KafkaError as error:
-            response.error_code = error.code
-            if (
-                error.code is ErrorCode.OFFSET_NOT_AVAILABLE
-                and version < FIRST_VERSION_WITH_NOT_AVAILABLE
-            ):
-                response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-            return response
-        response.offset = found.offset
-        response.timestamp = found.timestamp
-        if version >= FIRST_VERSION_WITH_EPOCH:
-            response.leader_epoch = found.leader_epoch
-        return response
+            _put_error(long.response, error, version)
+        except OSError as error:
+            self._replicas.disk_failed(long.topic_partition, error)
+            _put_error(long.response, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), version)
+        else:
+            _put_offset(long.response, found, version)
 
-    def _find(
+    def _lookup(
         self,
         topic_partition: TopicPartition,
         requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
         version: int,
-    ) -> ListedOffset:
-        """Find the offset for one partition. Raises KafkaError."""
+    ) -> StartedLookup:
+        """Start the lookup for one partition. Raises KafkaError."""
         timestamp = requested.timestamp
         if timestamp < 0 and SPECIAL_TIMESTAMPS.get(timestamp, version + 1) > version:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -137,15 +168,14 @@ class ListOffsetsHandler:
         else:
             isolation = Isolation.HIGH_WATERMARK
         partition = self._replicas.hosted.require(topic_partition)
-        return self._replicas.guarded(
-            topic_partition,
+        return StartedLookup(
             lambda: find_offset(
                 partition,
                 timestamp,
                 isolation,
                 requested.current_leader_epoch,
                 leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
-            ),
+            )
         )
 
     def _response_v0(
@@ -153,8 +183,6 @@ class ListOffsetsHandler:
         topic_partition: TopicPartition,
         requested: ListOffsetsPartition,
         request: ListOffsetsRequest,
-        version: int,
-        counts: Counter[TopicPartition],
     ) -> ListOffsetsPartitionResponse:
         response = ListOffsetsPartitionResponse(requested.partition_index)
         try:
@@ -180,6 +208,19 @@ class ListOffsetsHandler:
         from_consumer = request.replica_id == CONSUMER_REPLICA_ID
         bound = partition.high_watermark if from_consumer else partition.log.log_end_offset
         return offsets_before(known, requested.timestamp, requested.max_num_offsets, bound)
+
+
+def _put_error(response: ListOffsetsPartitionResponse, error: KafkaError, version: int) -> None:
+    response.error_code = error.code
+    if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
+        response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _put_offset(response: ListOffsetsPartitionResponse, found: ListedOffset, version: int) -> None:
+    response.offset = found.offset
+    response.timestamp = found.timestamp
+    if version >= FIRST_VERSION_WITH_EPOCH:
+        response.leader_epoch = found.leader_epoch
 
 
 class OffsetForLeaderEpochHandler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -49,7 +50,10 @@ class ProduceHandler:
 
     Its requests may overlap (see ``Route``). With acks=0 no response is sent: after a failure
     the connection is closed (by a KafkaError as reply), since the producer would not notice it
-    otherwise."""
+    otherwise.
+
+    A partition that is named twice is refused. Kafka appends the last of its batches, drops the
+    others, and reports a success."""
 
     def __init__(
         self,
@@ -89,6 +93,8 @@ class ProduceHandler:
                     transactional = transactional or is_transactional(data.records)
                     compressed = compressed or needs_preparation(data.records)
                 place += 1
+        if place > 1:
+            entries = _refuse_repeated(entries, place, refused)
 
         # A parked request must not refer to its records, which lie in the connection's buffer.
         def respond(results: Sequence[AppendResult]) -> None:
@@ -100,14 +106,14 @@ class ProduceHandler:
             else:
                 reply(self._response(context, version, results))
 
-        ready = self._preparation.prepare(entries) if compressed else entries
-        if transactional:
+        ready = self._preparation.prepare(entries) if compressed and entries else entries
+        if not entries:
+            respond(())
+        elif transactional:
             self._append_in_transaction(context, request, ready, respond)
-        elif entries:
+        else:
             timeout_ms = max(0, request.timeout_ms)  # a negative time-out has expired
             self._appends.append_plain(context.connection, ready, acks, timeout_ms, respond)
-        else:
-            respond(())
 
     def _append_in_transaction(
         self,
@@ -188,3 +194,25 @@ class ProduceHandler:
         if hints:
             response.node_endpoints = node_endpoints(hints, NodeEndpoint)
         return response
+
+
+def _refuse_repeated(
+    entries: list[tuple[TopicPartition, Buffer]], places: int, refused: dict[int, AppendResult]
+) -> list[tuple[TopicPartition, Buffer]]:
+    """Return the entries without those of partitions that are named twice, which are added to
+    ``refused``. The request has ``places`` entries with those that are refused already."""
+    if len({topic_partition for topic_partition, _ in entries}) == len(entries):
+        return entries
+    times = Counter(topic_partition for topic_partition, _ in entries)
+    kept = []
+    accepted = [place for place in range(places) if place not in refused]
+    for place, entry in zip(accepted, entries, strict=True):
+        if times[entry[0]] == 1:
+            kept.append(entry)
+        else:
+            refused[place] = AppendResult(
+                entry[0],
+                ErrorCode.INVALID_REQUEST,
+                error_message="The request names the partition more than once.",
+            )
+    return kept

@@ -167,6 +167,19 @@ def eviction_text(last: Any) -> str | None:
     return f"{last['member']}: {last['reason']} ({at})"
 
 
+def scrubber_tables(shown: Any) -> list[Table]:
+    summary = [(shown["bytes_per_second"], shown["rounds"], shown["bytes_read"])]
+    damaged = [
+        (
+            *(row["topic"], row["partition"], row["offset"], row["state"]),
+            *(row["fault"], row["file"], row["position"]),
+        )
+        for row in shown["damaged"]
+    ]
+    columns = ("topic", "partition", "offset", "state", "fault", "file", "position")
+    return [(("bytes_per_second", "rounds", "bytes_read"), summary), (columns, damaged)]
+
+
 def metric_tables(shown: Any) -> list[Table]:
     return [(("metric", "value"), list(shown["metrics"].items()))]
 
@@ -180,5 +193,10 @@ VIEWS: Mapping[str, tuple[str, str, Callable[[Any], list[Table]]]] = {
     ),
     "tasks": ("/tasks.json", "show tasks and reapers by name", task_tables),
     "groups": ("/groups.json", "show the groups that the broker coordinates", group_tables),
+    "scrubber": (
+        "/scrubber.json",
+        "show damaged batches that the scrubber has found, and what becomes of them",
+        scrubber_tables,
+    ),
     "metrics": ("/metrics.json", "show counters and gauges", metric_tables),
 }

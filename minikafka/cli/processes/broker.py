@@ -88,7 +88,7 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
         """
         error = context.get("exception")
         if error is None or isinstance(error, EXPECTED_FAILURES):
-            log.warning("loop_trouble", message=context.get("message"), error=repr(error))
+            log.warning("callback_failed", message=context.get("message"), error=repr(error))
         else:
             node.fail(error)
 

@@ -158,6 +158,7 @@ class Supervisor:
             "default.replication.factor": str(min(3, len(self._ports))),
             # When all brokers stop at once, the last ones have no other replica to move leaders to.
             "controlled.shutdown.retry.backoff.ms": "500",
+            "log.scrubber.bytes.per.second": str(1024 * 1024),
         }
         if self._debug_ports:
             port_of_debug = self._debug_ports[broker_id - 1]

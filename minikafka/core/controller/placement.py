@@ -30,6 +30,17 @@ def broker_racks(brokers: Iterable[Broker]) -> list[BrokerRack]:
     return [BrokerRack(broker.id, broker.rack if racked else None) for broker in by_id]
 
 
+def require_partition_count(count: int, limit: int) -> None:
+    """Check how many partitions a topic shall have, before anything is computed for each of them.
+    Raises KafkaError(INVALID_PARTITIONS)."""
+    if count > limit:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"A topic may have at most {limit} partitions (max.partitions.per.topic), but {count} "
+            "were requested.",
+        )
+
+
 def assign_replicas(
     brokers: Iterable[BrokerRack],
     partitions: int,

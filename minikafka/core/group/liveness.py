@@ -69,9 +69,11 @@ def heartbeat_expired(
         remove_pending(group, member_id, result)
         return
     member = group.members[member_id]
-    # Kafka's text, which operators search for.
     result.event(
-        f"Member {member_id} in group {group.group_id} has failed, removing it from the group",
+        "member_failed",
+        # Kafka's text, which operators search for.
+        message=f"Member {member_id} in group {group.group_id} has failed, removing it from the "
+        "group",
         group=group.group_id,
         member=member_id,
         session_timeout_ms=member.session_timeout_ms,

@@ -118,7 +118,7 @@ def complete_join(group: Group, now_ms: int, result: GroupResult[None]) -> None:
         return
     group.begin_generation(now_ms)
     if group.state is GroupState.EMPTY:
-        result.event("group_empty", group=group.group_id, generation=group.generation_id)
+        result.event("group_emptied", group=group.group_id, generation=group.generation_id)
         record = group_record(group, current_assignments(group))
         result.appends.append(CoordinatorAppend((record,), EmptyGeneration(group)))
         return

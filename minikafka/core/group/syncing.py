@@ -93,7 +93,7 @@ def _store_assignments(
     missing = [member_id for member_id in group.members if member_id not in assignments_by_leader]
     if missing:
         result.event(
-            "members_without_assignment",
+            "assignments_left_empty",
             group=group.group_id,
             level="warning",
             members=missing,

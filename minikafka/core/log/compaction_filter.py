@@ -1,15 +1,17 @@
 """The two passes of compaction over the batches of a log: collect keys, then filter records.
 
 Both passes are generators that yield after a number of records, so that the caller can run other
-tasks. Kafka: ``Cleaner.buildOffsetMapForSegment``, ``Cleaner.cleanInto``,
-``MemoryRecords.filterTo``.
+tasks. They also yield work that takes long, for a worker. Kafka:
+``Cleaner.buildOffsetMapForSegment``, ``Cleaner.cleanInto``, ``MemoryRecords.filterTo``.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.core.log.compaction_transactions import CleanedTransactions
@@ -24,8 +26,10 @@ from minikafka.protocol.records.batch import (
     crc_is_valid,
 )
 from minikafka.protocol.records.builder import assemble_batch
-from minikafka.protocol.records.compression import compress
+from minikafka.protocol.records.compression import Compression, DecompressedTooLarge, compress
 from minikafka.protocol.records.record_layout import Want, compile_walk
+
+T = TypeVar("T")
 
 # -- the records of a batch
 
@@ -36,9 +40,9 @@ FoundRecord: TypeAlias = tuple[int, int, int, int, bytes | None, bool]
 
 
 # This runs for every record of a dirty segment twice.
-find_records: Callable[[bytes, int], Iterator[FoundRecord]] = compile_walk(
+find_records: Callable[..., Iterator[FoundRecord]] = compile_walk(
     "find_records",
-    "data, count",
+    "data, count, last_offset_delta=0x7FFFFFFF",
     {
         "timestamp_delta": Want.SIGNED,
         "offset_delta": Want.SIGNED,
@@ -46,7 +50,7 @@ find_records: Callable[[bytes, int], Iterator[FoundRecord]] = compile_walk(
         "value": Want.RAW,
     },
     each="""
-        if offset_delta < 0:
+        if offset_delta < 0 or offset_delta > last_offset_delta:
             malformed()
         yield start, end, timestamp_delta, offset_delta, key, not value & 1
     """,
@@ -56,14 +60,46 @@ find_records: Callable[[bytes, int], Iterator[FoundRecord]] = compile_walk(
 Raises CorruptRecordError."""
 
 
-def with_timestamp_delta(data: bytes, record: FoundRecord, timestamp_delta: int) -> bytes:
-    """Return the bytes of ``record`` with another timestamp delta (ms)."""
-    start, end = record[:2]
+def with_timestamp_delta(data: bytes, start: int, end: int, timestamp_delta: int) -> bytes:
+    """Return the record in ``data[start:end]`` with another timestamp delta (ms)."""
     _, position = read_varlong(data, start)
     attributes = data[position : position + 1]
     _, position = read_varlong(data, position + 1)
     body = attributes + write_varlong(timestamp_delta) + data[position:end]
     return write_varint(len(body)) + body
+
+
+# Beyond this size a worker decompresses, compresses and copies the records of a batch.
+ON_LOOP_BYTES: Final = 512 * 1024
+_MAX_LONG: Final = 2**63 - 1
+
+# Yields None when other tasks should run, or work for a worker, whose result it receives. The work
+# is a pure function.
+Slices: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
+
+
+def _opened(batch: RecordBatch) -> Slices[bytes]:
+    """Return the records of ``batch``, decompressed. Raises KafkaError."""
+    if not batch.attributes & COMPRESSION_MASK:
+        return bytes(batch.payload())
+    try:
+        return batch.plain_records(ON_LOOP_BYTES)
+    except DecompressedTooLarge:
+        data: bytes = yield batch.plain_records
+        return data
+
+
+def _payload(data: bytes, kept: array[int], shift: int, codec: Compression) -> bytes:
+    """Return the ``kept`` records of ``data``, compressed. ``kept`` has start, end and timestamp
+    delta of each record. If ``shift`` is not 0, it is added to the timestamp deltas."""
+    left = bytearray()
+    for at in range(0, len(kept), 3):
+        start, end = kept[at], kept[at + 1]
+        if shift:
+            left += with_timestamp_delta(data, start, end, kept[at + 2] + shift)
+        else:
+            left += data[start:end]
+    return compress(codec, left)
 
 
 # -- the passes
@@ -136,20 +172,21 @@ class KeyIndexer:
     stats: CleanerStats = field(default_factory=CleanerStats)
     _pace: Pace = field(default_factory=Pace)
 
-    def take(self, batches: Sequence[RecordBatch]) -> Generator[None, None, bool]:
+    def take(self, batches: Sequence[RecordBatch]) -> Slices[bool]:
         """Add the keys of ``batches``. Returns True if the map is full; a later cleaning continues
         at the first record that was not added. Raises KafkaError for a corrupt batch."""
         offsets, start = self.offsets, self.start_offset
         for batch in batches:
             if self._pace.of_batch(checked(batch)):
-                yield
+                yield None
             self.stats.map_records_read += batch.record_count
             if not self.transactions.takes_away(batch) and not batch.is_control:
                 base_offset = batch.base_offset
-                found = find_records(batch.plain_records(), batch.record_count)
+                data = yield from _opened(batch)
+                found = find_records(data, batch.record_count, batch.last_offset_delta)
                 for number, (_, _, _, delta, key, _) in enumerate(found):
                     if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
-                        yield
+                        yield None
                     if key is not None and base_offset + delta >= start:
                         if offsets.size >= offsets.capacity:
                             return True
@@ -182,48 +219,48 @@ class BatchFilter:
     stats: CleanerStats = field(default_factory=CleanerStats)
     _pace: Pace = field(default_factory=Pace)
 
-    def take(self, batches: Sequence[RecordBatch]) -> Generator[None, None, list[Buffer]]:
+    def take(self, batches: Sequence[RecordBatch]) -> Slices[list[Buffer]]:
         """Return the bytes of the batches that remain, in order. Raises KafkaError for a corrupt
         batch."""
         left: list[Buffer] = []
         for batch in batches:
             if self._pace.of_batch(checked(batch)):
-                yield
+                yield None
             kept = yield from self._left_of(batch)
             if kept is not None:
                 left.append(kept)
         return left
 
-    def _left_of(self, batch: RecordBatch) -> Generator[None, None, Buffer | None]:
+    def _left_of(self, batch: RecordBatch) -> Slices[Buffer | None]:
         stats = self.stats
         stats.records_read += batch.record_count
         unneeded = self.transactions.takes_away(batch)
         horizon_over = batch.has_delete_horizon and batch.base_timestamp <= self.now_ms
         if unneeded and (horizon_over or not batch.is_control):
             return self._emptied(batch)
-        data = batch.plain_records()
-        records: list[FoundRecord] = []
+        data = yield from _opened(batch)
+        kept = array("q")  # numbers, since objects for millions of records would fill the memory
         has_tombstones = unneeded  # a marker without batches gets a delete horizon, too
         base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
-        for number, record in enumerate(find_records(data, batch.record_count)):
+        found = find_records(data, batch.record_count, batch.last_offset_delta)
+        for number, (start, end, timestamp_delta, delta, key, has_value) in enumerate(found):
             if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
-                yield
-            _, _, _, delta, key, has_value = record
+                yield None
             if not batch.is_control and base + delta <= seen:  # case A, if it is one
                 if key is None:
                     stats.records_without_key += 1
                     continue
                 if base + delta < get(key) or (horizon_over and not has_value):
                     continue
-            records.append(record)
+            kept.extend((start, end, timestamp_delta))
             has_tombstones |= not has_value
-        if not records:
+        if not kept:
             return self._emptied(batch)
-        stats.records_written += len(records)
+        stats.records_written += len(kept) // 3
         sets_horizon = has_tombstones and not batch.has_delete_horizon
-        if len(records) == batch.record_count and not sets_horizon:
+        if len(kept) // 3 == batch.record_count and not sets_horizon:
             return batch.view()
-        return self._rewritten(batch, data, records, sets_horizon)
+        return (yield from self._rewritten(batch, data, kept, sets_horizon))
 
     def _emptied(self, batch: RecordBatch) -> Buffer | None:
         """Return the batch without records if it is the last one of its producer (case B), else
@@ -241,23 +278,26 @@ class BatchFilter:
         return _with_records(batch, b"", 0, flags, NO_TIMESTAMP, batch.max_timestamp)
 
     def _rewritten(
-        self, batch: RecordBatch, data: bytes, records: Sequence[FoundRecord], sets_horizon: bool
-    ) -> Buffer:
+        self, batch: RecordBatch, data: bytes, kept: array[int], sets_horizon: bool
+    ) -> Slices[Buffer]:
         base = batch.base_timestamp
-        max_timestamp = batch.max_timestamp
-        if not batch.timestamp_type_log_append:
-            max_timestamp = base + max(timestamp_delta for _, _, timestamp_delta, *_ in records)
-        flags = batch.attributes
+        first, last = base + min(kept[2::3]), base + max(kept[2::3])
+        flags, shift = batch.attributes, 0
         if sets_horizon:
             flags |= DELETE_HORIZON_FLAG
             horizon = min(self.now_ms + self.delete_retention_ms, NO_LIMIT)
-            shift = base - horizon
-            parts = [with_timestamp_delta(data, r, r[2] + shift) for r in records]
-            base = horizon
+            base, shift = horizon, base - horizon
+        if last > _MAX_LONG or min(first, first - base) < -_MAX_LONG:
+            raise CorruptRecordError(
+                f"the batch at offset {batch.base_offset} has times from {first} to {last}"
+            )
+        max_timestamp = batch.max_timestamp if batch.timestamp_type_log_append else last
+        work = partial(_payload, data, kept, shift, batch.compression)
+        if len(data) > ON_LOOP_BYTES:
+            payload: bytes = yield work
         else:
-            parts = [data[start:end] for start, end, *_ in records]
-        payload = compress(batch.compression, b"".join(parts))
-        return _with_records(batch, payload, len(records), flags, base, max_timestamp)
+            payload = work()
+        return _with_records(batch, payload, len(kept) // 3, flags, base, max_timestamp)
 
 
 def _with_records(

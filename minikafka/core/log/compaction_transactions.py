@@ -10,8 +10,11 @@ from heapq import heappop, heappush
 
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.protocol.records.batch import RecordBatch
-from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
-from minikafka.protocol.records.record import decode_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    control_record,
+    decode_end_txn_marker,
+)
 
 
 class CleanedTransactions:
@@ -57,7 +60,7 @@ class CleanedTransactions:
             self._aborted.setdefault(txn.producer_id, (txn, False))
 
     def _marker_goes(self, batch: RecordBatch) -> bool:
-        record = next(decode_batch(batch), None)
+        record = control_record(batch)
         if record is None:
             return True  # emptied by an earlier cleaning
         marker = decode_end_txn_marker(record)

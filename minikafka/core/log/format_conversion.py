@@ -8,6 +8,7 @@ read (Kafka: ``RecordsUtil.downConvert``, ``LazyDownConversionRecords``).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.record_validation import (
@@ -35,7 +36,8 @@ from minikafka.protocol.records.legacy import (
     inner_messages,
     iterate_messages,
 )
-from minikafka.protocol.records.record import decode_batch
+from minikafka.protocol.records.record import Record
+from minikafka.protocol.records.record_layout import Want, compile_walk
 
 # -- up-conversion
 
@@ -118,9 +120,10 @@ def message_set_of_batches(records: Buffer, magic: int, first_offset: int, max_b
     these are lost. From an uncompressed batch, records below ``first_offset`` (the fetch offset)
     are left out, because some versions of librdkafka do not skip them.
 
-    Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) if the first batch with records is compressed
-    with zstd (KIP-110), CORRUPT_MESSAGE for a batch that cannot be converted. A later zstd batch
-    ends the result, and the client's next fetch starts with it.
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the first batch with records is compressed
+    with zstd (KIP-110), CORRUPT_MESSAGE for a batch that cannot be converted, MESSAGE_TOO_LARGE for
+    one that is larger than ``LARGEST_DECOMPRESSED_BYTES`` when decompressed or converted. A later
+    zstd batch ends the result, and the client's next fetch starts with it.
     """
     parts: list[bytes] = []
     size = 0
@@ -138,13 +141,41 @@ def message_set_of_batches(records: Buffer, magic: int, first_offset: int, max_b
     return b"".join(parts)
 
 
+# Headers are lost in old formats, and not parsed: one record may have millions.
+_find_records: Callable[[bytes, int], Iterator[tuple[int, int, bytes | None, bytes | None]]] = (
+    compile_walk(
+        "find_contents",
+        "data, count",
+        {
+            "timestamp_delta": Want.SIGNED,
+            "offset_delta": Want.SIGNED,
+            "key": Want.CONTENT,
+            "value": Want.CONTENT,
+        },
+        each="yield offset_delta, timestamp_delta, key, value",
+        skip_rest=True,
+    )
+)
+
+
+def _records(batch: RecordBatch, first_offset: int) -> Iterator[Record]:
+    """Yield the records of ``batch`` from ``first_offset`` on, without headers. Raises
+    KafkaError."""
+    append_time = batch.max_timestamp if batch.timestamp_type_log_append else None
+    for delta, timestamp_delta, key, value in _find_records(
+        batch.plain_records(), batch.record_count
+    ):
+        offset = batch.base_offset + delta
+        if offset >= first_offset:
+            timestamp = batch.base_timestamp + timestamp_delta
+            if append_time is not None:
+                timestamp = append_time
+            yield Record(offset, timestamp, key, value, [])
+
+
 def _message_set(batch: RecordBatch, magic: int, first_offset: int) -> bytes:
-    records = list(decode_batch(batch))
     codec = batch.compression
-    if codec is Compression.NONE:
-        records = [record for record in records if record.offset >= first_offset]
-    if not records:
-        return b""
+    records = _records(batch, first_offset if codec is Compression.NONE else batch.base_offset)
     try:
         return encode_message_set(records, magic, codec, batch.timestamp_type_log_append)
     except struct.error as error:

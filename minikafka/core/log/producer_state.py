@@ -26,9 +26,10 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.control import (
     ControlRecordType,
     EndTxnMarker,
+    control_record,
     decode_end_txn_marker,
 )
-from minikafka.protocol.records.record import Record, decode_batch
+from minikafka.protocol.records.record import Record
 
 BATCHES_RETAINED: Final = 5
 NO_OFFSET: Final = -1
@@ -327,7 +328,7 @@ def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
 
     Returns None for control records of other types. Raises CorruptRecordError; call this before
     the batch is appended."""
-    record = next(decode_batch(batch), None)
+    record = control_record(batch)
     marker = None if record is None else decode_end_txn_marker(record)
     return None if record is None or marker is None else (record, marker)
 

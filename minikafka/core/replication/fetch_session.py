@@ -72,9 +72,10 @@ class CachedPartition(Generic[R]):
         self.log_start_offset = NOT_SENT
         self._last_read: PartitionRead | None = None  # the same object again is unchanged
 
-    def update_response(self, read: PartitionRead) -> bool:
+    def update_response(self, read: PartitionRead, may_repeat: bool) -> bool:
         """Remember the offsets of ``read`` as sent. Return whether the response must contain it:
-        Kafka's ``CachedPartition.maybeUpdateResponseData``."""
+        Kafka's ``CachedPartition.maybeUpdateResponseData``. ``may_repeat``: the same object may
+        come again, so that it is worth its memory."""
         if read is self._last_read:
             return False  # the most frequent case
         size, is_error = read.size, read.is_error
@@ -87,14 +88,15 @@ class CachedPartition(Generic[R]):
         # The first response after an error contains the partition, even without other changes.
         self.high_watermark = NOT_SENT if is_error else read.high_watermark
         self.log_start_offset = read.log_start_offset
-        self._last_read = None if size or read.is_urgent else read
+        self._last_read = read if may_repeat and not (size or read.is_urgent) else None
         return is_changed
 
 
 class FetchSession(Generic[R]):
     """The partitions of one client's session (Kafka's ``FetchSession``).
 
-    ``epoch`` is expected in the next request. ``privileged`` sessions belong to followers.
+    ``epoch`` is expected in the next request. ``privileged`` sessions belong to followers, whose
+    unchanged partitions are read as the same objects again.
     A partition whose records were sent moves to the end of ``partitions``, so that all partitions
     are served in turn when responses reach their size limit."""
 
@@ -131,7 +133,7 @@ class FetchSession(Generic[R]):
         """Add the partitions of a full request, and remember what its response contains."""
         for (key, request), read in zip(requests, reads, strict=True):
             cached = self.partitions[key] = CachedPartition(request)
-            cached.update_response(read)
+            cached.update_response(read, self.privileged)
 
     def select_changed(
         self,
@@ -143,7 +145,7 @@ class FetchSession(Generic[R]):
         partitions = self.partitions
         places = []
         for place, ((key, cached), read) in enumerate(zip(sent, reads, strict=True)):
-            if not cached.update_response(read):
+            if not cached.update_response(read, self.privileged):
                 continue
             places.append(place)
             if read.size:
@@ -153,6 +155,8 @@ class FetchSession(Generic[R]):
 
 
 MIN_EVICTION_MS = 120_000
+# In all sessions together; each takes some 300 bytes. Kafka bounds only the number of sessions.
+MAX_PARTITIONS = 500_000
 
 # (privileged, number of partitions, session id): the least is evicted first.
 _Rank: TypeAlias = tuple[bool, int, int]
@@ -169,11 +173,18 @@ class FetchSessionCache(Generic[R]):
        session is evictable that was used more than ``eviction_ms`` after its creation. Followers
        may also evict any consumer's session.
 
-    Otherwise the request is served without a session.
+    Otherwise the request is served without a session. So is a request with whose partitions all
+    sessions would have more than ``max_partitions``; only sessions of case A are evicted for it.
     """
 
-    def __init__(self, slots: int, eviction_ms: int = MIN_EVICTION_MS) -> None:
+    def __init__(
+        self,
+        slots: int,
+        eviction_ms: int = MIN_EVICTION_MS,
+        max_partitions: int = MAX_PARTITIONS,
+    ) -> None:
         self._slots = slots
+        self._max_partitions = max_partitions
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, FetchSession[R]] = {}  # least recently used first
         # The rank of each session, and whether any client may evict it.
@@ -193,8 +204,14 @@ class FetchSessionCache(Generic[R]):
         return self._sessions.get(session_id)
 
     def make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Evict a session if no slot is free. Return whether a new session of ``size`` partitions
-        may be added now."""
+        """Evict sessions if there is no slot, or no room for ``size`` partitions. Return whether a
+        new session of this size may be added now."""
+        while self.partitions + size > self._max_partitions:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= self._eviction_ms:
+                return False
+            self.close(oldest.id)
+            self.evictions += 1
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
@@ -235,10 +252,12 @@ class FetchSessionCache(Generic[R]):
         now_ms: int,
     ) -> FetchSession[R]:
         """Apply an incremental request to its session, and return the session. A session without
-        partitions is closed.
+        partitions is closed, and so is one that would grow beyond ``max_partitions`` in all
+        sessions: its error is FETCH_SESSION_ID_NOT_FOUND, after which the client sends a full
+        request.
 
         Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND | INVALID_FETCH_SESSION_EPOCH |
-        FETCH_SESSION_TOPIC_ID_ERROR); then the session is unchanged."""
+        FETCH_SESSION_TOPIC_ID_ERROR)."""
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -246,6 +265,11 @@ class FetchSessionCache(Generic[R]):
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if self.partitions + len(requests) > self._max_partitions:
+            added = sum(key not in session.partitions for key in requests)
+            if self.partitions + added > self._max_partitions:
+                self.close(session_id)
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.update(requests, forgotten)
         if session.partitions:
             session.epoch = next_epoch(epoch)

@@ -1,4 +1,4 @@
-"""Building a record batch out of records."""
+"""Builders of record batches."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def build_batch(
     control: bool = False,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """A whole batch, CRC included.
+    """Encode records as a batch with its CRC.
 
-    Messages get consecutive offsets from ``base_offset``; a ``Record`` keeps its own, which must
-    rise and not be below ``base_offset`` (how a compacted batch has gaps). Raises ValueError for
-    no records at all.
+    Tuples get consecutive offsets from ``base_offset`` on. A ``Record`` keeps its offset, so that a
+    compacted batch can have gaps. Raises ValueError if there are no records, or if the offsets are
+    below ``base_offset`` or not ascending.
     """
     body = bytearray()
     first_timestamp = max_timestamp = -1
@@ -57,7 +57,9 @@ def build_batch(
         timestamp, key, value, headers = _content(record)
         if isinstance(record, Record):
             if record.offset - base_offset <= delta:
-                raise ValueError(f"offset {record.offset} is not above {base_offset + delta}")
+                raise ValueError(
+                    f"record offset {record.offset} must be greater than {base_offset + delta}"
+                )
             delta = record.offset - base_offset
         else:
             delta += 1
@@ -68,7 +70,7 @@ def build_batch(
         body += encode_record(delta, timestamp - first_timestamp, key, value, headers)
         count += 1
     if count == 0:
-        raise ValueError("a batch holds at least one record")
+        raise ValueError("cannot build a record batch without records")
     flags = (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     return assemble_batch(
         compress(compression, body, compression_level),
@@ -103,7 +105,8 @@ def assemble_batch(
     base_sequence: int,
     record_count: int,
 ) -> bytes:
-    """A header with its CRC before ``payload`` (the records, compressed as ``attributes`` says)."""
+    """Return ``payload``, which is the records compressed as ``attributes`` says, after a batch
+    header with its CRC."""
     batch = bytearray(BATCH_OVERHEAD)
     HEADER.pack_into(
         batch,

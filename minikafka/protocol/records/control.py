@@ -6,12 +6,14 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from minikafka.protocol.records.batch import CorruptRecordError
-from minikafka.protocol.records.record import Record
+from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
+from minikafka.protocol.records.compression import DecompressedTooLarge
+from minikafka.protocol.records.record import Record, decode_batch
 
 _KEY: Final = Struct(">hh")  # version, type
 _MARKER: Final = Struct(">hi")  # version, coordinator epoch
 _VERSION: Final = 0
+LARGEST_CONTROL_BYTES: Final = 16 * 1024  # of a control batch's records; a marker has about 20
 
 
 class ControlRecordType(IntEnum):
@@ -45,3 +47,17 @@ def decode_end_txn_marker(record: Record) -> EndTxnMarker | None:
     if len(value) < _MARKER.size:
         raise CorruptRecordError(f"an end transaction marker of {len(value)} bytes")
     return EndTxnMarker(ControlRecordType(kind), _MARKER.unpack_from(value)[1])
+
+
+def control_record(batch: RecordBatch) -> Record | None:
+    """Return the first record of a control batch, None for an empty batch.
+
+    Raises CorruptRecordError for more than ``LARGEST_CONTROL_BYTES`` of records, which no broker
+    writes: decoding them could take long."""
+    if batch.size_bytes > LARGEST_CONTROL_BYTES:
+        raise CorruptRecordError(f"a control batch of {batch.size_bytes} bytes")
+    try:
+        batch.plain_records(LARGEST_CONTROL_BYTES)
+    except DecompressedTooLarge as error:
+        raise CorruptRecordError(f"a control batch with {error.message}") from error
+    return next(decode_batch(batch), None)

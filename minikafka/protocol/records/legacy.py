@@ -10,7 +10,7 @@ relative in magic 1. Kafka: ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from minikafka.protocol.records.batch import (
     CorruptRecordError,
 )
 from minikafka.protocol.records.compression import (
+    LARGEST_DECOMPRESSED_BYTES,
     Compression,
     compress,
     decompress,
@@ -217,39 +218,44 @@ def encode_message(
 
 
 def encode_message_set(
-    records: Sequence[Record],
+    records: Iterable[Record],
     magic: int,
     compression: Compression = Compression.NONE,
     log_append_time: bool = False,
 ) -> bytes:
-    """``records`` as messages, or as one wrapper around them; headers are lost.
+    """Return ``records`` as messages, or as one wrapper around them. Headers are lost. Without
+    records the result is empty.
 
-    With ``log_append_time`` all records have the broker's time. Raises
-    KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for zstd, and ValueError for no records.
+    With ``log_append_time`` all records have the broker's time. Raises KafkaError:
+    UNSUPPORTED_COMPRESSION_TYPE for zstd, MESSAGE_TOO_LARGE for more than
+    ``LARGEST_DECOMPRESSED_BYTES`` of messages.
     """
     if compression is Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd does not go into magic {magic}"
         )
-    if not records:
-        raise ValueError("a message set holds at least one record")
     attributes = TIMESTAMP_TYPE_FLAG if log_append_time and magic > MAGIC_V0 else 0
     relative = magic > MAGIC_V0 and compression is not Compression.NONE
-    base = records[0].offset if relative else 0
-    messages = b"".join(
-        encode_message(r.offset - base, magic, r.timestamp, r.key, r.value, attributes)
-        for r in records
-    )
-    if compression is Compression.NONE:
-        return messages
+    messages = bytearray()
+    base = last_offset = 0
+    latest: int | None = None
+    for record in records:
+        last_offset, timestamp = record.offset, record.timestamp
+        if latest is None and relative:
+            base = last_offset
+        if latest is None or timestamp > latest:
+            latest = timestamp
+        messages += encode_message(
+            last_offset - base, magic, timestamp, record.key, record.value, attributes
+        )
+        if len(messages) > LARGEST_DECOMPRESSED_BYTES:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"more than {LARGEST_DECOMPRESSED_BYTES} bytes as messages of magic {magic}",
+            )
+    if compression is Compression.NONE or latest is None:
+        return bytes(messages)
     wrapped = compress(compression, messages)
     if compression is Compression.LZ4 and magic == MAGIC_V0:
         wrapped = with_kafka_lz4_checksum(wrapped)
-    return encode_message(
-        records[-1].offset,
-        magic,
-        max(record.timestamp for record in records),
-        None,
-        wrapped,
-        attributes | compression,
-    )
+    return encode_message(last_offset, magic, latest, None, wrapped, attributes | compression)

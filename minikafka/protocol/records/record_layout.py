@@ -322,8 +322,16 @@ def _malformed() -> None:
 # ---- the description read plainly: slow, so only for what compiled loops have refused
 
 
+EXPLAINED_BYTES: Final = 16 * 1024
+
+
 def problem_of(data: bytes, count: int) -> str:
-    """What is wrong with the ``count`` records in ``data``."""
+    """Describe what is wrong with the ``count`` records in ``data``.
+
+    The description names the record only if ``data`` is small, since reading a large batch plainly
+    would take a minute."""
+    if len(data) > EXPLAINED_BYTES:
+        return f"malformed record among {count} records in {len(data)} bytes"
     position = 0
     try:
         for _ in range(count):

@@ -1,17 +1,17 @@
 """The cleaning of one log: collects the latest offset of each key, then rewrites the segments.
 
 Cleaning runs on the event loop in slices of a fraction of a millisecond; only flushes and reads
-outside of the page cache run in threads. After every wait it checks whether the log has changed
-(truncated, deleted, segments removed), and if so ends the cleaning. Cleaned segments that have been
-swapped in by then remain. Kafka: ``Cleaner``.
+outside of the page cache run in threads, and workers decompress and rewrite huge batches. After
+every wait it checks whether the log has changed (truncated, deleted, segments removed), and if so
+ends the cleaning. Cleaned segments that have been swapped in by then remain. Kafka: ``Cleaner``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from minikafka.core.log.compaction import CleanableSegment, Dirt, LogFacts, Throttle, group_segments
 from minikafka.core.log.compaction_filter import (
@@ -19,10 +19,11 @@ from minikafka.core.log.compaction_filter import (
     CleanerStats,
     KeyIndexer,
     LastRecord,
+    Slices,
 )
 from minikafka.core.log.compaction_map import OffsetMap, slots_for
 from minikafka.core.log.compaction_transactions import CleanedTransactions
-from minikafka.kernel.ports import Clock, Files
+from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
@@ -86,6 +87,7 @@ class LogCleaning:
         dirt: Dirt,
         means: CleaningMeans,
         is_wanted: Callable[[], bool],
+        workers: Workers,
     ) -> None:
         self.log = log
         self.stats = CleanerStats()
@@ -94,6 +96,7 @@ class LogCleaning:
         self._dirt = dirt
         self._means = means
         self._is_wanted = is_wanted
+        self._workers = workers
         self._cuts = log.cuts
 
     async def run(self) -> int:
@@ -221,9 +224,13 @@ class LogCleaning:
     ) -> AsyncIterator[list[RecordBatch]]:
         """Yield the batches of a segment from ``position`` on, as many as fit the buffer at a time.
 
-        A batch that is larger than the buffer is read alone."""
+        A batch that is larger than the buffer is read alone. The CRC does not cover base offsets,
+        so their order is checked. Raises KafkaError for an invalid batch."""
         size = max(self._means.buffer_bytes, _LEAST_BUFFER_BYTES)
         end = segment.size_bytes
+        following = self.log.segments.after(segment.base_offset)
+        assert following is not None, "the active segment is never cleaned"
+        next_offset = segment.base_offset
         while position < end:
             data = await self._read(segment, min(size, end - position), position)
             batches = parse_batches(data)
@@ -233,6 +240,14 @@ class LogCleaning:
                 if not batches:
                     raise CorruptRecordError(f"{segment.path} ends inside a batch at {position}")
             position += sum(batch.size_bytes for batch in batches)
+            for batch in batches:
+                last_offset = batch.last_offset
+                if not next_offset <= batch.base_offset <= last_offset < following.base_offset:
+                    raise CorruptRecordError(
+                        f"{segment.path} has a batch from {batch.base_offset} to {last_offset} "
+                        f"where {next_offset} is expected"
+                    )
+                next_offset = last_offset + 1
             yield batches
 
     def _batch_size(self, data: bytes, position: int, end: int) -> int:
@@ -259,14 +274,19 @@ class LogCleaning:
             await self._clock.sleep(wait_ms)
         self._check(*segments)
 
-    async def _in_slices(self, work: Generator[None, None, T], *segments: LogSegment) -> T:
+    async def _in_slices(self, slices: Slices[T], *segments: LogSegment) -> T:
+        done: Any = None
         while True:
             try:
-                next(work)
+                work = slices.send(done)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            await asyncio.sleep(0)
+            if work is None:
+                await asyncio.sleep(0)
+                done = None
+            else:
+                done = await self._workers.run(work)
             self._check(*segments)
 
     def _check(self, *segments: LogSegment) -> None:

@@ -21,7 +21,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock, Files
+from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.cleaning import (
     CleaningAborted,
     CleaningMeans,
@@ -77,6 +77,7 @@ class LogCleaner:
         directories: Callable[[], Iterable[LogDirectory]],
         stable_offset: Callable[[TopicPartition], int | None],
         failed: Callable[[LogDirectory, OSError], object],
+        workers: Workers,
         events: EventLog | None = None,
     ) -> None:
         self.stats = CleanerStats()  # of the last cleaning
@@ -87,6 +88,7 @@ class LogCleaner:
         self._directories = directories
         self._stable_offset = stable_offset
         self._failed = failed
+        self._workers = workers
         self._events = events or event_log("log_cleaner")
         self._throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic_ms())
         self._cleaning: dict[UnifiedLog, asyncio.Event] = {}  # set at the end of the cleaning
@@ -214,10 +216,18 @@ class LogCleaner:
         )
         paused = self._paused
         cleaning = LogCleaning(
-            self._files, self._clock, log, dirt, means, lambda: log.topic_partition not in paused
+            self._files,
+            self._clock,
+            log,
+            dirt,
+            means,
+            lambda: log.topic_partition not in paused,
+            self._workers,
         )
         events = self._events.bind(log=str(log.topic_partition))
-        events.info("cleaning", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable)
+        events.info(
+            "log_cleaning_started", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable
+        )
         try:
             end = await cleaning.run()
             if log.closed:
@@ -225,25 +235,27 @@ class LogCleaner:
             log.cleaned_offset = end
             await filthy.directory.checkpoint_cleaned()
         except CleaningAborted:
-            events.info("cleaning_aborted")
+            events.info("log_cleaning_aborted")
         except KafkaError as error:
             self._give_up(log, error)
         except OSError as error:
             self._disk_failed(filthy, error)
         else:
             stats = self.stats = cleaning.stats
-            events.info("cleaned", end=end, **vars(stats))
+            events.info("log_cleaned", end=end, **vars(stats))
 
     def _give_up(self, log: UnifiedLog, error: KafkaError) -> None:
         self.uncleanable.add(log)
-        self._events.error("log_uncleanable", log=str(log.topic_partition), error=str(error))
+        self._events.error("log_marked_uncleanable", log=str(log.topic_partition), error=str(error))
 
     def _disk_failed(self, filthy: Filthy, error: OSError) -> None:
         if filthy.log.closed:
             return  # it was deleted, and its files were renamed
         # If it was a full disk, the directory stays; the others get their turn before this one.
         self._resting[filthy.log] = self._clock.monotonic_ms() + _REST_MS
-        self._events.error("cleaning_failed", log=str(filthy.log.topic_partition), error=str(error))
+        self._events.error(
+            "log_cleaning_failed", log=str(filthy.log.topic_partition), error=str(error)
+        )
         self._failed(filthy.directory, error)
 
     def _forget_closed(self) -> None:

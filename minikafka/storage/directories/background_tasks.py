@@ -37,7 +37,7 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
     by_reason = grouped((deletion.reason, deletion.base_offset) for deletion in plan.deletions)
     for reason, base_offsets in by_reason.items():
         events.info(
-            "deleting_segments",
+            "segments_deleted",
             log=str(log.topic_partition),
             reason=reason,
             segments=base_offsets,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
+from minikafka.storage.scrubber.config import LogScrubberConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class LogManagerConfig:
     producer_id_expiration_check_interval_ms: int = 10 * 60 * 1000
     log: LogConfig = field(default_factory=LogConfig)
     cleaner: LogCleanerConfig = field(default_factory=LogCleanerConfig)
+    scrubber: LogScrubberConfig = field(default_factory=LogScrubberConfig)
     moves_quota: QuotaConfig = field(default_factory=QuotaConfig)
 
     @property

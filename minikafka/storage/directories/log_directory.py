@@ -208,7 +208,7 @@ class LogDirectory:
         except FileNotFoundError:
             return {}
         except CheckpointError as error:
-            self._events.warning("checkpoint_unreadable", name=name, error=str(error))
+            self._events.warning("checkpoint_malformed", name=name, error=str(error))
             return {}
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:

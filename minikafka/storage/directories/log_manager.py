@@ -13,7 +13,7 @@ from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, Files
+from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.storage.directories.config import LogManagerConfig
@@ -27,6 +27,7 @@ from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log.loader import assign_topic_id, create_log
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
+from minikafka.storage.scrubber.scrubber import LogScrubber
 
 __all__ = ["NO_REPLICAS", "LogConfig", "LogManager", "LogManagerConfig", "ReplicaCallbacks"]
 
@@ -73,6 +74,7 @@ class LogManager:
         self,
         files: Files,
         clock: Clock,
+        workers: Workers,
         config: LogManagerConfig,
         all_failed: Callable[[OSError], None] = lambda error: None,
     ) -> None:
@@ -112,6 +114,10 @@ class LogManager:
             lambda: self.directories.live,
             self._stable_offset,
             self.failed,
+            workers,
+        )
+        self.scrubber = LogScrubber(
+            clock, config.scrubber, lambda: self.directories.live, self.failed, self._events
         )
         self.moves = LogMoves(
             files, clock, self.directories, self.removal, self, config.moves_quota, self._events
@@ -193,6 +199,8 @@ class LogManager:
             for name, work in self.background_tasks.tasks().items():
                 self.run_in_background(tasks, name, work)
             self._background += self.cleaner.start(tasks)
+            if self.scrubber.is_on:
+                self.run_in_background(tasks, "log-scrubber", self.scrubber.run())
 
     def run_in_background(
         self, tasks: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None]
@@ -223,7 +231,7 @@ class LogManager:
     def failed(self, directory: LogDirectory, error: OSError) -> bool:
         """Handle an error of a directory, as ``storage_failed`` does for a log."""
         if is_out_of_space(error):
-            self._events.error("log_directory_full", directory=directory.path, error=str(error))
+            self._events.error("log_directory_filled", directory=directory.path, error=str(error))
             return False
         self.directories.fail(directory, error)
         return True
@@ -334,7 +342,7 @@ class LogManager:
         aside = self._put_aside(directory, log, stray)
         del self._logs[topic_partition], self._homes[topic_partition]
         del directory.logs[topic_partition]
-        event = "log_is_stray" if stray else "log_deleted"
+        event = "stray_log_renamed" if stray else "log_deleted"
         self._events.info(event, log=str(topic_partition), directory=aside)
         if topic_partition in directory.checkpointed_starts:
             await directory.checkpoint_starts()
@@ -435,7 +443,7 @@ class LogManager:
                     # Without the marker, the next start recovers what this one could not bring to
                     # disk; the other directories still get theirs.
                     self._events.error(
-                        "shutdown_not_clean", directory=directory.path, error=str(error)
+                        "clean_shutdown_failed", directory=directory.path, error=str(error)
                     )
         self.close()
 

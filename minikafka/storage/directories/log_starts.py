@@ -85,7 +85,7 @@ class LogStarts:
                 self._failed(directory, error)
 
     def _failed(self, directory: LogDirectory, error: OSError) -> None:
-        self._events.error("log_starts_not_written", directory=directory.path, error=str(error))
+        self._events.error("log_start_write_failed", directory=directory.path, error=str(error))
         self._on_failure(directory, error)
 
 

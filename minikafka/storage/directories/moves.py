@@ -145,7 +145,7 @@ class LogMoves:
         self._moves[topic_partition] = _Move(source, directory, future)
         directory.futures[topic_partition] = future
         self._events.info(
-            "log_move_begun", log=str(topic_partition), source=source.directory, target=path
+            "log_move_started", log=str(topic_partition), source=source.directory, target=path
         )
         self._wake.set()
 
@@ -201,7 +201,7 @@ class LogMoves:
             old = self._files.read_all(marker).decode(errors="replace")
             home = self._directories.by_path(old.rpartition("/")[0])
             if home is not None and home is not directory and self._files.exists(old):
-                self._events.info("moved_log_replaces_old_one", log=path, old=old)
+                self._events.info("old_log_replaced", log=path, old=old)
                 name = delete_directory_name(topic_partition, f"{old} {self._clock.wall_ms()}")
                 self._files.rename(old, f"{home.path}/{name}")
             if home is not None:
@@ -217,7 +217,7 @@ class LogMoves:
             for path, topic_partition in directory.leftover_futures().items():
                 source = logs.get(topic_partition)
                 if source is None:
-                    self._events.warning("future_log_without_current_one", path=path)
+                    self._events.warning("orphaned_future_log_found", path=path)
                     continue
                 self._removal.tree(path, 0)
                 with contextlib.suppress(KafkaError):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Clock
 from minikafka.storage.log.unified_log import UnifiedLog
+
+DESCRIPTOR_RETRY_MS: Final = 100
+_OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE}
 
 
 class LogFlushes:
     """Runs one flush of a log at a time. ``failed`` is called with a log and its OSError.
 
     A failed flush must not be tried again: the kernel may have dropped the dirty pages, and then a
-    second flush succeeds although the records are lost."""
+    second flush succeeds although the records are lost. A file that cannot be opened for lack of
+    descriptors was not flushed at all, so that flush is repeated until there are descriptors."""
 
     def __init__(
         self,
@@ -46,13 +52,24 @@ class LogFlushes:
         if before_offset is None:
             log.last_flush_ms = self._clock.monotonic_ms()
         try:
-            await log.flush(before_offset)
+            while not await self._found_descriptors(log, before_offset):
+                await self._clock.sleep(DESCRIPTOR_RETRY_MS)
         except OSError as error:
             if not log.closed:
                 self._failed(log, error)
         finally:
             del self._running[log]
             done.set()
+
+    async def _found_descriptors(self, log: UnifiedLog, before_offset: int | None) -> bool:
+        """Flush the log. Return False if a file could not be opened for lack of descriptors."""
+        try:
+            await log.flush(before_offset)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS or log.closed:
+                raise
+            return False
+        return True
 
     async def _turn(self, log: UnifiedLog) -> None:
         """Wait for the end of the running flush, which does not cover records appended since it

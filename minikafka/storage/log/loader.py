@@ -124,7 +124,7 @@ class LogLoader:
             log.log_end_offset = await self._activate(active)
             log.log_start_offset = max(found.log_start_offset, log.segments.base_offsets[0])
             if log.log_end_offset < log.log_start_offset:
-                self._discard("log_ends_before_its_start", end=log.log_end_offset)
+                self._discard("log_reset_to_start", end=log.log_end_offset)
                 log.truncate_fully_and_start_at(log.log_start_offset)
                 self._states = None
         log.epochs.truncate_from_end(log.log_end_offset)
@@ -151,7 +151,7 @@ class LogLoader:
             return  # the log is older than topic ids
         except PartitionMetadataError as error:
             # A power loss truncated the file. The controller sends the id again.
-            self._events.warning("partition_metadata_unreadable", error=str(error))
+            self._events.warning("partition_metadata_malformed", error=str(error))
 
     def _tidy(self) -> list[int]:
         """Remove temporary files and indexes without a segment, and finish interrupted swaps.
@@ -286,7 +286,7 @@ class LogLoader:
                 if count % _REPLAYED_PER_SLICE == _REPLAYED_PER_SLICE - 1:
                     await asyncio.sleep(0)
         except CorruptRecordError as error:
-            self._events.error("segment_corrupt", path=segment.path, error=str(error))
+            self._events.error("segment_corruption_found", path=segment.path, error=str(error))
 
     async def _complete_epochs(self) -> None:
         """Find the leader epochs between the log start and the first known epoch in the batches.
@@ -325,7 +325,7 @@ class LogLoader:
         try:
             return segment.activate()
         except KafkaError as error:
-            self._events.warning("segment_corrupt", path=segment.path, error=str(error))
+            self._events.warning("segment_corruption_found", path=segment.path, error=str(error))
             await self._recover(segment)
             return segment.activate()
 
@@ -337,7 +337,7 @@ class LogLoader:
         for base_offset in bases:
             path = f"{self.log.directory}/{file_name(base_offset, LOG_SUFFIX)}"
             self._files.rename(path, path + APART_SUFFIX)
-            self._events.error("segment_put_apart", path=path + APART_SUFFIX)
+            self._events.error("segment_set_aside", path=path + APART_SUFFIX)
         self._remove_segments(bases)
 
     def _remove_segments(self, bases: list[int]) -> None:

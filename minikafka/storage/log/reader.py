@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.time_search import BatchSearch, FoundOffset, OffsetSearch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import NO_TIMESTAMP, iterate_batches, parse_batches
-from minikafka.protocol.records.record import decode_batch
 from minikafka.storage.log.batch_scan import FoundBatch, whole_batches_end
 from minikafka.storage.log.segment import LogSegment, LogSegments
 
 _PLACES_LIMIT: Final = 16
+_HEADERS_PER_SLICE: Final = 1000
 RECENT_BYTES: Final = 8 << 20
 
 
@@ -33,12 +34,8 @@ class LogRead(NamedTuple):
     aborted: tuple[AbortedTxn, ...] = ()
 
 
-class FoundOffset(NamedTuple):
-    """A record found by its timestamp (ms). ``leader_epoch`` is that of its batch, or -1."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
+class LogChanged(Exception):
+    """Segments were truncated or removed during a search, which must start again."""
 
 
 class SegmentPosition(NamedTuple):
@@ -66,10 +63,12 @@ class LogReader:
     def __init__(self, segments: LogSegments) -> None:
         self._segments = segments
         self._places: dict[int, SegmentPosition] = {}
+        self._changes = 0
 
     def forget(self) -> None:
         """Forget all positions, after segments were truncated or removed."""
         self._places.clear()
+        self._changes += 1
 
     # ---- by offset
 
@@ -206,47 +205,54 @@ class LogReader:
 
     # ---- by time
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> FoundOffset | None:
-        """The first record at or after ``start_offset`` whose timestamp is not below
+    def find_timestamp(self, timestamp: int, start_offset: int) -> OffsetSearch:
+        """Search the first record at or after ``start_offset`` whose timestamp is not below
         ``timestamp``. Kafka: ``LogSegment.findOffsetByTimestamp``."""
         for segment in self._segments:
             if segment.max_timestamp < timestamp:
                 continue
             indexed = segment.time_index.lookup(timestamp).offset
             position = segment.offset_index.lookup(max(indexed, start_offset)).position
-            for found in segment.batches(position):
+            for count, found in enumerate(segment.batches(position), 1):
                 batch = found.batch
                 if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
-                    record = _first_record(segment, found, timestamp, start_offset)
+                    record = yield from self._search(segment, found, timestamp, start_offset)
                     if record is not None:
                         return record
+                if count % _HEADERS_PER_SLICE == 0:
+                    yield from self._yield()
         return None
 
-    def find_max_timestamp(self, start_offset: int) -> FoundOffset | None:
-        """Return the first record with the largest timestamp from ``start_offset`` on (KIP-734)."""
-        found = self._latest_record()
+    def find_max_timestamp(self, start_offset: int) -> OffsetSearch:
+        """Search the first record with the largest timestamp from ``start_offset`` on (KIP-734)."""
+        found = yield from self._latest_record()
         if found is None or found.offset >= start_offset:
             return found
-        return self._latest_since(start_offset)
+        return (yield from self._latest_since(start_offset))
 
-    def _latest_since(self, start_offset: int) -> FoundOffset | None:
+    def _latest_since(self, start_offset: int) -> OffsetSearch:
         """When the latest record of all is deleted: reads all headers that are left."""
         first: FoundOffset | None = None  # of the batch that holds the start
         latest: tuple[LogSegment, FoundBatch] | None = None
         for segment in self._segments.since(start_offset):
-            for found in segment.batches(segment.offset_index.lookup(start_offset).position):
+            headers = segment.batches(segment.offset_index.lookup(start_offset).position)
+            for count, found in enumerate(headers, 1):
                 batch = found.batch
+                if count % _HEADERS_PER_SLICE == 0:
+                    yield from self._yield()
                 if batch.last_offset < start_offset:
                     continue
                 if batch.base_offset < start_offset:
-                    first = _latest_of(segment, found, start_offset)
+                    first = yield from self._search(segment, found, None, start_offset)
                 elif latest is None or batch.max_timestamp > latest[1].batch.max_timestamp:
                     latest = (segment, found)
-        records = (first, None if latest is None else _latest_of(*latest, start_offset))
-        left = [record for record in records if record is not None]
+        last = None
+        if latest is not None:
+            last = yield from self._search(*latest, None, start_offset)
+        left = [record for record in (first, last) if record is not None]
         return max(left, key=lambda record: record.timestamp, default=None)
 
-    def _latest_record(self) -> FoundOffset | None:
+    def _latest_record(self) -> OffsetSearch:
         latest = max(self._segments, key=lambda segment: segment.max_timestamp, default=None)
         if latest is None or latest.max_timestamp == NO_TIMESTAMP:
             return None
@@ -254,24 +260,25 @@ class LogReader:
         position = latest.offset_index.lookup(latest.offset_of_max_timestamp).position
         for found in latest.batches(position):
             if found.batch.max_timestamp == timestamp:
-                return _first_record(latest, found, timestamp, found.batch.base_offset)
+                return (yield from self._search(latest, found, timestamp, found.batch.base_offset))
         return None
 
+    def _search(
+        self, segment: LogSegment, found: FoundBatch, timestamp: int | None, start_offset: int
+    ) -> OffsetSearch:
+        """Have one batch searched. Raises LogChanged if the log has changed meanwhile."""
+        (batch,) = parse_batches(segment.read(found.batch.size_bytes, found.position))
+        changes = self._changes
+        record = yield BatchSearch(batch, timestamp, start_offset)
+        self._check(changes)
+        return record
 
-def _latest_of(segment: LogSegment, found: FoundBatch, start_offset: int) -> FoundOffset | None:
-    (batch,) = parse_batches(segment.read(found.batch.size_bytes, found.position))
-    records = (record for record in decode_batch(batch) if record.offset >= start_offset)
-    latest = max(records, key=lambda record: record.timestamp, default=None)
-    if latest is None or latest.timestamp == NO_TIMESTAMP:
+    def _yield(self) -> OffsetSearch:
+        changes = self._changes
+        yield None
+        self._check(changes)
         return None
-    return FoundOffset(latest.offset, latest.timestamp, batch.partition_leader_epoch)
 
-
-def _first_record(
-    segment: LogSegment, found: FoundBatch, timestamp: int, start_offset: int
-) -> FoundOffset | None:
-    (batch,) = parse_batches(segment.read(found.batch.size_bytes, found.position))
-    for record in decode_batch(batch):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return FoundOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
-    return None
+    def _check(self, changes: int) -> None:
+        if changes != self._changes:
+            raise LogChanged

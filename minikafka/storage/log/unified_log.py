@@ -13,6 +13,7 @@ from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.core.log.leader_epochs import EpochEntry
 from minikafka.core.log.producer_state import end_marker
 from minikafka.core.log.segment_limits import fits, segment_runs
+from minikafka.core.log.time_search import OffsetSearch
 from minikafka.core.log.validation import follower_batches, leader_batch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
@@ -28,11 +29,11 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.storage.log.epoch_store import LeaderEpochStore
 from minikafka.storage.log.producer_store import ProducerStore
-from minikafka.storage.log.reader import Extent, FoundOffset, LogRead, LogReader
+from minikafka.storage.log.reader import Extent, LogRead, LogReader
 from minikafka.storage.log.segment import LogSegment, LogSegments
 from minikafka.storage.log.segment_swap import swap_in
 
-__all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
+__all__ = ["AppendOrigin", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
 
 _NO_EPOCH: Final = -1
 NO_CUT: Final = 2**63 - 1
@@ -442,16 +443,16 @@ class UnifiedLog:
         bound = min(upper_bound_offset, end)
         return bound if start_offset < bound else None
 
-    def offset_by_timestamp(self, timestamp: int, upper_bound_offset: int) -> FoundOffset | None:
-        """Return the first record below ``upper_bound_offset`` with this timestamp (ms) or a later
-        one, None if there is none. Raises the errors of LogReader."""
-        found = self._reader.find_timestamp(timestamp, self.log_start_offset)
+    def offset_by_timestamp(self, timestamp: int, upper_bound_offset: int) -> OffsetSearch:
+        """Search the first record below ``upper_bound_offset`` with this timestamp (ms) or a later
+        one, None if there is none. Raises LogChanged, and the errors of LogReader."""
+        found = yield from self._reader.find_timestamp(timestamp, self.log_start_offset)
         return found if found is not None and found.offset < upper_bound_offset else None
 
-    def offset_of_max_timestamp(self, upper_bound_offset: int) -> FoundOffset | None:
-        """Return the first record with the largest timestamp, None if there is none or if it is not
-        below ``upper_bound_offset``. Raises the errors of LogReader."""
-        found = self._reader.find_max_timestamp(self.log_start_offset)
+    def offset_of_max_timestamp(self, upper_bound_offset: int) -> OffsetSearch:
+        """Search the first record with the largest timestamp, None if there is none or if it is not
+        below ``upper_bound_offset``. Raises LogChanged, and the errors of LogReader."""
+        found = yield from self._reader.find_max_timestamp(self.log_start_offset)
         return found if found is not None and found.offset < upper_bound_offset else None
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:

@@ -1,4 +1,4 @@
-"""Runs the benchmarks named, or all."""
+"""Runs the benchmarks named, or all. `stalls:TEXT` runs only the rows whose names have TEXT."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scripts.lib.bench import (
     produce,
     replication,
     spark,
+    stalls,
     start,
     timer,
     transactions,
@@ -34,19 +35,25 @@ BENCHMARKS = {
     "client": clients.run,
     "partitioners": partitioners.run,
     "transactions": transactions.run,
+    "stalls": stalls.run,
     "spark": spark.run,
 }
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(BENCHMARKS)
+    arguments = [each.partition(":") for each in sys.argv[1:]]
+    rows = [row for name, _, row in arguments if name == "stalls" and row]
+    names = list(dict.fromkeys(name for name, _, _ in arguments)) or list(BENCHMARKS)
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(f"bench: no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
     report = Report()
     for name in names:
-        BENCHMARKS[name](report)
+        if name == "stalls":
+            stalls.run(report, rows)
+        else:
+            BENCHMARKS[name](report)
     return 0
 
 

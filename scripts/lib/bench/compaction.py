@@ -16,6 +16,7 @@ from minikafka.storage.log.unified_log import LogConfig
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.loop import run
+from minikafka.world.real.workers import RealWorkers
 from scripts.lib.bench.report import Report
 
 MB = 1024 * 1024
@@ -59,7 +60,7 @@ async def compaction(
 ) -> CompactionFigures:
     """Fill a log in ``home`` with ``keys`` written over and over, and clean it once."""
     settings = LogManagerConfig((str(home),), log=CONFIG)
-    manager = LogManager(RealFiles(), RealClock(), settings)
+    manager = LogManager(RealFiles(), RealClock(), RealWorkers(), settings)
     await manager.start()
     try:
         log = manager.get_or_create(TP, None, CONFIG)

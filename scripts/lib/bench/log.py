@@ -25,6 +25,7 @@ from minikafka.storage.directories.log_manager import LogManager, LogManagerConf
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
+from minikafka.world.real.workers import RealWorkers
 from scripts.lib.bench import compaction
 from scripts.lib.bench.report import Report
 
@@ -78,7 +79,7 @@ def opened(home: Path, config: LogConfig | None = None, name: str = "t") -> Iter
 
 def new_manager(home: Path, config: LogConfig | None = None) -> LogManager:
     settings = LogManagerConfig((str(home),), log=config or LogConfig())
-    return LogManager(RealFiles(), RealClock(), settings)
+    return LogManager(RealFiles(), RealClock(), RealWorkers(), settings)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 class Report:
     """Prints one line a figure, as it comes."""
@@ -19,6 +21,7 @@ class Report:
         probe: float | None = None,
         aim: float | None = None,
         smaller_is_better: bool = False,
+        note: str = "",
     ) -> None:
         """``ratio`` is ours / probe. An aim is a least ratio, or a greatest one."""
         text = f"  {f'{name} ({unit})':<40}{figure(ours):>12}"
@@ -26,10 +29,14 @@ class Report:
             text += f"{figure(probe):>12}{ours / probe:>8.2f}"
         if aim is not None:
             text += f"  {'≤' if smaller_is_better else '≥'} {aim}"
+        if note:
+            text += f"  {note}"
         print(text, flush=True)
 
 
 def figure(value: float) -> str:
+    if math.isinf(value):
+        return "never"
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -56,9 +56,9 @@ def test_describe_explains_why_a_killed_consumer_left(trio: RealCluster, tmp_pat
         "rebalance_prepared",
         "group_stabilized",
         "assignment_received",
-        "Member",
+        "member_failed",
         "rebalance_prepared",
-        "group_empty",
+        "group_emptied",
     ]
     assert f"in group {GROUP} has failed, removing it from the group" in life.stdout
     segments = trio.data(1).glob("__consumer_offsets-*/*.log")

@@ -87,7 +87,7 @@ def test_a_second_sigterm_cuts_a_controlled_shutdown_short(pair: RealCluster) ->
     finally:
         os.kill(frozen, signal.SIGCONT)
     assert "hurried=True" in pair.log(leaving)
-    assert "unclean_shutdown" in pair.log(leaving)
+    assert "controlled_shutdown_failed" in pair.log(leaving)
     assert (pair.data(leaving) / ".kafka_cleanshutdown").exists()
 
 
@@ -132,7 +132,7 @@ def test_a_hanging_zookeeper_does_not_keep_a_broker(
 ) -> None:
     broker = LoneBroker(tmp_path, own_zookeeper.connect)
     try:
-        broker.until_logged("ready_to_serve_as_the_controller")
+        broker.until_logged("controller_failover_completed")
         own_zookeeper.pause()
         started = time.monotonic()
         broker.process.terminate()

@@ -129,7 +129,7 @@ def test_it_can_be_switched_off() -> None:
             leader = cluster.leader(PARTITIONS[0])
             await cluster.stop(leader)
             assert is_clean(cluster, leader)
-            assert not events.named(f"Shutting down broker {leader}")
+            assert not events.named("controlled_shutdown_requested")
             assert not events.named("controlled_shutdown_succeeded")
             await cluster.bring_up(leader)
 
@@ -173,7 +173,7 @@ def test_a_leadership_that_cannot_move_is_given_up_after_three_attempts() -> Non
         assert all(event.facts["remaining"] == 1 for event in refused)
         pauses = [b.seconds - a.seconds for a, b in itertools.pairwise(refused)]
         assert all(5 <= pause < 5.5 for pause in pauses)
-        assert len(events.named("unclean_shutdown", leader)) == 1
+        assert len(events.named("controlled_shutdown_failed", leader)) == 1
         assert 10 <= now_s(cluster) - began_s < 12
         assert is_clean(cluster, leader)
 
@@ -224,7 +224,7 @@ def test_a_controller_without_response_delays_shutdown_for_a_bounded_time() -> N
         began_s = now_s(cluster)
         await cluster.stop(leaving)
         assert now_s(cluster) - began_s < 30 + 2 * 5 + 2
-        assert len(events.named("unclean_shutdown", leaving)) == 1
+        assert len(events.named("controlled_shutdown_failed", leaving)) == 1
         assert len(events.named("controller_not_reached", leaving)) >= 2
         assert is_clean(cluster, leaving)
 
@@ -265,6 +265,6 @@ def test_without_zookeeper_shutdown_does_not_wait() -> None:
             await cluster.stop(broker_id)
             assert is_clean(cluster, broker_id)
         assert now_s(cluster) - began_s < 5
-        assert len(events.named("unclean_shutdown")) == 3
+        assert len(events.named("controlled_shutdown_failed")) == 3
 
     simulated(7).run(scenario)

@@ -51,6 +51,17 @@ class StateZnodes:
         self.states[topic_partition] = replace(wanted, zk_version=version)
         return version
 
+    async def leader_isr_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        if self.away:
+            raise CoordinationError(", ".join(map(str, partitions)))
+        return {
+            tp: LeaderIsrAndControllerEpoch(self.states[tp], 1)
+            for tp in partitions
+            if tp in self.states
+        }
+
     async def propagate_log_dir_event(self, broker_id: int) -> None:
         if self.away:
             raise CoordinationError("/log_dir_event_notification")

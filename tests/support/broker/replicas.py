@@ -13,6 +13,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
@@ -68,6 +69,7 @@ from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.scrubber.config import LogScrubberConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.broker.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.storage.memory_files import MemoryFiles
@@ -241,6 +243,8 @@ class Node:
 class ReplicaCluster:
     """``isr``, ``fetcher``, ``session_slots``, ``selector``: settings of every broker."""
 
+    scrubber = LogScrubberConfig()
+
     def __init__(
         self,
         broker_ids: Iterable[int] = (1, 2, 3),
@@ -291,7 +295,12 @@ class ReplicaCluster:
     async def start(self, broker_id: int, files: MemoryFiles | None = None) -> Node:
         assert self.tasks is not None
         files = files or MemoryFiles()
-        logs = LogManager(files, self.clock, LogManagerConfig(log_dirs=("/data", "/more")))
+        logs = LogManager(
+            files,
+            self.clock,
+            self.workers,
+            LogManagerConfig(log_dirs=("/data", "/more"), scrubber=self.scrubber),
+        )
         await logs.start()
         metrics = Metrics()
         replicas = ReplicaManager(
@@ -313,11 +322,14 @@ class ReplicaCluster:
             self._session_slots,
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
-        fetch = FetchHandler(
-            replicas, cast(Any, self.metadata), sessions, UnsentReplies(), FetchConfig()
-        )
+        conversion = FormatConversion(self.workers)
+        conversion.start(self.tasks)
+        metadata, unsent = cast(Any, self.metadata), UnsentReplies()
+        fetch = FetchHandler(replicas, metadata, sessions, unsent, conversion, FetchConfig())
         preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
         preparation.start(self.tasks)
+        list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)
+        list_offsets.start(self.tasks)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(
                 unverified_appends(replicas),
@@ -326,7 +338,7 @@ class ReplicaCluster:
                 cast(Any, self.metadata),
             ),
             ApiKey.FETCH: fetch,
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),
+            ApiKey.LIST_OFFSETS: list_offsets,
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),

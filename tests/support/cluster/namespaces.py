@@ -156,7 +156,7 @@ class SpacedCluster:
             )
 
     def _has_started(self, broker_id: int) -> bool:
-        return " started " in self.log(broker_id)
+        return " broker_started " in self.log(broker_id)
 
     def log(self, broker_id: int) -> str:
         return (self._directory / f"broker-{broker_id}" / "log").read_text()

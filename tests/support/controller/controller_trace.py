@@ -8,7 +8,7 @@ def trace(logs: Iterable[Mapping[str, Any]]) -> list[str]:
     lines = []
     for entry in logs:
         event = entry["event"]
-        if "before" in entry and "reason" not in entry:
+        if "before" in entry and "error" not in entry:
             subject = entry["partition"]
             if "replica" in entry:
                 subject += f"/{entry['replica']}"
@@ -18,12 +18,12 @@ def trace(logs: Iterable[Mapping[str, Any]]) -> list[str]:
             lines.append(f"{event} {entry['partition']} leader {entry['leader']} of {replicas}")
         elif event == "request_queued":
             lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['broker']}")
-        elif event == "reassignment_step":
+        elif event == "reassignment_step_completed":
             lines.append(f"{event} {entry['step']}")
     return lines
 
 
-CALLBACKS = ("New broker startup callback for ", "Broker failure callback for ")
+CALLBACKS = frozenset({"brokers_started", "brokers_failed"})
 DELETION_STEPS = frozenset(
     {"topic_deletion_started", "topic_deletion_halted", "topic_deletion_completed"}
 )
@@ -35,8 +35,8 @@ def story(logs: Iterable[Mapping[str, Any]]) -> list[str]:
     lines = []
     for entry in logs:
         event = entry["event"]
-        if event.startswith(CALLBACKS):
-            lines.append(event)
+        if event in CALLBACKS:
+            lines.append(entry["message"])
         elif event in DELETION_STEPS:
             topics = entry.get("topics") or [entry["topic"]]
             lines.append(f"{event} {','.join(topics)}")

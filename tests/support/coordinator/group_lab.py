@@ -24,7 +24,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
-from minikafka.protocol.records.batch import parse_batch, stamp
+from minikafka.protocol.records.batch import RecordBatch, parse_batch, stamp
 from minikafka.protocol.records.record import decode_records
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog
@@ -168,6 +168,9 @@ class MemoryLog:
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
         return (0, self.end) if self.is_led else None
+
+    async def opened(self, batch: RecordBatch) -> bytes:
+        return batch.plain_records()
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
         return b"".join(

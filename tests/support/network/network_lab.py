@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.request_memory import RequestMemory
 from minikafka.network.server import Server, ServerConfig, ServerConnection
 from minikafka.world.real.network import RealNetwork
 from tests.support.world.manual_clock import ManualClock
@@ -58,6 +59,7 @@ class Lab:
         holding: bool = False,
         quotas: ConnectionQuotas | None = None,
         listener: str = "PLAINTEXT",
+        memory: RequestMemory | None = None,
     ) -> Server:
         server = Server(
             self.network,
@@ -67,6 +69,7 @@ class Lab:
             listener,
             self.log,
             quotas=quotas,
+            memory=memory,
         )
         await server.start("127.0.0.1", 0, holding)
         self.servers.append(server)

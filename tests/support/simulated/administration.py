@@ -43,10 +43,10 @@ class TermChecker:
 
     def __call__(self, event: LogEvent) -> None:
         facts = event.facts
-        if event.name.endswith("successfully elected as leader"):
+        if event.name == "controller_elected":
             first = self.terms.setdefault(facts["epoch"], facts["broker"])
             assert first == facts["broker"], f"epoch {facts['epoch']} has two controllers"
-        elif event.name == "became_leader":
+        elif event.name == "replica_became_leader":
             name, broker_id = facts["partition"], facts["broker"]
             topic, _, number = name.rpartition("-")
             hosted = self._cluster.replicas(TopicPartition(topic, int(number)))

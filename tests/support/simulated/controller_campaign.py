@@ -24,7 +24,7 @@ def play(seed: int) -> Counter[str]:
     def count(event: LogEvent) -> None:
         if event.name in FAULT_NAMES and "lasting" in event.facts:
             counts["faults"] += 1
-        elif event.name == "became_leader":
+        elif event.name == "replica_became_leader":
             counts["leaders"] += 1
 
     cluster = SimCluster(seed, BROKERS)

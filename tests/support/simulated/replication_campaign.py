@@ -15,7 +15,7 @@ from tests.support.simulated.scenario import under_load
 
 FAULTS = 10
 COUNTED = (
-    "became_leader",
+    "replica_became_leader",
     "isr_shrinking",
     "isr_expanding",
     "isr_write_lost_race",

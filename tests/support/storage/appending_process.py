@@ -14,6 +14,7 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
+from minikafka.world.real.workers import RealWorkers
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=200)
@@ -21,7 +22,7 @@ CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=200)
 
 def new_manager(directory: str) -> LogManager:
     settings = LogManagerConfig((directory,), producer_id_expiration_ms=2**62, log=CONFIG)
-    return LogManager(RealFiles(), RealClock(), settings)
+    return LogManager(RealFiles(), RealClock(), RealWorkers(), settings)
 
 
 async def append_for_ever(directory: str) -> None:

@@ -11,6 +11,7 @@ from minikafka.protocol.records.control import ControlRecordType, decode_end_txn
 from minikafka.protocol.records.record import Record, decode_batch
 from minikafka.storage.cleaner.cleaning import CleaningMeans, LogCleaning, log_facts
 from minikafka.storage.log.unified_log import UnifiedLog
+from tests.support.world.manual_workers import ManualWorkers
 
 NO_RATE = float(2**62)
 
@@ -81,7 +82,13 @@ async def clean(files: Files, clock: Clock, log: UnifiedLog, stable: int, **mean
         "throttle": Throttle(NO_RATE, clock.monotonic_ms()),
     }
     cleaning = LogCleaning(
-        files, clock, log, dirt, CleaningMeans(**(fields | means)), lambda: not log.closed
+        files,
+        clock,
+        log,
+        dirt,
+        CleaningMeans(**(fields | means)),
+        lambda: not log.closed,
+        ManualWorkers(),
     )
     log.cleaned_offset = await cleaning.run()
     return log.cleaned_offset

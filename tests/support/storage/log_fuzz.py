@@ -32,6 +32,7 @@ from minikafka.storage.dump.text import (
 from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
 from tests.support.storage.logs import DIRECTORY, NOW, load, new_log
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.searches import run_search
 from tests.support.storage.transactions import marker
 
 EXTREMES = [0, 1, -1, 2, 127, 128, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63)]
@@ -238,9 +239,9 @@ def read_everything(log: UnifiedLog, looked_at: bool = True) -> None:
         offset = found[-1].next_offset
     for timestamp in (0, NOW, 2**62):
         with contextlib.suppress(KafkaError):
-            log.offset_by_timestamp(timestamp, log.log_end_offset)
+            run_search(log.offset_by_timestamp(timestamp, log.log_end_offset))
     with contextlib.suppress(KafkaError):
-        log.offset_of_max_timestamp(log.log_end_offset)
+        run_search(log.offset_of_max_timestamp(log.log_end_offset))
     for epoch in (-1, 0, 2, 99):
         log.end_offset_for_epoch(epoch)
 

@@ -8,12 +8,13 @@ from minikafka.storage.directories.log_manager import LogManager, LogManagerConf
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import NOW, batch
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 
 def manager(files: MemoryFiles, *dirs: str, clock: Any = None, **config: Any) -> LogManager:
     settings = LogManagerConfig(log_dirs=dirs or ("/d",), **config)
-    return LogManager(files, clock or VirtualClock(), settings)
+    return LogManager(files, clock or VirtualClock(), ManualWorkers(), settings)
 
 
 async def started(files: MemoryFiles, *dirs: str, **config: Any) -> LogManager:

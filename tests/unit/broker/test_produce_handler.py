@@ -75,6 +75,32 @@ async def test_partitions_are_appended_separately_with_results_in_request_order(
         assert sum(p.log.log_end_offset for p in node.replicas.hosted) == 12
 
 
+@pytest.mark.mission("SAFE-34")
+async def test_a_partition_that_is_named_twice_is_refused() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1, 2])
+        node = cluster[1]
+        twice = ErrorCode.INVALID_REQUEST
+        asked = request(
+            (TOPIC, {0: batch("a"), 1: batch("b"), 7: batch("c")}),
+            (TOPIC, {2: None, 0: batch("d")}),
+        )
+        rows = [
+            (p.index, p.error_code)
+            for topic in node.ask(asked, 9)[0].responses
+            for p in topic.partition_responses
+        ]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert rows[:3] == [(0, twice), (1, 0), (7, unknown)]
+        assert rows[3][0] == 2
+        assert rows[3][1] != 0
+        assert rows[4] == (0, twice)
+        assert [p.log.log_end_offset for p in node.replicas.hosted] == [0, 1, 0]
+        only_twice = request((TOPIC, {0: batch("a")}), (TOPIC, {0: batch("a")}))
+        (topic,) = node.ask(only_twice, 9)[0].responses
+        assert [p.error_code for p in topic.partition_responses] == [twice, twice]
+
+
 @pytest.mark.mission("PRD-5")
 async def test_acks_0_gets_no_response_acks_1_and_all_do() -> None:
     async with ReplicaCluster([1]) as cluster:

@@ -16,30 +16,30 @@ def steps(logs: Any) -> Any:
     lines = []
     for entry in logs:
         event = entry["event"]
-        if "before" in entry and "reason" not in entry:
+        if "before" in entry and "error" not in entry:
             subject = entry["partition"]
             if "replica" in entry:
                 subject += f"/{entry['replica']}"
             lines.append(f"{subject} {entry['before']} -> {entry['after']}")
         elif event == "request_queued":
             lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['broker']}")
-        elif (
-            " callback for " in event
-            or event.startswith("Removed ")
-            or (entry.get("log_level") == "info" and event in LIFE)
-        ):
+        elif " callback for " in entry.get("message", "") or event in REMOVED:
+            lines.append(entry["message"])
+        elif entry.get("log_level") == "info" and event in LIFE:
             lines.append(event)
     return lines
 
 
+REMOVED = {"controlled_shutdowns_ended", "reassignment_request_removed"}
+
 LIFE = {
-    "deleting_stale_notifications",
-    "initializing_controller_context",
-    "fetching_topic_deletions",
-    "sending_update_metadata",
-    "starting_replica_state_machine",
-    "starting_partition_state_machine",
-    "ready_to_serve_as_the_controller",
+    "stale_notifications_clearing",
+    "controller_context_initializing",
+    "topic_deletions_loading",
+    "update_metadata_sending",
+    "replica_state_machine_starting",
+    "partition_state_machine_starting",
+    "controller_failover_completed",
     "topic_deletion_started",
 }
 
@@ -91,25 +91,25 @@ async def test_failover_in_order(new_cluster: NewCluster, in_short: InShort) -> 
             await cluster.settle()
         assert cluster.active.active_controller_id == 2
         assert steps(e for e in logs if e.get("broker") == 2 or e.get("controller") == 2) == [
-            "deleting_stale_notifications",
-            "initializing_controller_context",
-            "fetching_topic_deletions",
-            "sending_update_metadata",
+            "stale_notifications_clearing",
+            "controller_context_initializing",
+            "topic_deletions_loading",
+            "update_metadata_sending",
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
-            "starting_replica_state_machine",
+            "replica_state_machine_starting",
             "t-0/1 OnlineReplica -> OnlineReplica",
             "t-0/2 OnlineReplica -> OnlineReplica",
             "LeaderAndIsr to 1",
             "LeaderAndIsr to 2",
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
-            "starting_partition_state_machine",
+            "partition_state_machine_starting",
             "dead-0/9 ReplicaDeletionIneligible -> OfflineReplica",
             "LeaderAndIsr to 2",  # carries dead-0
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
-            "ready_to_serve_as_the_controller",
+            "controller_failover_completed",
         ]
 
 
@@ -181,7 +181,7 @@ async def test_a_broker_dies(new_cluster: NewCluster, in_short: InShort) -> None
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
         ]
-        said = [e["event"] for e in logs]
+        said = [e.get("message", "") for e in logs]
         assert any(s.startswith("Selected new leader and ISR ") for s in said)
         assert await cluster.state(led) == (1, (1, 2), 1)
         assert await cluster.state(followed) == (1, (1, 2), 1)
@@ -276,7 +276,7 @@ async def test_unclean_election_by_configuration(new_cluster: NewCluster, where:
         assert await cluster.state(tp) == (3, (3,), 3)
         marks = controller._metrics.snapshot()["kafka.controller:UncleanLeaderElectionsPerSec"]
         assert marks == 1
-        assert any("There's potential data loss" in entry["event"] for entry in logs)
+        assert any("There's potential data loss" in e.get("message", "") for e in logs)
 
 
 @pytest.mark.mission("CCB-8", "CDU-7", "CRS-5")

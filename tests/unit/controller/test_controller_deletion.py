@@ -22,7 +22,7 @@ def changes(logs: Any) -> Any:
     return [
         f"{e['partition']}{'/' + str(e['replica']) if 'replica' in e else ''} -> {e['after']}"
         for e in logs
-        if "before" in e and "reason" not in e
+        if "before" in e and "error" not in e
     ]
 
 

@@ -74,7 +74,7 @@ async def test_a_garbled_registration_changes_nothing(new_cluster: NewCluster) -
         with capture_logs() as logs:
             cluster.zookeeper.set(paths.broker_id(2), b"garbage")
             await cluster.settle()
-        assert "broker_registration_unreadable" in [entry["event"] for entry in logs]
+        assert "broker_registration_malformed" in [entry["event"] for entry in logs]
         assert controller.context.brokers[2] == known
         assert controller.context.epoch == 1
         await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=777))

@@ -70,8 +70,8 @@ async def test_a_broker_starts_that_every_step_waits_for(new_cluster: NewCluster
             "leader_epoch_raised moving-0 leader 1 of 2,1",
             "LeaderAndIsr to 1,2",
             "UpdateMetadata to 1,2,7",
-            "reassignment_step 2",
-            "reassignment_step 3",
+            "reassignment_step_completed 2",
+            "reassignment_step_completed 3",
             "topic_deletion_started doomed",
             "UpdateMetadata to 1,2,7",
             "doomed-0/2 OnlineReplica -> OfflineReplica",
@@ -269,28 +269,28 @@ async def test_a_leader_that_stays_drops_the_old_replicas_before_they_stop(
         with capture_logs() as logs:
             await catch_up(cluster, tp)
         assert story(logs) == [
-            "reassignment_step 4",
+            "reassignment_step_completed 4",
             "t-0/3 NewReplica -> OnlineReplica",
-            "reassignment_step 5",
-            "reassignment_step 6",
+            "reassignment_step_completed 5",
+            "reassignment_step_completed 6",
             "leader_epoch_raised t-0 leader 1 of 1,3",
             "LeaderAndIsr to 1,3",
             "UpdateMetadata to 1,2,3,7",
-            "reassignment_step 7",
+            "reassignment_step_completed 7",
             "t-0/2 OnlineReplica -> OfflineReplica",
             "LeaderAndIsr to 1,3",
             "UpdateMetadata to 1,2,3,7",
             "StopReplica to 2",
-            "reassignment_step 8",
+            "reassignment_step_completed 8",
             "t-0/2 OfflineReplica -> ReplicaDeletionStarted",
             "StopReplica to 2",
             "t-0/2 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
             "t-0/2 ReplicaDeletionSuccessful -> NonExistentReplica",
-            "reassignment_step 9",
-            "reassignment_step 10",
-            "reassignment_step 11",
+            "reassignment_step_completed 9",
+            "reassignment_step_completed 10",
+            "reassignment_step_completed 11",
             "UpdateMetadata to 1,2,3,7",
-            "reassignment_step 12",
+            "reassignment_step_completed 12",
         ]
         of_leader = [states["t-0"] for _, states in states_sent(cluster, LeaderAndIsrRequest, 1)]
         assert [(s.leader, s.leader_epoch, s.isr, s.replicas) for s in of_leader] == [
@@ -359,7 +359,9 @@ async def test_the_end_of_a_reassignment_resumes_the_deletion(new_cluster: NewCl
         with capture_logs() as logs:
             await catch_up(cluster, tp)
         lines = story(logs)
-        end = lines.index("reassignment_step 11")
+        end = lines.index("reassignment_step_completed 11")
         assert lines[end + 1 : end + 3] == ["UpdateMetadata to 1,2,7", "topic_deletion_started t"]
-        assert lines.index("topic_deletion_completed t") > lines.index("reassignment_step 12")
+        assert lines.index("topic_deletion_completed t") > lines.index(
+            "reassignment_step_completed 12"
+        )
         assert paths.topic("t") not in cluster.zookeeper.nodes

@@ -200,7 +200,7 @@ def check_transitions(logs: Any) -> None:
     partition = {str(s): {str(p) for p in b} for s, b in PARTITION_PREDECESSORS.items()}
     replica = {str(s): {str(p) for p in b} for s, b in REPLICA_PREDECESSORS.items()}
     for entry in logs:
-        if "before" in entry and "reason" not in entry:
+        if "before" in entry and "error" not in entry:
             table = replica if "replica" in entry else partition
             assert entry["before"] in table[entry["after"]], entry
 

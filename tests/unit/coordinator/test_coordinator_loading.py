@@ -21,11 +21,13 @@ from minikafka.core.group.shard import GroupShard
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from minikafka.protocol.records.batch import parse_batch, stamp
+from minikafka.protocol.records.batch import TRANSACTIONAL_FLAG, parse_batch, stamp
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import ControlRecordType, EndTxnMarker
 from minikafka.protocol.records.control import encode_end_txn_marker as encode_marker
+from minikafka.protocol.records.record import encode_record as record_bytes
 from tests.support.coordinator.group_lab import GroupLab, LabClock, MemoryLog, run
+from tests.support.storage.stored_batches import stored_batch
 from tests.support.world.recording_log import RecordingLog
 
 
@@ -71,7 +73,7 @@ def test_a_record_of_an_inconsistent_group_is_skipped(bad: GroupMetadataValue) -
     lab.commit({("t", 0): 7})
     write(lab, encode_record(GroupStored("g", bad)))
     reload(lab)
-    assert lab.said().count("record_unreadable") == 1
+    assert lab.said().count("malformed_record_skipped") == 1
     assert lab.committed() == {("t", 0): 7}
     lab.stable("x", "y")
     assert lab.group.state is GroupState.STABLE
@@ -103,7 +105,7 @@ def test_a_damaged_batch_is_skipped(damage: tuple[int, bytes]) -> None:
     assert lab.log.batches[1] != batch
     reload(lab)
     assert lab.committed() == {("t", 1): 1, ("t", 3): 3}
-    assert lab.said().count("batch_unreadable") == 1
+    assert lab.said().count("batch_skipped") == 1
 
 
 def test_after_a_damaged_header_the_records_before_it_are_served() -> None:
@@ -129,7 +131,7 @@ def test_a_batch_that_overlaps_the_previous_one_is_skipped() -> None:
     lab.log.batches[1] = bytes(overlapping)
     reload(lab)
     assert lab.committed() == {("t", 1): 1, ("t", 2): 2}
-    assert lab.said().count("batch_unreadable") == 1
+    assert lab.said().count("batch_skipped") == 1
 
 
 class RefusingLog(MemoryLog):
@@ -408,3 +410,35 @@ def test_a_parked_sync_fails_when_the_coordinator_resigns() -> None:
     waiting = lab.sync("b", 1)
     lab.resign()
     assert [response.error_code for response in waiting] == [ErrorCode.NOT_COORDINATOR]
+
+
+# -- batches that an admin client wrote
+
+
+@pytest.mark.mission("SAFE-63")
+@pytest.mark.parametrize("attributes", [0, TRANSACTIONAL_FLAG])
+@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, 7), (-1, 0)])
+def test_a_batch_whose_offsets_cannot_be_is_skipped(
+    deltas: tuple[int, int], attributes: int
+) -> None:
+    log, events = RefusingLog(), RecordingLog()
+    payload = b"".join(
+        record_bytes(delta, 0, b"\x00\x01k", b"%d" % number) for number, delta in enumerate(deltas)
+    )
+    log.append(0, stored_batch(payload, 2, attributes=attributes), lambda *_: None)
+    commits(log, 2)
+    log.batches.insert(1, b"")  # what is read at the offset inside of the batch
+    shard = load(log, events)
+    assert len(shard.groups["g"].offsets) == 2
+    assert "batch_unreadable" in [name for _, name, _ in events.events]
+
+
+@pytest.mark.mission("SAFE-63")
+def test_the_headers_of_records_are_not_parsed() -> None:
+    log, events = RefusingLog(), RecordingLog()
+    where = TopicPartition("t", 0)
+    record = encode_record(OffsetCommitted("g", where, CommittedOffset(0)))
+    whole = record_bytes(0, 0, *record, [("h", b"")])
+    broken = whole[:-3] + b"\xff\xff\xff"
+    log.append(0, stored_batch(broken, 1), lambda *_: None)
+    assert len(load(log, events).groups["g"].offsets) == 1

@@ -83,14 +83,14 @@ def test_members_without_an_assignment_get_an_empty_one_and_a_warning(lab: Group
     forgotten = lab.sync("b", 1)
     lab.sync("a", 1, {"a": b"x"})
     assert (forgotten[0].error_code, forgotten[0].assignment) == (NONE, b"")
-    found = [facts for _, event, facts in lab.events.events if event.startswith("members_without")]
+    found = [facts for _, event, facts in lab.events.events if event == "assignments_left_empty"]
     assert found == [{"group": GROUP, "members": ["b"], "generation": 1}]
-    assert levels_of(lab, "members_without_assignment") == ["warning"]
+    assert levels_of(lab, "assignments_left_empty") == ["warning"]
 
 
 def test_no_warning_when_every_member_has_an_assignment(lab: GroupLab) -> None:
     lab.stable("a", "b")
-    assert levels_of(lab, "members_without_assignment") == []
+    assert levels_of(lab, "assignments_left_empty") == []
 
 
 def test_an_assignment_stored_after_the_next_rebalance_began_has_no_effect(lab: GroupLab) -> None:

@@ -97,7 +97,9 @@ def test_a_missed_session_deadline_removes_the_member_and_is_logged(lab: GroupLa
     for _ in range(4):
         lab.clock.advance(3_000)
         assert lab.beat("a", generation) in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert f"Member b in group {GROUP} has failed, removing it from the group" in lab.said()
+    assert [
+        facts["message"] for _, event, facts in lab.events.events if event == "member_failed"
+    ] == [f"Member b in group {GROUP} has failed, removing it from the group"]
     assert list(lab.group.members) == ["a"]
     assert lab.group.state is GroupState.PREPARING_REBALANCE
 

@@ -393,8 +393,8 @@ def test_unreadable_records_are_skipped(lab: GroupLab) -> None:
     lab.resign()
     lab.elect()
     assert lab.committed() == {("t", 0): 2}
-    assert lab.said().count("record_unreadable") == 3
-    assert "record_of_unknown_kind" in lab.said()
+    assert lab.said().count("malformed_record_skipped") == 3
+    assert "unknown_record_skipped" in lab.said()
 
 
 @pytest.mark.parametrize("outcome", list(ControlRecordType))

@@ -246,7 +246,7 @@ def test_the_life_of_a_group_is_logged(lab: GroupLab) -> None:
         "assignment_received",
         "rebalance_prepared",
         "member_left",
-        "group_empty",
+        "group_emptied",
         "pending_member_left",
     ]
     assert [facts["reason"] for facts in facts_of(lab, "member_left")] == ["closed"]

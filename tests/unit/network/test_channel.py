@@ -208,7 +208,7 @@ async def test_a_wrong_correlation_id_ends_the_channel(lab: Lab) -> None:
     broker.answer(0, correlation_id=77)
     with pytest.raises(ConnectionError):
         await reply
-    assert [e for _, e, _ in lab.log.events if e == "channel_broken"] == ["channel_broken"]
+    assert [e for _, e, _ in lab.log.events if e == "channel_failed"] == ["channel_failed"]
 
 
 @pytest.mark.parametrize("garbage", [struct.pack(">i", -5), struct.pack(">iii", 8, 0, 1)])

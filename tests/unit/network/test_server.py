@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
+from minikafka.network.request_memory import RequestMemory
 from minikafka.network.server import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
@@ -107,6 +108,7 @@ class Nobody:
 
     def __init__(self) -> None:
         self.unsent = UnsentReplies()
+        self.memory = RequestMemory()
 
     def opened(self, connection: ServerConnection) -> None: ...
 
@@ -395,6 +397,51 @@ async def test_held_replies_count_against_the_bytes_of_a_connection(lab: Lab) ->
     assert await peer.receive() == b"p0"
     assert len(await peer.receive()) == 600
     assert await peer.receive() == b"a"
+
+
+async def turns_of_the_loop() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.mission("SAFE-41")
+async def test_queued_requests_of_all_connections_share_one_memory(lab: Lab) -> None:
+    handler, memory = Parking(), RequestMemory(1000)
+    server = await lab.serve(handler, memory=memory)
+    first, second, idle = [await lab.connect(server) for _ in range(3)]
+    first.send(b"p1" + bytes(600))
+    second.send(b"p2" + bytes(600))
+    await lab.until(lambda: handler.seen == 2)
+    first.send(b"a")
+    second.send(b"b")
+    await turns_of_the_loop()
+    assert handler.seen == 2
+    assert memory.used_bytes == 1204
+    assert {event for _, event, _ in lab.log.events} == {"request_memory_full"}
+    idle.send(b"fetch")
+    assert await idle.receive() == b"fetch"  # it holds nothing: something always proceeds
+    handler.release(b"p1" + bytes(600), framed(b"1"))
+    assert [await first.receive() for _ in range(2)] == [b"1", b"a"]
+    await lab.until(lambda: handler.seen == 5)  # the second was woken by the first
+    handler.release(b"p2" + bytes(600), framed(b"2"))
+    assert [await second.receive() for _ in range(2)] == [b"2", b"b"]
+    assert memory.used_bytes == 0
+
+
+@pytest.mark.mission("SAFE-41")
+async def test_a_lost_connection_frees_its_memory_and_wakes_others(lab: Lab) -> None:
+    handler, memory = Parking(), RequestMemory(1000)
+    server = await lab.serve(handler, memory=memory)
+    lost, waiting = [await lab.connect(server) for _ in range(2)]
+    lost.send(b"p1" + bytes(990))
+    waiting.send(b"p2" + bytes(90))
+    await lab.until(lambda: handler.seen == 2)
+    waiting.send(b"p3")
+    await turns_of_the_loop()
+    assert handler.seen == 2
+    lost.close()
+    await lab.until(lambda: handler.seen == 3)
+    assert memory.used_bytes == 94
 
 
 async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab: Lab) -> None:

@@ -104,6 +104,7 @@ def test_big_frames_that_follow_each_other_share_one_buffer() -> None:
     reader = FrameReader(LIMIT, reuse=True)
     seen = set()
     stream = memoryview(framed(b"z" * 1_000_000) * 5)
+    feed(reader, bytes(stream[:1_000_004]), [BUFFER_BYTES])  # the buffer grows with the first one
     while stream:
         buffer = reader.get_buffer(-1)
         n = min(len(buffer), len(stream))
@@ -148,13 +149,34 @@ def test_frames_of_middle_size_come_several_in_a_read_until_the_buffer_is_given_
     assert feed(reader, stream, [WIDE_BYTES]) == sent
 
 
-def test_memory_grows_with_received_bytes_not_with_the_claimed_size() -> None:
-    reader = FrameReader(LIMIT, reuse=True)
-    reader.get_buffer(-1)[:4] = struct.pack(">i", LIMIT)
-    assert reader.buffer_updated(4) == []
-    big = reader.get_buffer(-1)
-    assert len(big) <= BIG_BYTES
-    assert reader.buffered_bytes == 4
+@pytest.mark.mission("SAFE-40")
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("claimed", [BUFFER_BYTES, 1 << 20, (2 << 20) - 10, LIMIT])
+def test_memory_grows_with_received_bytes_not_with_the_claimed_size(
+    claimed: int, reuse: bool
+) -> None:
+    reader = FrameReader(LIMIT, reuse)
+    reader.get_buffer(-1)[:6] = struct.pack(">i", claimed) + b"ab"
+    assert reader.buffer_updated(6) == []
+    received = 6
+    while received < min(claimed, 10 << 20):
+        buffer = reader.get_buffer(-1)
+        held = len(memoryview(buffer.obj)) + BUFFER_BYTES
+        assert held <= max(4 * BUFFER_BYTES, 2 * received + BUFFER_BYTES)
+        assert reader.buffered_bytes == received
+        step = min(len(buffer), 10_000, claimed + 4 - received)
+        received += step
+        reader.buffer_updated(step)
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_peer_that_sent_a_large_frame_gets_memory_for_the_next_at_once(reuse: bool) -> None:
+    reader = FrameReader(LIMIT, reuse)
+    feed(reader, framed(bytes(1 << 20)), [1 << 20])
+    reader.get_buffer(-1)[:6] = struct.pack(">i", 1 << 20) + b"ab"
+    assert reader.buffer_updated(6) == []
+    assert len(reader.get_buffer(-1)) >= (1 << 20) - 2
+    assert reader.buffered_bytes == 6
 
 
 @pytest.mark.parametrize("reuse", [True, False])

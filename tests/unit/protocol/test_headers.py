@@ -10,6 +10,7 @@ from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
     decode_response,
+    encode_large_response,
     encode_request,
     encode_response,
     encode_response_parts,
@@ -28,7 +29,11 @@ from minikafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from tests.support.protocol.golden import golden
 
@@ -116,7 +121,7 @@ def test_a_response_header_with_tagged_fields_is_read() -> None:
 
 
 def test_a_request_under_the_wrong_key_is_refused() -> None:
-    with pytest.raises(EncodeError, match="no request of API 0"):
+    with pytest.raises(EncodeError, match="not a request of API 0"):
         encode_request(RequestHeader(0, 1, 1, None), MetadataRequest())
 
 
@@ -151,6 +156,16 @@ def test_parts_of_a_response_hold_the_records_themselves() -> None:
     parts = encode_response_parts(1, message, 12)
     assert any(part is records for part in parts)
     assert b"".join(parts) == encode_response(1, message, 12)
+
+
+@pytest.mark.mission("SAFE-31")
+@pytest.mark.parametrize("version", [0, 9])
+@pytest.mark.parametrize("topics", [0, 1, 30_000])
+def test_a_large_response_has_the_same_bytes(version: int, topics: int) -> None:
+    response = MetadataResponse(topics=[MetadataResponseTopic(name=f"t{n}") for n in range(topics)])
+    parts = encode_large_response(7, response, version)
+    assert b"".join(parts) == encode_response(7, response, version)
+    assert len(parts) <= 2 + topics // 1_000
 
 
 def test_every_api_key_is_one_row() -> None:

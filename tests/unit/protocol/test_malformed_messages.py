@@ -1,6 +1,7 @@
 """Whatever the bytes are: a message or DecodeError, in memory that the bytes account for."""
 
 import random
+import struct
 import tracemalloc
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.buffer import write_uvarint
 from minikafka.protocol.codec import DecodeError, decode, encode
 from minikafka.protocol.frames import decode_request_header
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
@@ -16,6 +18,7 @@ from minikafka.protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
+from minikafka.protocol.request_limits import max_elements
 from minikafka.protocol.schema import Message
 from tests.support.protocol.golden import golden
 from tests.support.protocol.messages import ALL_VERSIONS, messages, title
@@ -118,6 +121,69 @@ def test_the_error_says_where() -> None:
         decode(REQUESTS[ApiKey.METADATA], 9, golden("02 00 00 00 00"))
     with pytest.raises(DecodeError, match="topics: 2147483647 elements cannot be in so few bytes"):
         decode(REQUESTS[ApiKey.METADATA], 0, golden("7fffffff"))
+
+
+def requested_keys(count: int) -> bytes:
+    """The body of a FindCoordinator v4 request with ``count`` empty keys."""
+    return b"\0" + write_uvarint(count + 1) + b"\1" * count + b"\0"
+
+
+def requested_partitions(topics: int, each: int) -> bytes:
+    """The body of a ListOffsets v1 request."""
+    partitions = struct.pack(">i", each) + bytes(12 * each)
+    return struct.pack(">ii", -1, topics) + (b"\0\1t" + partitions) * topics
+
+
+@pytest.mark.mission("SAFE-30")
+def test_a_request_has_only_so_many_elements() -> None:
+    request: Any = REQUESTS[ApiKey.FIND_COORDINATOR]
+    limit = max_elements(ApiKey.FIND_COORDINATOR)
+    assert len(decode(request, 4, requested_keys(limit)).coordinator_keys) == limit
+    data = requested_keys(2_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match=f"coordinator_keys: .* more than {limit} array"):
+            decode(request, 4, data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.mission("SAFE-30")
+def test_the_elements_of_all_arrays_count_together() -> None:
+    request: Any = REQUESTS[ApiKey.LIST_OFFSETS]
+    limit = max_elements(ApiKey.LIST_OFFSETS)
+    topics = limit // 100
+    assert len(decode(request, 1, requested_partitions(topics, 99)).topics) == topics
+    with pytest.raises(DecodeError, match=f"partitions: .* more than {limit} array elements"):
+        decode(request, 1, requested_partitions(topics, 100))
+
+
+@pytest.mark.mission("SAFE-30")
+def test_null_arrays_do_not_raise_the_limit() -> None:
+    request = REQUESTS[ApiKey.OFFSET_FETCH]
+    limit = max_elements(ApiKey.OFFSET_FETCH)
+    group = b"\2g" + b"\0" + b"\0"  # all topics: null
+    body = write_uvarint(limit + 2) + group * (limit + 1) + b"\0\0"
+    with pytest.raises(DecodeError, match=f"groups: .* more than {limit} array elements"):
+        decode(request, 8, body)
+    topic = b"\2t" + write_uvarint(limit - 1) + bytes(4 * (limit - 2)) + b"\0"
+    nulls = group * 10 + b"\2g" + b"\2" + topic + b"\0"
+    with pytest.raises(DecodeError, match="partition_indexes: the message has more than"):
+        decode(request, 8, b"\x0c" + nulls + b"\0\0")
+
+
+@pytest.mark.mission("SAFE-30")
+def test_unknown_tagged_fields_count_as_elements() -> None:
+    request = REQUESTS[ApiKey.FIND_COORDINATOR]
+    limit = max_elements(ApiKey.FIND_COORDINATOR)
+    tags = write_uvarint(limit + 1) + b"\7\0" * (limit + 1)
+    with pytest.raises(DecodeError, match=f"{limit + 1} tagged fields are too many"):
+        decode(request, 4, b"\0\1" + tags)
+    with pytest.raises(DecodeError, match="2000 tagged fields are too many"):
+        decode_request_header(
+            memoryview(golden("000a 0004 00000007 ffff") + write_uvarint(2000) + b"\7\0" * 2000)
+        )
 
 
 @pytest.mark.parametrize("length", [32_767, 32_768])

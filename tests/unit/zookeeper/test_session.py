@@ -114,7 +114,7 @@ async def test_it_tries_for_ever_with_growing_pauses(
     assert clock.slept_ms == [100, 200, 400, 800, 1600, 3200, 5000, 5000, MAX_BACKOFF_MS]
     assert [line["event"] for line in logs] == [
         "session_expired",
-        "zookeeper_unreachable",
+        "zookeeper_connection_lost",
         "session_opened",
     ]
 
@@ -131,7 +131,7 @@ async def test_an_outage_is_logged_once_at_each_end(
         session.change(SessionState.CONNECTED)
         assert await waiting == []
     assert [(line["event"], line["log_level"]) for line in logs] == [
-        ("zookeeper_unreachable", "warning"),
+        ("zookeeper_connection_lost", "warning"),
         ("zookeeper_reconnected", "info"),
     ]
     assert logs[0]["connect"] == "zk:2181"

@@ -42,6 +42,8 @@ from tests.support.broker.cluster_metadata import (
 from tests.support.world.manual_clock import ManualClock
 from tests.support.zookeeper.direct import DirectZookeeper
 
+MOST_PARTITIONS = 50
+
 
 class Admin:
     """The controller's broker: handlers on a store in a dict."""
@@ -58,7 +60,11 @@ class Admin:
             self.cache,
             Reaper(self.clock, Purgatory("topic"), "topic"),
             SimEntropy("test"),
-            TopicAdminConfig(num_partitions=2, default_replication_factor=3),
+            TopicAdminConfig(
+                num_partitions=2,
+                default_replication_factor=3,
+                max_partitions_per_topic=MOST_PARTITIONS,
+            ),
             entries.check_topic,
         )
         self.create_handler = CreateTopicsHandler(lambda: self.is_controller, self.admin, entries)
@@ -166,6 +172,26 @@ async def test_validate_only_writes_nothing(admin: Admin) -> None:
 async def test_minus_one_takes_the_defaults(admin: Admin) -> None:
     (result,) = await admin.create(CreatableTopic("new", -1, -1), validate_only=True)
     assert (result.num_partitions, result.replication_factor) == (2, 3)
+
+
+@pytest.mark.mission("SAFE-32")
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_topic_may_have_only_so_many_partitions(admin: Admin, validate_only: bool) -> None:
+    """A number of four bytes must not cost the work of two billion partitions."""
+    many = [[1]] * (MOST_PARTITIONS + 1)
+    results = await admin.create(
+        topic("huge", partitions=2**31 - 1),
+        topic("large", partitions=MOST_PARTITIONS + 1),
+        manual(*many, name="named"),
+        topic("most", partitions=MOST_PARTITIONS),
+        timeout_ms=0,
+        validate_only=validate_only,
+    )
+    invalid = ErrorCode.INVALID_PARTITIONS
+    done = ErrorCode.NONE if validate_only else ErrorCode.REQUEST_TIMED_OUT
+    assert [result.error_code for result in results] == [invalid, invalid, invalid, done]
+    assert "at most 50 partitions (max.partitions.per.topic)" in results[0].error_message
+    assert await admin.store.topics() == (["old"] if validate_only else ["most", "old"])
 
 
 async def test_manual_assignment(admin: Admin) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
@@ -249,6 +250,24 @@ async def test_the_first_batch_always_fits_and_later_ones_share_the_limit() -> N
         assert sizes(request) == [2 * size, size, 0]
 
 
+@pytest.mark.mission("SAFE-34")
+@pytest.mark.parametrize("version", [4, 12, 13])
+async def test_the_last_entry_counts_for_a_partition_that_is_named_twice(version: int) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await alone(cluster, [0, 1])
+        node.produce("a", acks=1)
+        node.produce("b", acks=1)
+        request = wanting(0, 1, 0)
+        request.topics[0].partitions[0].fetch_offset = 77
+        request.topics[0].partitions[2].fetch_offset = 1
+        rows = [
+            (partition.partition_index, partition.error_code, values_in(partition.records))
+            for topic in node.ask(request, version)[0].responses
+            for partition in topic.partitions
+        ]
+        assert rows == [(0, 0, ["b"]), (1, 0, [])]
+
+
 async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)
@@ -257,7 +276,12 @@ async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() 
         sessions = FetchSessions(cluster.clock, SimEntropy(1), Metrics(), lambda topic_id: None)
         config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_reduced=1)
         node.handlers[ApiKey.FETCH] = FetchHandler(
-            node.replicas, cast(Any, cluster.metadata), sessions, unsent, config
+            node.replicas,
+            cast(Any, cluster.metadata),
+            sessions,
+            unsent,
+            FormatConversion(cluster.workers),
+            config,
         )
         node.produce("a", acks=1)
         node.produce("b", acks=-1)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
+import pytest
+
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.protocol.records.batch import parse_batch
+from minikafka.protocol.records.compression import DecompressedTooLarge
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster
+from tests.support.storage.stored_batches import large_record, many_records
 
 COMMIT_TIMEOUT_MS = 5_000
 
 
 def log_of(cluster: ReplicaCluster, broker_id: int = 1) -> CoordinatorLog:
-    return CoordinatorLog(cluster[broker_id].replicas, TOPIC, COMMIT_TIMEOUT_MS)
+    replicas, workers = cluster[broker_id].replicas, cluster.workers
+    return CoordinatorLog(replicas, TOPIC, COMMIT_TIMEOUT_MS, workers)
 
 
 async def left_behind(cluster: ReplicaCluster) -> None:
@@ -76,3 +82,15 @@ async def test_replicated_may_be_cancelled() -> None:
         await cluster.clock.advance(3000)
         assert waiting.cancelled()
         assert cluster[1].partition().high_watermark == 1
+
+
+@pytest.mark.mission("SAFE-63")
+async def test_a_worker_decompresses_a_huge_batch() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        log = log_of(cluster)
+        await log.opened(parse_batch(many_records(10), 0))
+        assert cluster.workers.calls == 0
+        assert len(await log.opened(parse_batch(large_record(1 << 20), 0))) > 1 << 20
+        assert cluster.workers.calls == 1
+        with pytest.raises(DecompressedTooLarge):
+            await log.opened(parse_batch(large_record(101 << 20), 0))

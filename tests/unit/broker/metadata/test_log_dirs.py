@@ -279,3 +279,22 @@ async def test_acks_0_may_fail_in_one_partition_while_another_is_flushed(
         answers = cluster[1].produce("c", acks=1)
         await cluster.clock.settle()
         assert error_of(answers) is ErrorCode.NONE
+
+
+@pytest.mark.mission("SAFE-33")
+async def test_the_last_directory_counts_for_a_replica_that_is_named_twice() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1], partitions=[0])
+        node = serving(cluster[1])
+        home = node.partition(TP).log.directory
+        dirs = [
+            AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(TOPIC, [0])])
+            for path in ("/nowhere", "/data")
+        ]
+        answer = await node.command(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+        (row,) = answer.results[0].partitions
+        assert row.error_code == ErrorCode.NONE
+        answer = await node.command(AlterReplicaLogDirsRequest(dirs=dirs[::-1]), 2)
+        (row,) = answer.results[0].partitions
+        assert row.error_code == ErrorCode.LOG_DIR_NOT_FOUND
+        assert node.partition(TP).log.directory == home

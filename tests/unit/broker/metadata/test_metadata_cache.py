@@ -40,7 +40,7 @@ def test_unlike_listeners_are_complained_of() -> None:
     assert log.events == []
     cache.update(update(brokers=[live_broker(1), live_broker(2, ("PLAINTEXT", "OUT"))]))
     assert [(event, facts["other_broker"]) for _, event, facts in log.events] == [
-        ("listeners_differ", 2)
+        ("listener_mismatch_found", 2)
     ]
 
 
@@ -53,7 +53,7 @@ def test_epochs_that_go_back_are_applied_and_reported() -> None:
     cache.update(update({"a": [partition_state(0, 1, leader_epoch=3), partition_state(1, 3)]}))
     assert cache.partition_leader(TopicPartition("a", 0)) == (1, 3)
     assert [(event, facts["partitions"]) for _, event, facts in log.events] == [
-        ("metadata_epochs_went_back", ["a-0"])
+        ("metadata_epochs_decreased", ["a-0"])
     ]
 
 

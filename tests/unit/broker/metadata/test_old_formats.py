@@ -28,6 +28,7 @@ from minikafka.protocol.records.legacy import (
 from minikafka.protocol.records.record import Record, decode_records
 from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, batch, error_of
 from tests.support.protocol.message_sets import decode_message_set
+from tests.support.storage.stored_batches import garbage
 
 T0 = 1_700_000_000_000
 PRODUCE_VERSIONS = range(12)
@@ -63,10 +64,16 @@ def produce(
     return answer
 
 
-def fetch(
-    node: Node, version: int, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any
-) -> Any:
+def fetch(node: Node, version: int, offset: int = 0, **fields: Any) -> Any:
     """The response, by partition."""
+    (response,) = send_fetch(node, version, offset, **fields)
+    return response.responses[0].partitions
+
+
+def send_fetch(
+    node: Node, version: int, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any
+) -> list[Any]:
+    """The responses so far."""
     partitions = [
         FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=max_bytes)
         for i in fields.pop("partitions", [0])
@@ -74,8 +81,7 @@ def fetch(
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, topics=[FetchTopic(TOPIC, TOPIC_ID, partitions)], **fields
     )
-    (response,) = node.ask(request, version)
-    return response.responses[0].partitions
+    return node.ask(request, version)
 
 
 def read(records: Any, version: int) -> list[Record]:
@@ -264,3 +270,32 @@ async def test_one_response_converts_a_bounded_number_of_bytes(version: int) -> 
         assert min(sizes) > CONVERTED_BYTES // 2 - 110_000
         (alone_,) = fetch(node, version, max_bytes=1 << 30)
         assert CONVERTED_BYTES - 110_000 < len(alone_.records) <= CONVERTED_BYTES
+
+
+@pytest.mark.mission("SAFE-64")
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+async def test_a_worker_converts_many_records(codec: Compression) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await alone(cluster)
+        produce(node, build_batch([(T0, None, b"", ())] * 3000, compression=codec), 3, acks=1)
+        cluster.workers.hold()
+        responses = send_fetch(node, 3)
+        await cluster.clock.settle()
+        assert (responses, cluster.workers.calls) == ([], 1)
+        cluster.workers.release()
+        await cluster.clock.settle()
+        assert len(read(responses[0].responses[0].partitions[0].records, 3)) == 3000
+
+
+@pytest.mark.mission("SAFE-64")
+async def test_an_invalid_batch_is_an_error_of_its_partition_for_old_consumers() -> None:
+    """Newer ones get the bytes as they are."""
+    async with ReplicaCluster([1]) as cluster:
+        node = await alone(cluster, partitions=2)
+        node.partition().log.append_as_follower(garbage())
+        node.produce("b")
+        node.produce("a", topic_partition=TP._replace(partition=1))
+        bad, good = fetch(node, 3, partitions=[0, 1])
+        assert (bad.error_code, bad.records) == (ErrorCode.CORRUPT_MESSAGE, b"")
+        assert [record.value for record in read(good.records, 3)] == [b"a"]
+        assert fetch(node, 4)[0].records[: len(garbage())] == garbage()

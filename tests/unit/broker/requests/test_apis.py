@@ -20,12 +20,22 @@ from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from minikafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minikafka.protocol.messages.registry import RESPONSES
 from minikafka.protocol.messages.update_metadata import (
@@ -33,6 +43,7 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataResponse,
 )
 from tests.support.network.network_lab import Lab, Peer
+from tests.support.world.manual_workers import ManualWorkers
 
 
 def cluster(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
@@ -44,7 +55,9 @@ class Stage:
 
     def __init__(self, lab: Lab, *routes: Route) -> None:
         self.lab = lab
-        self.apis = Apis(1, routes or [Route(ApiKey.DESCRIBE_CLUSTER, cluster)], lab.log)
+        self.workers = ManualWorkers()
+        served = routes or [Route(ApiKey.DESCRIBE_CLUSTER, cluster)]
+        self.apis = Apis(1, served, self.workers, lab.log)
         self.stop = asyncio.Event()
         self.running: asyncio.Task[None] | None = None
 
@@ -256,7 +269,7 @@ async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route: Any) -> None:
     assert stage.running is not None
     with pytest.raises(ExceptionGroup) as failed:
         await stage.running
-    assert isinstance(failed.value.exceptions[0], LookupError | AttributeError)
+    assert isinstance(failed.value.exceptions[0], LookupError | TypeError)
 
 
 @pytest.mark.parametrize("parked", [False, True])
@@ -484,6 +497,131 @@ async def test_replies_in_parts_are_the_same_bytes(lab: Lab) -> None:
     await stage.close()
 
 
+LARGE_REQUEST = MetadataRequest([MetadataRequestTopic(name="t" * 200)] * 1_000)
+
+
+@pytest.mark.mission("SAFE-31", "ORD-1")
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_a_large_request_is_decoded_by_a_worker_and_keeps_its_place(
+    lab: Lab, as_task: bool
+) -> None:
+    served: list[tuple[int, int]] = []
+
+    def answer(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        served.append((context.header.correlation_id, len(request.topics or ())))
+        return MetadataResponse()
+
+    async def task(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        return answer(context, request)
+
+    def immediate(context: RequestContext, request: MetadataRequest, reply: Reply) -> None:
+        reply(answer(context, request))
+
+    handler: Any = task if as_task else immediate
+    metadata = Route(ApiKey.METADATA, handler, task=as_task)
+    stage = Stage(lab, metadata, Route(ApiKey.DESCRIBE_CLUSTER, cluster))
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    stage.workers.hold()
+    send(peer, LARGE_REQUEST, 9, 1)
+    send(peer, MetadataRequest([MetadataRequestTopic(name="t")]), 9, 2)
+    send(peer, DescribeClusterRequest(), 0, 3)
+    await lab.until(lambda: stage.workers.calls == 1)
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    assert served == []
+    stage.workers.release()
+    for correlation_id in (1, 2):
+        assert (await receive(peer, MetadataResponse, 9))[0] == correlation_id
+    assert (await receive(peer, DescribeClusterResponse, 0))[0] == 3
+    assert served == [(1, 1_000), (2, 1)]
+    assert stage.workers.calls == 1
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-31")
+async def test_a_large_request_that_cannot_be_decoded_closes_only_its_connection(lab: Lab) -> None:
+    stage = Stage(lab, Route(ApiKey.METADATA, buggy), Route(ApiKey.DESCRIBE_CLUSTER, cluster))
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    elements = 500_000
+    too_many = struct.pack(">hhihi", 3, 0, 7, -1, elements) + b"\0\0" * elements
+    peer.send(too_many)
+    send(peer, DescribeClusterRequest(), 0)
+    assert await peer.is_closed()
+    assert lab.log.reasons() == ["bad_request"]
+    assert stage.workers.calls == 1
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-31")
+async def test_a_large_request_of_a_client_that_has_gone_is_not_served(lab: Lab) -> None:
+    lot = ParkingLot()
+    stage = Stage(lab, Route(ApiKey.METADATA, lot), Route(ApiKey.DESCRIBE_CLUSTER, cluster))
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    stage.workers.hold()
+    send(peer, LARGE_REQUEST, 9)
+    await lab.until(lambda: stage.workers.calls == 1)
+    peer.close()
+    await lab.until(lambda: stage.server.connection_count == 1)
+    stage.workers.release()
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    await a_few_turns()
+    assert lot.seen == []
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-31", "ORD-1")
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_a_large_response_is_encoded_by_a_worker_and_keeps_its_place(
+    lab: Lab, in_parts: bool
+) -> None:
+    partitions = [PartitionData(partition_index=n, records=b"r") for n in range(5_000)]
+    large = FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)])
+
+    def fetch(context: RequestContext, request: FetchRequest, reply: Reply) -> None:
+        reply(large if context.header.correlation_id == 1 else FetchResponse())
+
+    stage = Stage(
+        lab,
+        Route(ApiKey.FETCH, fetch, in_parts=in_parts),
+        Route(ApiKey.DESCRIBE_CLUSTER, cluster),
+    )
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    stage.workers.hold()
+    send(peer, FetchRequest(), 11, 1)
+    send(peer, FetchRequest(), 11, 2)
+    send(peer, DescribeClusterRequest(), 0, 3)
+    await lab.until(lambda: stage.workers.calls == 1)
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    stage.workers.release()
+    assert await receive(peer, FetchResponse, 11) == (1, large)
+    assert (await receive(peer, FetchResponse, 11))[0] == 2
+    assert (await receive(peer, DescribeClusterResponse, 0))[0] == 3
+    assert stage.workers.calls == 1
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-31")
+async def test_a_large_response_that_does_not_fit_its_version_closes_its_connection(
+    lab: Lab,
+) -> None:
+    def find(context: RequestContext, request: MetadataRequest, reply: Reply) -> None:
+        reply(MetadataResponse(topics=[MetadataResponseTopic(name="n" * 40_000)] * 5_000))
+
+    stage = Stage(lab, Route(ApiKey.METADATA, find))
+    peer = await stage.open()
+    send(peer, MetadataRequest(), 5)
+    assert await peer.is_closed()
+    assert lab.log.reasons() == ["response_too_large"]
+
+
 class SlowClock:
     """Stands still except where a handler lets time pass."""
 
@@ -496,7 +634,7 @@ class SlowClock:
 
 def metered(lab: Lab, clock: SlowClock, *routes: Route) -> tuple[Stage, StallMeter]:
     stage, meter = Stage(lab), StallMeter(StallMeterConfig(100), 0)
-    stage.apis = Apis(1, routes, lab.log, stalls=meter, monotonic_ms=clock)
+    stage.apis = Apis(1, routes, stage.workers, lab.log, stalls=meter, monotonic_ms=clock)
     return stage, meter
 
 

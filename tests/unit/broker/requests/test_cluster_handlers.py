@@ -10,6 +10,7 @@ from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata.coordinators import Found
+from minikafka.broker.requests import configs
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS
 from minikafka.broker.requests.cluster import DescribeClusterHandler, FindCoordinatorHandler
@@ -179,6 +180,16 @@ def test_other_endpoint_types() -> None:
         assert response.error_code == error
 
 
+@pytest.mark.mission("SAFE-33")
+def test_a_key_that_is_named_twice_is_found_twice() -> None:
+    lookup = Lookup()
+    handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, None))
+    response = respond(handler, coordinator_request(4, "b", "a", "b"), 4)
+    assert [found.key for found in response.coordinators] == ["b", "a", "b"]
+    assert {found.node_id for found in response.coordinators} == {3}
+    assert [key for _, key, _ in lookup.lookups] == ["b", "a"]
+
+
 # -- DescribeConfigs
 
 TOPIC, BROKER = 2, 4
@@ -255,6 +266,51 @@ async def test_synonyms_and_documentation_are_included_when_requested() -> None:
     assert own.documentation
     plain = (await entries(4, TOPIC, "a"))["retention.ms"]
     assert (plain.synonyms, plain.documentation) == ([], None)
+
+
+@pytest.mark.mission("SAFE-33")
+async def test_a_resource_that_is_named_twice_has_two_equal_results() -> None:
+    plain = DescribeConfigsResource(BROKER, "1", None)
+    some = DescribeConfigsResource(BROKER, "1", ["log.segment.bytes"])
+    topic = DescribeConfigsResource(TOPIC, "a", None)
+    results = (await describe(4, plain, some, topic, plain, some, topic)).results
+    assert results[:3] == results[3:]
+    assert [len(result.configs) for result in results[:2]] == [len(BROKER_CONFIG.settings), 1]
+    assert results[2].resource_name == "a"
+
+
+@pytest.mark.mission("SAFE-33")
+async def test_resources_beyond_the_size_of_a_response_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resource = DescribeConfigsResource(BROKER, "1", None)
+    (one,) = (await describe(4, resource)).results
+    size = len(encode(DescribeConfigsResponse(results=[one]), 4))
+    monkeypatch.setattr(configs, "MAX_RESPONSE_BYTES", 3 * size)
+    response = await describe(4, *[resource] * 10)
+    codes = [result.error_code for result in response.results]
+    served = codes.count(0)
+    assert 2 <= served <= 4
+    assert codes == [0] * served + [ErrorCode.INVALID_REQUEST] * (10 - served)
+    assert "Describe fewer resources" in (response.results[-1].error_message or "")
+    assert len(encode(response, 4)) < 5 * size
+
+
+@pytest.mark.mission("SAFE-33")
+async def test_others_are_served_while_many_resources_are_described() -> None:
+    steps: list[str] = []
+    many = [DescribeConfigsResource(BROKER, "1", [f"key{n}"]) for n in range(100)]
+
+    async def other() -> None:
+        await asyncio.sleep(0)
+        steps.append("other")
+
+    async def describing() -> None:
+        await describe(4, *many)
+        steps.append("described")
+
+    await asyncio.gather(describing(), other())
+    assert steps == ["other", "described"]
 
 
 async def test_configuration_of_this_broker() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from errno import ENOSPC
 from typing import Any
 from uuid import UUID
@@ -131,6 +132,27 @@ async def test_a_controller_of_the_past_and_a_message_for_an_earlier_life() -> N
             assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
         assert node.fence.controller_epoch == 5
         assert node.replicas.hosted.get(TP) is not None
+
+
+async def test_a_stale_leader_and_isr_reads_no_configurations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Anyone may send one, and a name that ZooKeeper refuses was read again for ever."""
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, tell=[1])
+        node = cluster[1]
+        node.fence.controller_epoch = 5
+        read: list[str] = []
+
+        async def load_topic_configs(topics: Sequence[str]) -> None:
+            read.extend(topics)
+
+        monkeypatch.setattr(node.replicas, "load_topic_configs", load_topic_configs)
+        state = LeaderAndIsrTopicState("..", partition_states=[LeaderAndIsrPartitionState()])
+        stale = LeaderAndIsrRequest(controller_epoch=4, topic_states=[state])
+        response = await node.command(stale, 7)
+        assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert read == []
 
 
 def test_the_fence_remembers_the_highest_controller_epoch() -> None:

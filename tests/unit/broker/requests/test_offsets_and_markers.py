@@ -39,7 +39,7 @@ async def test_one_fetch_may_replicate_offsets_and_the_marker_that_ends_them(
         cluster.freeze(2)
         await cluster.clock.advance(600)
 
-        lab = GroupLab(log=CoordinatorLog(replicas, GROUP_METADATA_TOPIC, 60_000))
+        lab = GroupLab(log=CoordinatorLog(replicas, GROUP_METADATA_TOPIC, 60_000, cluster.workers))
         stored = lab.commit({(TOPIC, 0): 5}, transaction=InTransaction(PID, 0))
         replies: list[Any] = []
         WriteTxnMarkersHandler(replicas, cluster.clock, lab.coordinator.transaction_ended, 60_000)(

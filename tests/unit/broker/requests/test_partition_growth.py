@@ -48,7 +48,7 @@ class Lab:
         )
         self.is_controller = True
         self.reaper: Reaper[Any] = Reaper(self.clock, Purgatory("topic"), "topic")
-        growth = PartitionGrowth(lambda: self.store, self.cache, self.reaper)
+        growth = PartitionGrowth(lambda: self.store, self.cache, self.reaper, 100)
         self.handler = CreatePartitionsHandler(lambda: self.is_controller, growth)
 
     async def grow(self, *topics: Any, version: int = 3, **fields: Any) -> list[Any]:
@@ -94,6 +94,18 @@ async def test_a_topic_grows_and_the_response_waits_for_the_leaders(lab: Lab, ve
     lab.cache.update(update({"t": [partition_state(p, 1) for p in (2, 3)]}))
     lab.reaper.check_and_complete("t")
     assert await asking == [("t", ErrorCode.NONE, None)]
+
+
+@pytest.mark.mission("SAFE-32")
+@pytest.mark.parametrize("count", [2**31 - 1, 101])
+async def test_a_topic_grows_only_so_far(lab: Lab, count: int) -> None:
+    ((_, error, message),) = await lab.grow(("t", count), timeout_ms=0)
+    assert error is ErrorCode.INVALID_PARTITIONS
+    assert "at most 100 partitions" in str(message)
+    assert len(await lab.replicas()) == 2
+    ((_, error, _),) = await lab.grow(("t", 100), timeout_ms=0)
+    assert error is ErrorCode.REQUEST_TIMED_OUT
+    assert len(await lab.replicas()) == 100
 
 
 async def test_leaders_that_do_not_come_in_time(lab: Lab) -> None:

@@ -306,7 +306,7 @@ async def test_offsets_behind_one_verification_are_committed_in_order(
         await cluster.elect(
             1, isr=[1], replicas=[1], topic=GROUP_METADATA_TOPIC, topic_id=UUID(int=5)
         )
-        log = CoordinatorLog(cluster[1].replicas, GROUP_METADATA_TOPIC, 1000)
+        log = CoordinatorLog(cluster[1].replicas, GROUP_METADATA_TOPIC, 1000, cluster.workers)
         committing = Committing(cluster[1], log)
         answers = [committing.commit(3, 0, offset=offset) for offset in (5, 6, 7)]
         where = TopicPartition(GROUP_METADATA_TOPIC, 0)

@@ -155,9 +155,10 @@ def written(as_json: bool, group_id: str) -> str:
         reason = "adding new member m=1 (client reason: it's new)"
         log.info("rebalance_prepared", group=group_id, reason=reason, old_generation=0)
         log.bind(partition=8).info("groups_loaded", epoch=0)
-        log.info("group_empty", group="other")
+        log.info("group_emptied", group="other")
         events.event_log("replica-manager").info("unrelated", group=group_id)
-        log.info(f"Member m1 in group {group_id} has failed, removing it", group=group_id)
+        message = f"Member m1 in group {group_id} has failed, removing it from the group"
+        log.info("member_failed", message=message, group=group_id)
     return stream.getvalue()
 
 
@@ -173,7 +174,7 @@ def test_a_timeline(
     assert [line.split()[2] for line in lines[1:]] == [
         "groups_loaded",
         "rebalance_prepared",
-        "Member",
+        "member_failed",
     ]
     assert "reason=adding new member m=1 (client reason: it's new)" in lines[2]
     assert show_timeline("nobody", [str(log)]) == 1

@@ -198,7 +198,7 @@ async def test_unclean_by_default(new_cluster: NewCluster) -> None:
             await cluster.kill(1)
         assert (await cluster.state(tp))[:2] == (2, (2,))
         assert (await cluster.state(strict))[0] == -1
-        assert any("There's potential data loss" in e["event"] for e in logs)
+        assert any("There's potential data loss" in e.get("message", "") for e in logs)
         cluster.active.unclean_election_enabled()
         await cluster.settle()
         assert (await cluster.state(strict))[0] == -1

@@ -25,39 +25,39 @@ from tests.support.controller.reassigning import (
 OLD, NEW = (1, 2, 3), (4, 5, 6)
 ALL = (*OLD, *NEW)
 STEPS = [
-    "reassignment_step 1",
+    "reassignment_step_completed 1",
     "leader_epoch_raised t-0 leader 1 of 4,5,6,1,2,3",
     *[f"LeaderAndIsr to {b}" for b in ALL],
     *[f"UpdateMetadata to {b}" for b in (*ALL, 7)],
-    "reassignment_step 2",
+    "reassignment_step_completed 2",
     *[f"t-0/{b} NonExistentReplica -> NewReplica" for b in NEW],
     *[f"LeaderAndIsr to {b}" for b in NEW],
     *[f"UpdateMetadata to {b}" for b in (*ALL, 7)],
-    "reassignment_step 3",
+    "reassignment_step_completed 3",
 ]
 COMPLETION = [
-    "reassignment_step 4",
+    "reassignment_step_completed 4",
     *[f"t-0/{b} NewReplica -> OnlineReplica" for b in NEW],
-    "reassignment_step 5",
-    "reassignment_step 6",
+    "reassignment_step_completed 5",
+    "reassignment_step_completed 6",
     "t-0 OnlinePartition -> OnlinePartition",
     *[f"LeaderAndIsr to {b}" for b in NEW],
     *[f"UpdateMetadata to {b}" for b in (*ALL, 7)],
-    "reassignment_step 7",
+    "reassignment_step_completed 7",
     *[f"t-0/{b} OnlineReplica -> OfflineReplica" for b in OLD],
     *[f"LeaderAndIsr to {b}" for b in NEW],
     *[f"UpdateMetadata to {b}" for b in (*ALL, 7)],
     *[f"StopReplica to {b}" for b in OLD],
-    "reassignment_step 8",
+    "reassignment_step_completed 8",
     *[f"t-0/{b} OfflineReplica -> ReplicaDeletionStarted" for b in OLD],
     *[f"StopReplica to {b}" for b in OLD],
     *[f"t-0/{b} ReplicaDeletionStarted -> ReplicaDeletionSuccessful" for b in OLD],
     *[f"t-0/{b} ReplicaDeletionSuccessful -> NonExistentReplica" for b in OLD],
-    "reassignment_step 9",
-    "reassignment_step 10",
-    "reassignment_step 11",
+    "reassignment_step_completed 9",
+    "reassignment_step_completed 10",
+    "reassignment_step_completed 11",
     *[f"UpdateMetadata to {b}" for b in (*ALL, 7)],
-    "reassignment_step 12",
+    "reassignment_step_completed 12",
 ]
 
 
@@ -93,7 +93,7 @@ async def test_the_table_of_values_in_zookeeper(new_cluster: NewCluster) -> None
         (tp,) = await cluster.create_topic("t", OLD)
 
         def sample(level: str, event: Any, facts: Any) -> None:
-            if event == "reassignment_step":
+            if event == "reassignment_step_completed":
                 there = paths.REASSIGN_PARTITIONS in cluster.zookeeper.nodes
                 in_memory = tuple(sorted(facts["replicas"]))
                 table.append((facts["step"], *in_zookeeper(cluster, tp), in_memory, there))

@@ -148,7 +148,7 @@ async def test_replicas_of_a_replaced_reassignment_are_deleted_before_the_new_on
         with capture_logs() as logs:
             await move(cluster, {tp: (3,)})
         assert story(logs) == [
-            "reassignment_step 1",
+            "reassignment_step_completed 1",
             "t-0/2 NewReplica -> OfflineReplica",
             "LeaderAndIsr to 1,3",
             "UpdateMetadata to 1,2,3,7",
@@ -160,11 +160,11 @@ async def test_replicas_of_a_replaced_reassignment_are_deleted_before_the_new_on
             "leader_epoch_raised t-0 leader 1 of 3,1",
             "LeaderAndIsr to 1,3",
             "UpdateMetadata to 1,2,3,7",
-            "reassignment_step 2",
+            "reassignment_step_completed 2",
             "t-0/3 NonExistentReplica -> NewReplica",
             "LeaderAndIsr to 3",
             "UpdateMetadata to 1,2,3,7",
-            "reassignment_step 3",
+            "reassignment_step_completed 3",
         ]
 
 
@@ -180,35 +180,35 @@ async def test_a_partition_without_a_first_leader_begins_with_new_replicas(
         with capture_logs() as logs:
             await move(cluster, {tp: (2, 1)})
         assert story(logs) == [
-            "reassignment_step 1",
+            "reassignment_step_completed 1",
             "t-0/1 NonExistentReplica -> NewReplica",
             "t-0/2 NonExistentReplica -> NewReplica",
             "t-0 NewPartition -> OnlinePartition",
             "LeaderAndIsr to 1,2",
             "UpdateMetadata to 1,2,7",
-            "reassignment_step 4",
+            "reassignment_step_completed 4",
             "t-0/1 NewReplica -> OnlineReplica",
             "t-0/2 NewReplica -> OnlineReplica",
-            "reassignment_step 5",
-            "reassignment_step 6",
+            "reassignment_step_completed 5",
+            "reassignment_step_completed 6",
             "leader_epoch_raised t-0 leader 2 of 2,1",
             "LeaderAndIsr to 1,2",
             "UpdateMetadata to 1,2,7",
-            "reassignment_step 7",
+            "reassignment_step_completed 7",
             "t-0/8 OnlineReplica -> OfflineReplica",
             "t-0/9 OnlineReplica -> OfflineReplica",
-            "reassignment_step 8",
+            "reassignment_step_completed 8",
             "t-0/8 OfflineReplica -> ReplicaDeletionStarted",
             "t-0/9 OfflineReplica -> ReplicaDeletionStarted",
             "t-0/8 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
             "t-0/9 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
             "t-0/8 ReplicaDeletionSuccessful -> NonExistentReplica",
             "t-0/9 ReplicaDeletionSuccessful -> NonExistentReplica",
-            "reassignment_step 9",
-            "reassignment_step 10",
-            "reassignment_step 11",
+            "reassignment_step_completed 9",
+            "reassignment_step_completed 10",
+            "reassignment_step_completed 11",
             "UpdateMetadata to 1,2,7",
-            "reassignment_step 12",
+            "reassignment_step_completed 12",
         ]
 
 

@@ -287,7 +287,7 @@ async def test_a_target_that_dies_is_waited_for(new_cluster: NewCluster) -> None
             await cluster.start(3)
         told = [b for b, m in cluster.brokers.take() if type(m).__name__.startswith("Leader")]
         assert 3 in told
-        assert 2 in [e["step"] for e in logs if e["event"] == "reassignment_step"]
+        assert 2 in [e["step"] for e in logs if e["event"] == "reassignment_step_completed"]
         await catch_up(cluster, tp)
         assert in_zookeeper(cluster, tp) == ((2, 3), 3, (2, 3))
 

@@ -1,25 +1,34 @@
 """What compaction leaves of single batches, byte by byte where Kafka's bytes matter."""
 
-from collections.abc import Generator
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minikafka.core.log.aborted_txn import AbortedTxn
-from minikafka.core.log.compaction_filter import BatchFilter, CleanerStats, KeyIndexer, LastRecord
+from minikafka.core.log.compaction_filter import (
+    BatchFilter,
+    CleanerStats,
+    KeyIndexer,
+    LastRecord,
+    Slices,
+    find_records,
+)
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.core.log.config import NO_LIMIT
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.records.batch import (
     RecordBatch,
     crc_is_valid,
+    crc_of,
     parse_batches,
     stamp_log_append_time,
 )
-from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression
-from minikafka.protocol.records.record import Record, decode_batch
+from minikafka.protocol.records.record import Record, decode_batch, encode_record
 from tests.support.storage.transactions import marker
 
 T = TypeVar("T")
@@ -27,13 +36,20 @@ DAY = 24 * 3600 * 1000
 NOW = 1_700_000_000_000
 
 
-def finish(work: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+def finish(work: Slices[T]) -> T:
+    return long_works(work)[1]
+
+
+def long_works(work: Slices[T]) -> tuple[int, T]:
+    """How much of the work was for workers, and its result."""
+    calls, done = 0, None
+    try:
+        while True:
+            step = work.send(done)
+            done = None if step is None else step()
+            calls += step is not None
+    except StopIteration as end:
+        return calls, end.value
 
 
 def parsed(*batches: bytes) -> list[RecordBatch]:
@@ -302,11 +318,11 @@ def test_the_map_knows_how_far_it_has_come_without_a_key_there() -> None:
 # ---- what it costs
 
 
-def pauses(work: Generator[None, None, object]) -> int:
+def pauses(work: Slices[Any]) -> int:
     return sum(1 for _ in work)
 
 
-def passes(data: list[RecordBatch]) -> list[Generator[None, None, object]]:
+def passes(data: list[RecordBatch]) -> list[Slices[Any]]:
     offsets = OffsetMap(5_000, 1.0)
     return [KeyIndexer(offsets, 0).take(data), BatchFilter(offsets, NOW, DAY, {}).take(data)]
 
@@ -351,3 +367,75 @@ def test_a_damaged_batch_is_refused(position: int) -> None:
         finish(KeyIndexer(OffsetMap(10, 0.9), 0).take(parsed(bytes(data))))
     with pytest.raises(KafkaError):
         cleaned(bytes(data))
+
+
+# ---- batches that are huge when decompressed, and invalid ones
+
+
+@pytest.mark.mission("SAFE-62")
+def test_workers_open_and_rewrite_huge_batches() -> None:
+    rows: Any = [(NOW, b"%d" % (n % 4), bytes(1000), []) for n in range(1000)]
+    (batch,) = data = parsed(build_batch(rows, compression=Compression.ZSTD))
+    offsets = OffsetMap(100, 1.0)
+    assert long_works(KeyIndexer(offsets, 0).take(data)) == (1, False)
+    calls, left = long_works(BatchFilter(offsets, NOW, DAY, {}).take(data))
+    assert calls == 2
+    assert [(r.offset, r.key) for r in decode_batch(parsed(*map(bytes, left))[0])] == [
+        (996 + n, b"%d" % n) for n in range(4)
+    ]
+    assert batch.size_bytes < 10_000
+    small = parsed(build_batch(rows[:100], compression=Compression.ZSTD))
+    assert long_works(KeyIndexer(OffsetMap(100, 1.0), 0).take(small))[0] == 0
+
+
+deltas = st.integers(-(2**63), 2**63 - 1)
+some_records = st.lists(
+    st.builds(
+        encode_record,
+        st.integers(-1, 4),
+        deltas,
+        st.none() | st.just(b"k"),
+        st.none() | st.binary(max_size=4),
+    ),
+    max_size=4,
+)
+
+
+@pytest.mark.mission("SAFE-62")
+@settings(max_examples=300)
+@given(st.data())
+def test_invalid_records_are_a_corrupt_batch_whatever_they_are(data: st.DataObject) -> None:
+    records = data.draw(some_records)
+    payload = b"".join(records) + data.draw(st.just(b"") | st.binary(max_size=40))
+    whole = assemble_batch(
+        payload,
+        base_offset=data.draw(st.integers(0, 5)),
+        leader_epoch=0,
+        attributes=data.draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4, 7, 8, 0x10, 0x30, 0x40])),
+        last_offset_delta=3,
+        base_timestamp=data.draw(deltas),
+        max_timestamp=data.draw(deltas),
+        producer_id=data.draw(st.integers(-1, 2)),
+        producer_epoch=0,
+        base_sequence=-1,
+        record_count=data.draw(st.integers(-1, 6) | st.just(len(records))),
+    )
+    offsets = OffsetMap(100, 1.0)
+    batches = parsed(whole)
+    try:
+        finish(KeyIndexer(offsets, 0).take(batches))
+        left = finish(BatchFilter(offsets, NOW, DAY, {}).take(batches))
+    except KafkaError:
+        return
+    for batch in parsed(*map(bytes, left)):
+        assert crc_is_valid(batch)
+        assert len(list(find_records(batch.plain_records(), batch.record_count, 3))) <= 4
+
+
+@pytest.mark.mission("SAFE-62")
+def test_a_time_beyond_64_bits_is_a_corrupt_batch() -> None:
+    data = bytearray(build_batch([(0, b"k", b"", []), (1, b"k", b"", [])]))
+    data[27:35] = (2**63 - 1).to_bytes(8, "big")  # the base timestamp
+    data[17:21] = crc_of(data, 0, len(data)).to_bytes(4, "big")
+    with pytest.raises(KafkaError, match="to 9223372036854775808"):
+        cleaned(bytes(data), latest={b"k": 1})

@@ -119,7 +119,7 @@ def test_changing_the_timestamp_delta_keeps_all_other_fields(delta: int) -> None
     )
     data = batch.plain_records()
     _, record = find_records(data, 2)
-    moved = with_timestamp_delta(data, record, delta)
+    moved = with_timestamp_delta(data, *record[:2], delta)
     ((start, end, timestamp, offset, key, has_value),) = find_records(moved, 1)
     assert (start, end, timestamp) == (0, len(moved), delta)
     assert (offset, key, has_value) == record[3:]

@@ -9,6 +9,7 @@ from minikafka.core.log.config import LogConfig
 from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records import legacy
 from minikafka.protocol.records.batch import CorruptRecordError, stamp, stamp_log_append_time
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression
@@ -176,3 +177,12 @@ def test_from_set_to_batch_to_set(
     assert converted(bytes(stored), magic, base) == expected
     again = message_set_of_batches(stored, magic, base, LARGE)
     assert again == encode_message_set(expected, magic, codec)
+
+
+@pytest.mark.mission("SAFE-64")
+def test_a_batch_that_is_too_large_as_messages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy, "LARGEST_DECOMPRESSED_BYTES", 1000)
+    with pytest.raises(KafkaError) as raised:
+        converted(build_batch([(NOW, None, b"", ())] * 100))
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert len(converted(build_batch([(NOW, None, b"", ())] * 20))) == 20

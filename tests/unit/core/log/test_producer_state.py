@@ -15,10 +15,21 @@ from minikafka.core.log.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from minikafka.core.log.producer_state import BatchMetadata, ProducerStates, first_sequence
+from minikafka.core.log.producer_state import (
+    BatchMetadata,
+    ProducerStates,
+    end_marker,
+    first_sequence,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.records.batch import MAX_SEQUENCE, RecordBatch, parse_batches
+from minikafka.protocol.records.batch import (
+    MAX_SEQUENCE,
+    CorruptRecordError,
+    RecordBatch,
+    parse_batches,
+)
 from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.control import (
     ControlRecordType,
     EndTxnMarker,
@@ -382,3 +393,13 @@ def test_damaged_snapshots_raise_an_error() -> None:
     body = struct.pack(">i", 2) + GOLDEN_BODY[4:]
     with pytest.raises(CorruptSnapshotError, match="2 entries"):
         decode_snapshot(b"\x00\x01" + struct.pack(">I", crc32c(body)) + body)
+
+
+@pytest.mark.mission("SAFE-61")
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_huge_control_batch_is_corrupt(codec: Compression) -> None:
+    key, value = encode_end_txn_marker(EndTxnMarker(ControlRecordType.COMMIT, 1))
+    headers = [("h", b"")] * 10_000
+    data = build_batch([(0, key, value, headers)], compression=codec, control=True)
+    with pytest.raises(CorruptRecordError, match="a control batch "):
+        end_marker(parse_batches(data)[0])

@@ -395,3 +395,31 @@ def test_errors_are_those_of_kafka() -> None:
     ]
     assert [int(code) for code in codes] == [70, 71, 106]
     assert all(code.retriable for code in codes)
+
+
+@pytest.mark.mission("SAFE-35")
+def test_all_sessions_together_have_only_so_many_partitions() -> None:
+    cache: FetchSessionCache[str] = FetchSessionCache(10, EVICTION_MS, max_partitions=100)
+    assert not opened(cache, 1, 101)
+    assert opened(cache, 1, 60)
+    assert opened(cache, 2, 40, privileged=True)
+    assert not opened(cache, 3, 1, now_ms=EVICTION_MS)
+    assert not opened(cache, 3, 1, privileged=True, now_ms=EVICTION_MS)
+    use(cache, 1, EVICTION_MS)
+    assert opened(cache, 3, 40, now_ms=EVICTION_MS + 1)  # 2 was not used for two minutes
+    assert held(cache) == {1, 3}
+    assert (cache.partitions, cache.evictions) == (100, 1)
+
+
+@pytest.mark.mission("SAFE-35")
+def test_a_session_that_would_grow_too_large_is_closed() -> None:
+    cache: FetchSessionCache[str] = FetchSessionCache(10, EVICTION_MS, max_partitions=100)
+    assert opened(cache, 1, 60)
+    assert opened(cache, 2, 30)
+    assert len(use(cache, 2, 0, wanted(40))) == 40
+    assert len(use(cache, 2, 0, wanted(40, "again"))) == 40  # nothing is added
+    with pytest.raises(KafkaError) as refused:
+        use(cache, 2, 0, wanted(41))
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert held(cache) == {1}
+    assert cache.partitions == 60

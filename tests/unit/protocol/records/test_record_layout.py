@@ -15,7 +15,7 @@ from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, pa
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.record import decode_batch, encode_record
 from minikafka.protocol.records.record_check import summarize_records
-from minikafka.protocol.records.record_layout import problem_of, read_plainly
+from minikafka.protocol.records.record_layout import EXPLAINED_BYTES, problem_of, read_plainly
 
 TP = TopicPartition("t", 0)
 # Around the numbers at which a zigzag varint gets a byte more.
@@ -153,3 +153,13 @@ def test_the_error_names_the_fault(data: bytes, problem: str) -> None:
     assert problem in problem_of(data, 1)
     with pytest.raises(CorruptRecordError, match=problem):
         summarize_records(data, 1)
+
+
+@pytest.mark.mission("SAFE-61")
+def test_what_is_wrong_in_a_large_batch_is_not_looked_for() -> None:
+    record = encode_record(0, 0, b"k", b"v")
+    count = 2 * EXPLAINED_BYTES // len(record)
+    with pytest.raises(CorruptRecordError, match=f"among {count} records in "):
+        list(find_records(record * count + b"x", count))
+    with pytest.raises(CorruptRecordError, match="1 bytes after the last record"):
+        list(find_records(record + b"x", 1))

@@ -71,7 +71,7 @@ def test_offsets_must_rise() -> None:
 
 
 def test_an_empty_batch_is_not_built() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="without records"):
         build_batch([])
 
 

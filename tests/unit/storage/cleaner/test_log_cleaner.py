@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
@@ -21,7 +22,9 @@ from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.storage.compaction import committed_records, latest
 from tests.support.storage.logs import NOW
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.stored_batches import garbage, large_record, stored_batch
 from tests.support.world.manual_clock import ManualClock
+from tests.support.world.manual_workers import ManualWorkers
 
 COMPACT = LogConfig(cleanup_policy="compact", segment_bytes=400, index_interval_bytes=100)
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -39,7 +42,8 @@ class Lab:
 
     def boot(self) -> None:
         config = LogManagerConfig(("/data",), log=COMPACT, cleaner=self.cleaner_config)
-        self.manager = LogManager(self.files, self.clock, config)
+        self.workers = ManualWorkers()
+        self.manager = LogManager(self.files, self.clock, self.workers, config)
         self.cleaner = self.manager.cleaner
         self.manager.connect(replace(NO_REPLICAS, stable_offset=self.stable_offset))
 
@@ -141,6 +145,65 @@ async def test_one_damaged_log_does_not_stop_the_others(lab: Lab) -> None:
     await lab.manager.delete(A)
     assert not await lab.cleaner.clean_filthiest()
     assert metrics.snapshot()["kafka.log:uncleanable-partitions-count,logDirectory=/data"] == 0
+
+
+@pytest.mark.mission("SAFE-62")
+@pytest.mark.parametrize("base_offset", [0, 2**40])
+async def test_a_base_offset_that_cannot_be_is_damage(lab: Lab, base_offset: int) -> None:
+    """The CRC does not cover it."""
+    a, b = await lab.log(A, 60), await lab.log(B)
+    assert a.segments.first is not None
+    _, second, *_ = a.segments.first.batches()
+    file = lab.files.open(a.segments.first.path)
+    file.write(base_offset.to_bytes(8, "big"), second.position)
+    while await lab.cleaner.clean_filthiest():
+        pass
+    assert lab.cleaner.uncleanable == {a}
+    assert b.cleaned_offset == b.segments.base_offsets[-1]
+
+
+@pytest.mark.mission("SAFE-62")
+@pytest.mark.parametrize(
+    "stray",
+    [garbage(), stored_batch(b"", 2**20), large_record(101 << 20)],
+)
+async def test_a_stray_batch_in_an_old_log_stops_the_cleaning_of_this_log_only(
+    lab: Lab, stray: bytes
+) -> None:
+    a = lab.manager.get_or_create(A, None, COMPACT)
+    a.append_as_follower(stray)
+    write(a, 60)
+    b = await lab.log(B)
+    with structlog.testing.capture_logs() as events:
+        while await lab.cleaner.clean_filthiest():
+            pass
+    assert lab.cleaner.uncleanable == {a}
+    assert [event["event"] for event in events].count("log_uncleanable") == 1
+    assert b.cleaned_offset == b.segments.base_offsets[-1]
+
+
+@pytest.mark.mission("SAFE-62")
+async def test_a_cleaning_ends_if_the_log_is_truncated_while_a_worker_opens_a_batch(
+    lab: Lab,
+) -> None:
+    a = lab.manager.get_or_create(A, None, COMPACT)
+    a.append_as_follower(large_record(1 << 20))
+    write(a, 60)
+    lab.workers.hold()
+    cleaning = asyncio.ensure_future(lab.cleaner.clean_filthiest())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert lab.workers.calls == 1
+    a.truncate_to(30)
+    lab.workers.release()
+    assert await cleaning
+    assert (a.cleaned_offset, lab.cleaner.uncleanable) == (None, set())
+    assert [n for n in lab.files.list("/data/a-0") if n.endswith(".cleaned")] == []
+    await a.flush()
+    while await lab.cleaner.clean_filthiest():
+        pass
+    assert lab.workers.calls > 1
+    assert lab.cleaner.uncleanable == set()
 
 
 async def test_a_full_disk_costs_nothing_and_the_next_log_has_its_turn(lab: Lab) -> None:

@@ -13,6 +13,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from tests.support.storage.logs import batch
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -50,7 +51,9 @@ async def left_behind() -> SlowFiles:
 
 
 def manager(files: MemoryFiles) -> LogManager:
-    return LogManager(files, VirtualClock(), LogManagerConfig(log_dirs=("/d", "/e")))
+    return LogManager(
+        files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=("/d", "/e"))
+    )
 
 
 @pytest.mark.parametrize("error", [None, OSError(errno.EIO, "broken")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from dataclasses import replace
 from uuid import UUID
@@ -18,7 +19,8 @@ from minikafka.storage.directories.log_manager import (
     LogManagerConfig,
 )
 from tests.support.storage.logs import batch
-from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.memory_files import MemoryFile, MemoryFiles
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
@@ -27,7 +29,9 @@ BROKEN = OSError(errno.EIO, "broken")
 
 
 def manager(files: MemoryFiles, *dirs: str) -> LogManager:
-    return LogManager(files, VirtualClock(), LogManagerConfig(log_dirs=dirs or ("/d", "/e")))
+    return LogManager(
+        files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=dirs or ("/d", "/e"))
+    )
 
 
 async def test_the_replicas_are_connected_once() -> None:
@@ -55,6 +59,7 @@ async def test_its_logs_go_and_the_others_stay() -> None:
     logs = LogManager(
         files,
         VirtualClock(),
+        ManualWorkers(),
         LogManagerConfig(log_dirs=("/d", "/e")),
         all_failed=lambda error: told.append((str(error), [])),
     )
@@ -116,6 +121,56 @@ async def test_a_directory_stays_when_no_file_can_be_opened(number: int) -> None
     assert not logs.storage_failed(A, OSError(number, "too many open files"))
     assert logs.get(A) is log
     assert logs.directories.offline == {}
+
+
+class NoDescriptors(MemoryFiles):
+    """Files that cannot be opened while ``error`` is set, although those that are open can be
+    used."""
+
+    error: int | None = None
+
+    def open(self, path: str, create: bool = False) -> MemoryFile:
+        if self.error is not None:
+            raise OSError(self.error, "too many open files", path)
+        return super().open(path, create)
+
+
+@pytest.mark.mission("SAFE-28")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_roll_without_descriptors_loses_nothing_and_is_repeated(number: int) -> None:
+    files = NoDescriptors()
+    logs = await started(files)
+    log = logs.get_or_create(A, ID, LogConfig(segment_bytes=len(batch(b"x"))))
+    log.append_as_leader(bytearray(batch(b"x")), 0, 0)
+    files.error = number
+    with pytest.raises(OSError, match="too many") as caught:
+        log.append_as_leader(bytearray(batch(b"x")), 0, 0)
+    assert not logs.storage_failed(A, caught.value)
+    assert log.log_end_offset == len(log.segments) == 1
+    files.error = None
+    log.append_as_leader(bytearray(batch(b"x")), 0, 0)
+    assert log.log_end_offset == len(log.segments) == 2
+    assert logs.get(A) is log
+
+
+@pytest.mark.mission("SAFE-28")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_flush_without_descriptors_waits_for_them(number: int) -> None:
+    files, clock = NoDescriptors(), VirtualClock()
+    logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
+    await logs.start()
+    log = logs.get_or_create(A, ID, LogConfig())
+    log.append_as_leader(bytearray(batch(b"x")), 0, 0)
+    files.error = number
+    flush = asyncio.create_task(logs.flush([log]))
+    await clock.advance(1_000)
+    assert not flush.done()
+    assert logs.get(A) is log
+    assert log.recovery_point == 0
+    files.error = None
+    await clock.advance(1_000)
+    assert flush.done()
+    assert log.recovery_point == 1
 
 
 async def test_a_flush_that_fails_on_a_full_disk_is_no_small_matter(

@@ -29,6 +29,7 @@ from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import NOW, batch, batches_of, values_of
 from tests.support.storage.memory_files import MemoryFiles
 from tests.support.storage.transactions import TxnProducer
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -60,7 +61,7 @@ class Broker:
 async def broker(files: MemoryFiles | None = None) -> AsyncIterator[Broker]:
     files, clock = files or MemoryFiles(), VirtualClock()
     is_new = not files.exists("/d")
-    logs = LogManager(files, clock, LogManagerConfig(log_dirs=("/d", "/e")))
+    logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d", "/e")))
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
         if is_new:

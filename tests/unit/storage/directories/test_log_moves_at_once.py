@@ -14,6 +14,7 @@ from minikafka.storage.directories import moves as log_moves
 from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from tests.support.storage.logs import NOW, batch, values_of
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -38,7 +39,7 @@ class HeldFiles(MemoryFiles):
 async def moving(threads: int | None, files: MemoryFiles) -> AsyncIterator[LogManager]:
     """Two logs in ``/d``, from which slices of a batch are moved."""
     config = LogManagerConfig(("/d", "/e"), num_replica_alter_log_dirs_threads=threads)
-    logs = LogManager(files, VirtualClock(), config)
+    logs = LogManager(files, VirtualClock(), ManualWorkers(), config)
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
         for partition in (A, B):

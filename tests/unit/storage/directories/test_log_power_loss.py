@@ -10,6 +10,7 @@ from minikafka.storage.directories.log_manager import LogConfig, LogManager, Log
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.world.sim.world import SimHost, SimWorld
 from tests.support.storage.logs import NOW, batch, batches_of, values_of
+from tests.support.storage.searches import run_search
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -36,7 +37,9 @@ class PowerLoss:
 
     async def start(self) -> None:
         config = LogManagerConfig(("/data",), producer_id_expiration_ms=2**62, log=CONFIG)
-        self.logs = LogManager(self.host.world.files, self.host.world.clock, config)
+        self.logs = LogManager(
+            self.host.world.files, self.host.world.clock, self.host.world.workers, config
+        )
         await self.logs.start()
 
     async def run(self, host: SimHost) -> None:
@@ -122,7 +125,7 @@ class PowerLoss:
         assert entry is None or entry.last_sequence == len(held) - 1
         for offset in range(len(held)):
             at_ms = NOW + int(held[offset][:6])
-            found = self.log.offset_by_timestamp(at_ms, 10**6)
+            found = run_search(self.log.offset_by_timestamp(at_ms, 10**6))
             assert found is not None
             assert found.offset == offset
         starts: dict[int, int] = {}

@@ -21,6 +21,7 @@ from minikafka.storage.directories.log_manager import (
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import batch, values_of
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import WALL_START_MS, VirtualClock
 
 A = TopicPartition("a", 0)
@@ -56,7 +57,7 @@ class Broker:
 @contextlib.asynccontextmanager
 async def broker() -> AsyncIterator[Broker]:
     files, clock = MemoryFiles(), VirtualClock()
-    logs = LogManager(files, clock, LogManagerConfig(log_dirs=("/d",)))
+    logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
         yield Broker(logs, files, clock)
@@ -147,7 +148,7 @@ async def test_renamed_segments_are_removed_at_the_next_start() -> None:
         await node.logs.background_tasks.retain()
         await node.clock.settle()
         assert node.names(".log.deleted") == [0]
-    again = LogManager(node.files, node.clock, LogManagerConfig(log_dirs=("/d",)))
+    again = LogManager(node.files, node.clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     await again.start()
     assert node.names(".deleted") == []
     log = again.logs()[A]
@@ -160,7 +161,7 @@ async def test_a_log_is_flushed_when_its_time_has_come() -> None:
     config = LogManagerConfig(
         log_dirs=("/d",), log_initial_task_delay_ms=0, log_flush_scheduler_interval_ms=1000
     )
-    logs = LogManager(files, clock, config)
+    logs = LogManager(files, clock, ManualWorkers(), config)
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
         log = logs.get_or_create(A, ID, LogConfig(flush_ms=2500))

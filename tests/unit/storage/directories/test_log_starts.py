@@ -13,6 +13,8 @@ from minikafka.storage.directories.log_manager import LogConfig, LogManager, Log
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import batch, batches_of, load, new_log, values_of
 from tests.support.storage.memory_files import MemoryFiles
+from tests.support.storage.searches import run_search
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 A = TopicPartition("a", 0)
@@ -22,7 +24,7 @@ TWO_A_SEGMENT = LogConfig(segment_bytes=400)
 
 
 async def started(files: MemoryFiles, tasks: asyncio.TaskGroup | None = None) -> LogManager:
-    logs = LogManager(files, VirtualClock(), LogManagerConfig(log_dirs=("/d",)))
+    logs = LogManager(files, VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
     await logs.start(tasks)
     return logs
 
@@ -163,7 +165,7 @@ def test_a_segment_that_cannot_be_put_aside_stays_readable(
         patch.setattr(files, "rename", _refuse)
         with pytest.raises(OSError, match="no space"):
             log.remove_dead_segment()
-    assert log.offset_by_timestamp(0, 5) is not None
+    assert run_search(log.offset_by_timestamp(0, 5)) is not None
     assert log.remove_dead_segment()
 
 
@@ -176,7 +178,7 @@ def test_the_latest_record_is_one_that_is_still_there(start: int) -> None:
         log.append_as_leader(bytearray(batch(bytes(100), at_ms=time)), 0, 0)
     times[1] = 50
     log.increment_log_start_offset(start)
-    found = log.offset_of_max_timestamp(log.log_end_offset)
+    found = run_search(log.offset_of_max_timestamp(log.log_end_offset))
     assert found is not None
     latest = max(range(start, len(times)), key=lambda offset: (times[offset], -offset))
     assert (found.offset, found.timestamp) == (latest, times[latest])

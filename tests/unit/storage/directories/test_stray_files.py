@@ -15,6 +15,7 @@ from minikafka.storage.directories.log_manager import LogConfig, LogManager, Log
 from minikafka.storage.metadata_files import decode_meta_properties
 from minikafka.world.real.files import RealFiles
 from tests.support.storage.logs import batch
+from tests.support.world.manual_workers import ManualWorkers
 from tests.support.world.virtual_clock import VirtualClock
 
 TP = TopicPartition("flights", 0)
@@ -80,7 +81,9 @@ IN_DATA: list[tuple[str, bytes | None]] = [
 
 
 def manager(path: Path) -> LogManager:
-    return LogManager(RealFiles(), VirtualClock(), LogManagerConfig(log_dirs=(str(path),)))
+    return LogManager(
+        RealFiles(), VirtualClock(), ManualWorkers(), LogManagerConfig(log_dirs=(str(path),))
+    )
 
 
 def put(path: Path, contents: bytes | None) -> None:

@@ -15,6 +15,7 @@ from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
 from tests.support.storage.logs import run_now
 from tests.support.storage.memory_files import MemoryFiles, SilentEvents
+from tests.support.storage.searches import run_search
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"
@@ -208,10 +209,10 @@ class LogAgainstList(RuleBasedStateMachine):
     def times_are_found(self) -> None:
         for timestamp in {self.now, self.now - 5, *(b[3] for b in self.batches[-2:])}:
             expected = next((b[0] for b in self.batches if b[3] >= timestamp), None)
-            found = self.log.offset_by_timestamp(timestamp, self.end)
+            found = run_search(self.log.offset_by_timestamp(timestamp, self.end))
             assert (None if found is None else found.offset) == expected
         latest = max(self.batches, key=lambda b: b[3], default=None)
-        best = self.log.offset_of_max_timestamp(self.end)
+        best = run_search(self.log.offset_of_max_timestamp(self.end))
         assert (best and (best.offset, best.timestamp)) == (latest and (latest[0], latest[3]))
 
     @invariant()

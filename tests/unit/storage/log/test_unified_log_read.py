@@ -12,6 +12,7 @@ from minikafka.protocol.records.compression import Compression
 from minikafka.storage.log.unified_log import LogHome, NoHome, UnifiedLog
 from tests.support.storage.logs import NOW, batch, cut, load, new_log, values_of
 from tests.support.storage.memory_files import MemoryFile, MemoryFiles
+from tests.support.storage.searches import run_search
 
 SIZE = len(batch(bytes(50)))
 
@@ -199,13 +200,13 @@ def test_the_first_record_at_or_after_a_time(codec: Compression) -> None:
         log.append_as_leader(data, n // 3, NOW)
     for target in range(90, 520, 10):
         first = next((n for n, t in enumerate(times) if t >= target), None)
-        found = log.offset_by_timestamp(target, 99)
+        found = run_search(log.offset_by_timestamp(target, 99))
         expected = None if first is None else (2 * first, times[first], first // 3)
         assert found == expected
         if found is not None:
-            assert log.offset_by_timestamp(target, found.offset) is None
-    assert log.offset_of_max_timestamp(99) == (12, 500, 2)
-    assert log.offset_of_max_timestamp(12) is None
+            assert run_search(log.offset_by_timestamp(target, found.offset)) is None
+    assert run_search(log.offset_of_max_timestamp(99)) == (12, 500, 2)
+    assert run_search(log.offset_of_max_timestamp(12)) is None
 
 
 def test_a_time_inside_a_batch() -> None:
@@ -219,16 +220,16 @@ def test_a_time_inside_a_batch() -> None:
         )
     )
     log.increment_log_start_offset(1)
-    assert log.offset_by_timestamp(50, 9) == (1, 200, -1)
+    assert run_search(log.offset_by_timestamp(50, 9)) == (1, 200, -1)
 
 
 def test_logs_without_times() -> None:
-    assert new_log().offset_by_timestamp(0, 9) is None
-    assert new_log().offset_of_max_timestamp(9) is None
+    assert run_search(new_log().offset_by_timestamp(0, 9)) is None
+    assert run_search(new_log().offset_of_max_timestamp(9)) is None
     log = new_log()
     log.append_as_leader(batch(b"a", at_ms=-1), 0, NOW)
-    assert log.offset_by_timestamp(0, 9) is None
-    assert log.offset_of_max_timestamp(9) is None
+    assert run_search(log.offset_by_timestamp(0, 9)) is None
+    assert run_search(log.offset_of_max_timestamp(9)) is None
 
 
 # ------------------------------------------------------------------------------------- truncation
@@ -247,7 +248,7 @@ def test_truncation_takes_segments_epochs_and_producers_back() -> None:
     assert log.recovery_point_lowered
     assert log.segments.base_offsets == [0, 3]
     assert log.epochs.cache.entries == [(0, 0), (1, 2)]
-    assert log.offset_of_max_timestamp(99) == (3, 1003, 1)
+    assert run_search(log.offset_of_max_timestamp(99)) == (3, 1003, 1)
     entry = log.producers.states.entry(1)
     assert entry is not None
     assert entry.last_sequence == 3

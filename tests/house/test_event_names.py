@@ -1,0 +1,163 @@
+"""Names of log events are ``noun_verb``: ``isr_shrunk`` for what happened, ``isr_shrinking`` for
+what goes on. The facts are keys, so that a name can be searched for and counted.
+
+The names are collected from the syntax trees of the package: literals, both sides of conditional
+expressions, f-strings, local variables, and arguments of functions that pass an event name on.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "minikafka"
+LOG_ITSELF = PACKAGE / "kernel" / "events.py"
+
+LEVELS = {"debug", "info", "warning", "error"}
+LOGS = {"log", "_log", "events", "_events"}
+# ``CoordinatorResult.event`` stores names, and CoordinatorRuntime logs them (``event.name``).
+SHARD_RESULTS = {"result"}
+PASSED_ON = {("minikafka/coordinator/runtime.py", "event.name")}
+
+FORM = re.compile(r"[a-z]+(_[a-z]+)+")
+IRREGULAR = {
+    "became", "begun", "fell", "found", "left", "lost", "read", "reset", "sent", "set", "shrunk",
+    "shut", "taken", "went",
+}  # fmt: skip
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_noun_verb(name: str) -> bool:
+    """Whether the name is lower_snake, and a verb stands after its first word: in the past tense
+    anywhere, or a present participle at the end."""
+    if not FORM.fullmatch(name):
+        return False
+    rest = name.split("_")[1:]
+    return rest[-1].endswith("ing") or any(w.endswith("ed") or w in IRREGULAR for w in rest)
+
+
+def values_of(node: ast.expr, function: Function) -> Iterator[ast.expr]:
+    """The expressions that ``node`` may stand for: sides of a condition, values of a variable."""
+    if isinstance(node, ast.IfExp):
+        yield from values_of(node.body, function)
+        yield from values_of(node.orelse, function)
+        return
+    values = [
+        statement.value
+        for statement in ast.walk(function)
+        if isinstance(statement, ast.Assign)
+        and isinstance(node, ast.Name)
+        and any(isinstance(t, ast.Name) and t.id == node.id for t in statement.targets)
+    ]
+    if not values:
+        yield node
+    for value in values:
+        yield from values_of(value, function)
+
+
+def is_log_method(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Attribute):
+        return False
+    owner = node.value
+    if isinstance(owner, ast.Call):
+        owner = owner.func
+        return node.attr in LEVELS and ast.unparse(owner).rpartition(".")[2] in {
+            "event_log",
+            "bind",
+        }
+    last = ast.unparse(owner).rpartition(".")[2]
+    return (node.attr in LEVELS and last in LOGS) or (
+        node.attr == "event" and last in SHARD_RESULTS
+    )
+
+
+def functions_of(tree: ast.AST) -> list[Function]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def is_parameter(node: ast.expr, function: Function) -> bool:
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return isinstance(node, ast.Name) and node.id in {a.arg for a in arguments}
+
+
+def arguments_for(parameter: str, function: Function, tree: ast.AST) -> Iterator[ast.expr]:
+    """What the callers in the module pass for a parameter of ``function``."""
+    names = [a.arg for a in function.args.args if a.arg != "self"]
+    for call in ast.walk(tree):
+        called = isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2]
+        if isinstance(call, ast.Call) and called == function.name:
+            given = {k.arg: k.value for k in call.keywords} | dict(
+                zip(names, call.args, strict=False)
+            )
+            yield given[parameter]
+
+
+def event_names(source: str, path: str = "") -> Iterator[tuple[int, str]]:
+    """The lines and names of events. An expression that is no name is given as its source."""
+    tree = ast.parse(source)
+    for function in functions_of(tree):
+        for call in ast.walk(function):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            if not any(is_log_method(m) for m in values_of(call.func, function)):
+                continue
+            for value in values_of(call.args[0], function):
+                passed = [value]
+                if is_parameter(value, function):
+                    assert isinstance(value, ast.Name)
+                    passed = list(arguments_for(value.id, function, tree))
+                for node in passed:
+                    if (path, ast.unparse(node)) not in PASSED_ON:
+                        yield node.lineno, name_in(node)
+
+
+def name_in(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):  # a variable stands for a noun
+        return "".join(
+            v.value if isinstance(v, ast.Constant) and isinstance(v.value, str) else "noun"
+            for v in node.values
+        )
+    return ast.unparse(node)
+
+
+SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != LOG_ITSELF]
+
+
+def names_of(path: Path) -> list[tuple[int, str]]:
+    return list(event_names(path.read_text(), path.relative_to(ROOT).as_posix()))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_events_are_named_by_a_noun_and_a_verb(path: Path) -> None:
+    assert [found for found in names_of(path) if not is_noun_verb(found[1])] == []
+
+
+def test_events_are_found_however_they_are_written() -> None:
+    found = {name for path in SOURCES for _, name in names_of(path)}
+    written = {
+        "broker_started",  # a literal
+        "isr_shrinking",  # a conditional expression
+        "stray_log_renamed",  # a variable
+        "partition_state_changed",  # a variable that is the log's method
+        "noun_loaded",  # an f-string
+        "log_reset_to_start",  # passed on by a method
+        "member_left",  # in the result of a shard
+        "broker_settings_malformed",  # a log without a variable
+    }
+    assert written <= found
+
+
+def test_other_forms_are_refused() -> None:
+    for name in (
+        "started", "Broker 1 failed", "becoming_leader", "no_batch", "deleting_segments",
+        "loop_trouble", "topicDeleted", "topic__deleted",
+    ):  # fmt: skip
+        assert not is_noun_verb(name), name
+    for name in ("isr_shrunk", "isr_shrinking", "topic_not_created", "cleaning_aborted"):
+        assert is_noun_verb(name), name
