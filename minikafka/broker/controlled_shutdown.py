@@ -12,12 +12,11 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from minikafka.protocol.releases import Release
 
 CONTROLLED_SHUTDOWN_VERSION = 3
 RESPONSES_LIMIT_MS = 30_000  # for all attempts together, without the back-off between them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minikafka.protocol.releases import Release
+from minikafka.protocol.api_keys import Release
 
 
 @dataclass(frozen=True, slots=True)

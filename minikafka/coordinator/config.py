@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from minikafka.core.group.config import GroupConfig
-from minikafka.core.transaction.config import TransactionConfig
+from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.protocol.records.compression import Compression
 
 

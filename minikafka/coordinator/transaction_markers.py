@@ -8,24 +8,21 @@ from typing import TypeAlias
 
 from minikafka.coordinator.ports import PartitionLeaders
 from minikafka.coordinator.runtime import CoordinatorContext
-from minikafka.core.transaction.errors import MarkerOutcome, marker_outcome
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import TransactionAppendPurpose
-from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.shard import MarkerOutcome, TransactionShard, marker_outcome
 from minikafka.core.transaction.transaction import Markers
-from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
+from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 MARKER_RETRY_MS = 100

@@ -1,11 +1,15 @@
-"""Identifiers and states of a cluster's parts: partitions, brokers, endpoints, leadership."""
+"""Identifiers and states of a cluster's parts: partitions, brokers, endpoints, leadership.
+
+``grouped`` groups partitions by topic, as Kafka's messages do.
+"""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 NO_LEADER = -1
@@ -125,3 +129,25 @@ def topic_id_text(topic_id: UUID) -> str:
 def parse_topic_id(text: str) -> UUID:
     """Parse the text that ``topic_id_text`` returns. Raises ValueError."""
     return UUID(bytes=urlsafe_b64decode(text + "=="))
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Collect the values of each key. Keys and values keep the order in which they first appear.
+
+    A ``TopicPartition`` is such a pair: ``grouped(partitions)`` maps each topic to its partition
+    numbers. A message with a row for each topic is built from the result::
+
+        [TopicRow(name, rows) for name, rows in grouped(...).items()]
+    """
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        group = groups.get(key)
+        if group is None:
+            groups[key] = [value]
+        else:
+            group.append(value)
+    return groups

@@ -10,8 +10,14 @@ from typing import Any, cast
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Network, TimerHandle
 from minikafka.protocol.codec import DecodeError
-from minikafka.protocol.frames import BIG_BYTES, FrameError, FrameReader
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import (
+    BIG_BYTES,
+    FrameError,
+    FrameReader,
+    RequestHeader,
+    decode_response,
+    encode_request,
+)
 from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.schema import Message
 

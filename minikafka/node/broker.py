@@ -32,7 +32,7 @@ from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.wiring import BrokerParts
-from minikafka.protocol.releases import Release
+from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession

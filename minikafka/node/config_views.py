@@ -20,7 +20,7 @@ from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoor
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.stall_meter import StallMeterConfig
-from minikafka.core.transaction.config import TransactionConfig
+from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.listeners import connection_overrides, is_address
@@ -29,8 +29,8 @@ from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection_quotas import RESERVED_SHARE, ConnectionQuotaConfig
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import ServerConfig
+from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
-from minikafka.protocol.releases import Release
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManagerConfig
 from minikafka.storage.scrubber.config import LogScrubberConfig

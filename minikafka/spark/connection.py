@@ -12,7 +12,7 @@ from typing import Any, Final
 from minikafka.core.client.calls import request_version
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import DecodeError
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.schema import Message
 from minikafka.spark.client_options import ClientOptions

@@ -17,7 +17,7 @@ import pytest
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

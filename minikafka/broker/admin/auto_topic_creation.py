@@ -14,13 +14,12 @@ from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from minikafka.protocol.releases import Release
 
 CREATE_TOPICS_VERSION = 7
 

@@ -11,10 +11,9 @@ from minikafka.core.client.fetch_session import FetchSessionHandler, NextFetch
 from minikafka.core.replication.fetch_session import PartitionKey
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import UNDEFINED_EPOCH
-from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.grouping import grouped
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -34,7 +33,6 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from minikafka.protocol.releases import Release
 
 FETCH_VERSION = 16  # with topic ids
 FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
-from minikafka.broker.replication.high_watermark_checkpoint import HighWatermarkCheckpoint
-from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.hosted_partitions import HighWatermarkCheckpoint, HostedPartitions
 from minikafka.broker.replication.log_dir_failures import LogDirFailures
 from minikafka.broker.replication.partition import Instruction, Partition
 from minikafka.core.replication.fetch_state import PartitionFetchState, initial_truncation

@@ -27,14 +27,18 @@ from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedApp
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.replication import partition_state as facts
 from minikafka.core.replication.follower import EpochEnd
-from minikafka.core.replication.high_watermark import (
+from minikafka.core.replication.partition_state import (
+    FollowerState,
+    LeadershipState,
     bounded_high_watermark,
     effective_min_isr,
+    joined_by,
     leader_high_watermark,
     low_watermark,
+    may_join,
+    out_of_sync,
+    without,
 )
-from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
-from minikafka.core.replication.partition_state import FollowerState, LeadershipState
 from minikafka.kernel.cluster import (
     NO_EPOCH,
     ZERO_UUID,

@@ -15,7 +15,7 @@ its state is still the same object from which the request was built.
 
 Two measures reduce waiting. When a partition is added while a Fetch is parked at the leader, the
 fetcher closes the connection, and the next Fetch names the partition. And a follower far behind
-sends the next Fetch before it has appended the last response (see ``core/replication/read_ahead``).
+sends the next Fetch before it has appended the last response (``core/replication/fetch_state``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from minikafka.broker.replication.leader_session import (
     ReplicaFetcherConfig,
 )
 from minikafka.core.replication import fetch_state as states
-from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.core.replication.fetch_state import FetchedRecords, PartitionFetchState, read_ahead
 from minikafka.core.replication.follower import EpochEnd, restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
-from minikafka.core.replication.read_ahead import FetchedRecords, read_ahead
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog

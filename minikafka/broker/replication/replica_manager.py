@@ -19,8 +19,7 @@ from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.fetcher_manager import OpenChannel, ReplicaFetcherManager
 from minikafka.broker.replication.follower_logs import FollowerLogs
-from minikafka.broker.replication.high_watermark_checkpoint import HighWatermarkCheckpoint
-from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.hosted_partitions import HighWatermarkCheckpoint, HostedPartitions
 from minikafka.broker.replication.isr import IsrConfig, IsrMaintenance
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.leadership import Leadership

@@ -21,12 +21,11 @@ from minikafka.broker.replication.record_preparation import LongAppend, entries_
 from minikafka.core.arrival_order import ArrivalOrder
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
-from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -34,7 +33,6 @@ from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG
-from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 ADD_PARTITIONS_TO_TXN_VERSION = 5

@@ -1,4 +1,8 @@
-"""The request path: decode a frame, check its version, call the handler, encode the response."""
+"""The request path: decode a frame, check its version, call the handler, encode the response.
+
+A handler gets a ``RequestContext`` and is of one of two types: an ``ImmediateHandler`` replies
+before it returns or parks the request, and a ``TaskHandler`` runs as a task.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,21 @@ import asyncio
 import re
 import traceback
 import types
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from minikafka.broker.requests.context import (
-    ImmediateHandler,
-    Reply,
-    RequestContext,
-    TaskHandler,
-    UnreadableRequest,
-)
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.network.server import ReplySlot, ServerConnection
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
-from minikafka.protocol.headers import (
+from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
     encode_large_response,
@@ -41,7 +38,6 @@ from minikafka.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
-from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 # What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
@@ -52,6 +48,54 @@ UNDECODABLE = (DecodeError, MemoryError, RecursionError)
 # records are not copied.
 ON_LOOP_BYTES = 128 * 1024
 ON_LOOP_ELEMENTS = 4_000
+
+
+class RequestContext:
+    """The header of a request, and its connection.
+
+    ``listener`` is the name of the listener that accepted the connection. ``connection`` identifies
+    the connection by equality; None stands for a connection without other requests. ``contain`` is
+    called with an unexpected exception in the completion of the parked request, and closes the
+    connection; None where such an exception must end the node (``Route.parks_reads``)."""
+
+    __slots__ = ("client_host", "connection", "contain", "header", "listener")
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        listener: str,
+        client_host: str,
+        connection: Hashable = None,
+    ) -> None:
+        self.header = header
+        self.listener = listener
+        self.client_host = client_host
+        self.connection = connection
+        self.contain: Callable[[Exception], None] | None = None
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
+
+
+# Called exactly once per request. ``None`` sends nothing (Produce with acks=0). A KafkaError is
+# handled as if the handler had raised it.
+Reply: TypeAlias = Callable[[Any], None]
+
+
+class UnreadableRequest(Exception):
+    """Raised by a handler for a decoded value that Kafka's decoder refuses. The connection is
+    closed, as after a malformed request."""
+
+
+# Replies before it returns, or parks the request and calls ``reply`` later.
+ImmediateHandler: TypeAlias = Callable[[RequestContext, Any, Reply], None]
+# Awaits something (ZooKeeper, another broker) and runs as a task of the node.
+TaskHandler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)

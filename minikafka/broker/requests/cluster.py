@@ -9,8 +9,8 @@ from uuid import UUID
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import NOT_AVAILABLE, CoordinatorLookup, Found
+from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, CoordinatorType

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.ports import Controller
-from minikafka.broker.requests.context import RequestContext
-from minikafka.kernel.cluster import ElectionType, TopicPartition
+from minikafka.broker.requests.apis import RequestContext
+from minikafka.kernel.cluster import ElectionType, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -16,7 +16,7 @@ from minikafka.broker.fetch.sessions import (
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import FetchFormat, FormatConversion, in_format, limited
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition

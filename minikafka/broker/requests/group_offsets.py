@@ -12,7 +12,7 @@ from minikafka.broker.replication.transactional_appends import (
     TransactionVerification,
     refusal_of_committer,
 )
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.groups import GroupCoordination
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
@@ -22,9 +22,13 @@ from minikafka.core.group.responses import offset_write_error
 from minikafka.core.group.result import RespondOffsets
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.topic_names import name_problem
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    grouped,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock, CoordinationError
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,

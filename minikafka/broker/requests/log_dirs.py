@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.requests.context import RequestContext
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.broker.requests.apis import RequestContext
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

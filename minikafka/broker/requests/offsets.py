@@ -18,11 +18,15 @@ from minikafka.broker.fetch.offset_lookup import (
 from minikafka.broker.fetch.reader import Isolation
 from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.core.log.time_search import SearchBudget
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
+from minikafka.kernel.cluster import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    TopicPartition,
+    grouped,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock, Workers
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

@@ -25,7 +25,7 @@ from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
     is_transactional,
 )
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -9,14 +9,18 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.record_appends import AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.transaction.result import Initialized
 from minikafka.core.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    grouped,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

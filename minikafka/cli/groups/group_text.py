@@ -11,9 +11,8 @@ from typing import NamedTuple
 from minikafka.cli.output import MISSING, kafka_table
 from minikafka.client import OffsetAndMetadata
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.grouping import grouped
 
 NARROWEST = 15
 

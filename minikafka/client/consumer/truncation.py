@@ -8,9 +8,8 @@ from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import group_by_leader
 from minikafka.core.client.consumer.fetched import ReadPosition
 from minikafka.core.client.consumer.positions import Doubt, Positions
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

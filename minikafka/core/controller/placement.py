@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.core.controller.context import ControllerContext
-from minikafka.kernel.cluster import Broker, TopicPartition
+from minikafka.kernel.cluster import Broker, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from minikafka.kernel.cluster import (
     LeaderIsrAndControllerEpoch,
     PartitionAndReplica,
     TopicPartition,
+    grouped,
 )
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import BadVersion, NoNode
 
 ReplicaChange: TypeAlias = StateChange[PartitionAndReplica, ReplicaState]

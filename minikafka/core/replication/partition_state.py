@@ -1,12 +1,13 @@
-"""The state of one partition on a broker as immutable values: role, epochs, ISR, followers.
+"""The state of one partition on a broker as immutable values, and the decisions on it.
 
-Every function takes a state and returns a new one. ``broker/replication/partition.py`` holds the
-current values.
+The state is role, epochs, ISR and followers; functions that change it take a state and return a new
+one. The decisions are the high watermark, the low watermark, and who leaves or joins the ISR.
+``broker/replication/partition.py`` holds the current values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -249,3 +250,122 @@ def leader_and_isr(state: LeadershipState) -> LeaderAndIsr:
     assert state.isr.proposed is not None, "no ISR change in flight"
     _check_members(state, state.isr.proposed)
     return LeaderAndIsr(state.leader, state.leader_epoch, state.isr.proposed, state.zk_version)
+
+
+# ---- high watermark and low watermark
+
+
+def leader_high_watermark(
+    current: int,
+    leader_end_offset: int,
+    followers: Mapping[int, FollowerState],
+    maximal_isr: Container[int],
+    eligible: Container[int],
+    now_ms: int,
+    lag_time_max_ms: int,
+) -> int:
+    """Return the smallest log end offset of the replicas that count, but at least ``current``.
+
+    Every member of the maximal ISR counts. So does a live (``eligible``) follower that is caught up
+    and not a member: it is about to join the ISR, and it could never join if the high watermark
+    kept moving ahead of it (Kafka's ``Partition.maybeIncrementLeaderHW``).
+    """
+    lowest = leader_end_offset
+    for replica, state in followers.items():
+        if state.log_end_offset < lowest and (
+            replica in maximal_isr
+            or (
+                state.is_caught_up(leader_end_offset, now_ms, lag_time_max_ms)
+                and replica in eligible
+            )
+        ):
+            lowest = state.log_end_offset
+    return max(current, lowest)
+
+
+def effective_min_isr(min_insync_replicas: int, followers: Set[int]) -> int:
+    """Return ``min.insync.replicas``, limited to the number of replicas."""
+    return min(min_insync_replicas, len(followers) + 1)
+
+
+def bounded_high_watermark(offset: int, log_start_offset: int, log_end_offset: int) -> int:
+    """Limit a high watermark from a checkpoint or from the leader to the range of the local log."""
+    return max(log_start_offset, min(offset, log_end_offset))
+
+
+def low_watermark(
+    leader_start_offset: int, followers: Mapping[int, FollowerState], live: Container[int]
+) -> int:
+    """Return the smallest log start offset of the live replicas: all of them have deleted the
+    records below it.
+
+    -1 while a live follower has not fetched yet. A dead follower does not count: it receives the
+    new log start before it is in sync again (Kafka's ``Partition.lowWatermarkIfLeader``).
+    """
+    lowest = leader_start_offset
+    for replica, state in followers.items():
+        if state.log_start_offset < lowest and replica in live:
+            lowest = state.log_start_offset
+    return lowest
+
+
+# ---- ISR
+
+
+def out_of_sync(
+    isr: IsrState,
+    local: int,
+    followers: Mapping[int, FollowerState],
+    leader_end_offset: int,
+    now_ms: int,
+    lag_time_max_ms: int,
+) -> tuple[int, ...]:
+    """Return the members that lagged for more than ``lag_time_max_ms``, in ISR order.
+
+    Empty while a change of the ISR is in flight. A member that is not a replica is out of sync.
+    """
+    if isr.in_flight:
+        return ()
+    return tuple(
+        replica
+        for replica in isr.committed
+        if replica != local
+        and (
+            (state := followers.get(replica)) is None
+            or not state.is_caught_up(leader_end_offset, now_ms, lag_time_max_ms)
+        )
+    )
+
+
+def may_join(
+    isr: IsrState,
+    replica: int,
+    follower: FollowerState,
+    high_watermark: int,
+    leader_epoch_start_offset: int,
+    log_start_offset: int,
+) -> bool:
+    """Whether a follower that has just fetched belongs in the ISR again.
+
+    It must hold all committed records, and must have reached this leader epoch: a follower below
+    its start offset may still have to truncate. And its log must not start before the leader's:
+    if it became the leader before it has received the new log start, deleted records would be back
+    (Kafka does not check this). The caller checks that the broker is live.
+    """
+    return (
+        not isr.in_flight
+        and replica not in isr.committed
+        and follower.log_end_offset >= high_watermark
+        and follower.log_end_offset >= leader_epoch_start_offset
+        and max(follower.log_start_offset, 0) >= log_start_offset
+    )
+
+
+def without(isr: IsrState, gone: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ISR without the members ``gone``, in the same order."""
+    return tuple(replica for replica in isr.committed if replica not in gone)
+
+
+def joined_by(isr: IsrState, replica: int) -> tuple[int, ...]:
+    """Return the ISR with ``replica`` as its last member."""
+    return (*isr.committed, replica)

@@ -9,8 +9,8 @@ from minikafka.core.transaction.transaction import (
     Transaction,
     TransactionState,
 )
+from minikafka.kernel.cluster import grouped
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages import describe_transactions as messages
 from minikafka.protocol.messages.list_transactions import ListedTransaction
 

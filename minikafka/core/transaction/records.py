@@ -10,8 +10,7 @@ from minikafka.core.transaction.transaction import (
     TransactionFacts,
     TransactionState,
 )
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.messages.transaction_log import (
     TransactionLogKey,

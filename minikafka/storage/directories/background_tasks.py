@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from minikafka.core.log.retention import RetainedSegment, plan_retention
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.log_directories import LogDirectories

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import encode
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest

@@ -16,7 +16,7 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.layout import Array, Struct, WireType, layout_of
 from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -166,7 +166,7 @@ def run_fetch(report: Report) -> None:
 
 def offset_of_next(port: int, frame: bytes) -> int:
     """Produce once; the offset it got."""
-    from minikafka.protocol.headers import decode_response
+    from minikafka.protocol.frames import decode_response
     from minikafka.protocol.messages.produce import ProduceResponse
 
     _, answer = uvloop.run(drive(port, frame, 1, 1))

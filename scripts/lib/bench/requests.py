@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

@@ -13,7 +13,7 @@ import psutil
 import uvloop
 
 from minikafka.network.channel import Channel
-from minikafka.protocol.headers import RequestHeader, encode_request
+from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

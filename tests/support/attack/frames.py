@@ -12,7 +12,7 @@ from uuid import UUID
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import EncodeError
-from minikafka.protocol.headers import RequestHeader, encode_request
+from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.layout import Array, Field, Struct, WireType, layout_of
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,

@@ -20,7 +20,7 @@ from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import (
     ControllerFence,
     LeaderAndIsrHandler,
@@ -45,7 +45,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

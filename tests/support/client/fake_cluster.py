@@ -14,8 +14,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import World
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode
-from minikafka.protocol.frames import FrameReader
-from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.frames import FrameReader, decode_request_header, encode_response
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from minikafka.protocol.messages.delete_records import (

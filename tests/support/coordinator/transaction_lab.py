@@ -8,9 +8,9 @@ from typing import Any
 from minikafka.coordinator.config import TransactionCoordinatorConfig
 from minikafka.coordinator.transaction_coordinator import TransactionCoordinator
 from minikafka.coordinator.transaction_markers import MarkerItem, complete_markers
-from minikafka.core.transaction.config import TransactionConfig
 from minikafka.core.transaction.records import TransactionStored, decode_record
 from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.core.transaction.transaction import Transaction, TransactionState
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode

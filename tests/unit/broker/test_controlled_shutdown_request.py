@@ -14,7 +14,7 @@ from minikafka.broker.controlled_shutdown import (
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import decode
-from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.node_to_controller import NodeToController, NodeToControllerConfig
-from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 
 
 def test_partitions_are_grouped_by_topic_in_order_of_appearance() -> None:

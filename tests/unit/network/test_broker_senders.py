@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
 from minikafka.network.server import ServerConnection
 from minikafka.protocol.codec import decode
-from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

@@ -10,7 +10,7 @@ import pytest
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.server import ServerConnection
 from minikafka.protocol.codec import EncodeError
-from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

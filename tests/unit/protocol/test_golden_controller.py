@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.protocol.codec import EncodeError, decode, encode
-from minikafka.protocol.headers import (
+from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
     encode_request,

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.protocol.headers import decode_response, encode_response
+from minikafka.protocol.frames import decode_response, encode_response
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,

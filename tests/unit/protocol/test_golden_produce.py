@@ -3,7 +3,7 @@
 import pytest
 
 from minikafka.protocol.codec import DecodeError, decode, encode
-from minikafka.protocol.headers import (
+from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
     decode_response,

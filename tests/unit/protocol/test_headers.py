@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, EncodeError
-from minikafka.protocol.headers import (
+from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
     decode_response,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import write_uvarint
 from minikafka.protocol.codec import DecodeError, decode, encode
-from minikafka.protocol.headers import decode_request_header
+from minikafka.protocol.frames import decode_request_header
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,

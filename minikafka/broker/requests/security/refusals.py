@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from minikafka.broker.requests.context import Reply, RequestContext, UnreadableRequest
+from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.acls import (
     AclCreationResult,

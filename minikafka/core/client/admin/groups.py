@@ -13,8 +13,7 @@ from minikafka.core.client.calls import Call, CoordinatorCall, error_of, raise_f
 from minikafka.core.client.cluster_view import Node
 from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
 from minikafka.core.client.errors import COORDINATOR_ERRORS
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,

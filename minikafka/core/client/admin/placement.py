@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from minikafka.core.client.calls import ControllerCall, error_of, of_each, raise_for
-from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
+from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

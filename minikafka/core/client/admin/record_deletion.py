@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 from minikafka.core.client.calls import Call, error_of
 from minikafka.core.client.cluster_view import TopicView, group_by_leader
-from minikafka.kernel.cluster import NO_LEADER, TopicPartition
+from minikafka.kernel.cluster import NO_LEADER, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -10,8 +10,7 @@ from minikafka.core.client.assignors.model import (
     Subscriptions,
 )
 from minikafka.core.client.offsets import NO_GENERATION
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from minikafka.core.client.assignors.model import Subscription
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

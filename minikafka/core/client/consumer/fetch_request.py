@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

@@ -14,9 +14,8 @@ from minikafka.core.client.calls import (
 )
 from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.kernel.cluster import CoordinatorType, TopicPartition
+from minikafka.kernel.cluster import CoordinatorType, TopicPartition, grouped
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from minikafka.core.client.calls import Call, error_of
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.offsets import OffsetAndTimestamp
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, NO_EPOCH, TopicPartition
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, NO_EPOCH, TopicPartition, grouped
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

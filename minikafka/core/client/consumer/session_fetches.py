@@ -14,9 +14,8 @@ from minikafka.core.client.consumer.fetch_request import (
 )
 from minikafka.core.client.fetch_session import FetchSessionHandler
 from minikafka.core.replication.fetch_session import PartitionKey
-from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,

@@ -15,8 +15,7 @@ from minikafka.core.client.producer.producer_batch import (
     Token,
     record_size_bytes,
 )
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 
 __all__ = [
     "BATCH_OVERHEAD_BYTES",

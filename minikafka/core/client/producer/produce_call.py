@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from minikafka.core.client.calls import Call
-from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,

@@ -17,8 +17,7 @@ from minikafka.core.client.calls import (
     raise_gravest,
 )
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
-from minikafka.kernel.grouping import grouped
+from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

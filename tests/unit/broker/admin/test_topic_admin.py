@@ -10,7 +10,7 @@ from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.topics import TopicAdmin, TopicAdminConfig
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.topics import CreateTopicsHandler, DeleteTopicsHandler
 from minikafka.core.controller.placement import assign_replicas
 from minikafka.core.purgatory import Purgatory
@@ -19,7 +19,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import ConnectionLost, SessionExpired
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -10,8 +10,8 @@ import pytest
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
+from minikafka.protocol.api_keys import Release
 from minikafka.protocol.messages.produce import PartitionProduceResponse
-from minikafka.protocol.releases import Release
 from tests.support.broker.replicas import TP, ReplicaCluster
 
 BROKERS = (1, 2, 3)

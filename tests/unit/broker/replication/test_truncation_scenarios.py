@@ -7,7 +7,7 @@ import random
 import pytest
 
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
-from minikafka.protocol.releases import Release
+from minikafka.protocol.api_keys import Release
 from tests.support.broker.replicas import TP, ReplicaCluster
 
 PAIR = (1, 2)

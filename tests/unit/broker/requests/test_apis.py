@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import structlog
 
-from minikafka.broker.requests.apis import Apis, Route
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import configure, event_log
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,

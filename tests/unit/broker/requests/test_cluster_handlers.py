@@ -11,10 +11,10 @@ from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata.coordinators import Found
 from minikafka.broker.requests import configs
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS
 from minikafka.broker.requests.cluster import DescribeClusterHandler, FindCoordinatorHandler
 from minikafka.broker.requests.configs import DescribeConfigsHandler
-from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
 from minikafka.broker.requests.transactions import InitProducerIdHandler
 from minikafka.kernel.cluster import (
@@ -27,7 +27,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

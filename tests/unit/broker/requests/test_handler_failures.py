@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Route, errors_per_second
-from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext, Route, errors_per_second
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode as real_decode

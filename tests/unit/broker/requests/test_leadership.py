@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import LEADERSHIP_SLICE as SLICE
 from minikafka.broker.requests.controller_orders import (
     ControllerFence,
@@ -20,7 +20,7 @@ from minikafka.broker.requests.controller_orders import (
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

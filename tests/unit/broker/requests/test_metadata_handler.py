@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import pytest
 
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from minikafka.broker.requests.cluster import MetadataHandler
-from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.metadata import (
     AUTHORIZED_OPERATIONS_OMITTED,
     MetadataRequest,

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.transactions import WriteTxnMarkersHandler
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

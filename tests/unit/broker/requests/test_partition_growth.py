@@ -12,7 +12,7 @@ import pytest
 from minikafka.broker.admin import partitions
 from minikafka.broker.admin.partitions import PartitionGrowth, new_partitions
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.topics import CreatePartitionsHandler
 from minikafka.core.controller.placement import assign_replicas, broker_racks
 from minikafka.core.purgatory import Purgatory
@@ -20,7 +20,7 @@ from minikafka.kernel.cluster import Broker, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CoordinationError, SessionExpired
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

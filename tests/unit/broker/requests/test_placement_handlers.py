@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.elections import (
     AlterPartitionReassignmentsHandler,
     ElectLeadersHandler,
@@ -19,7 +19,7 @@ from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

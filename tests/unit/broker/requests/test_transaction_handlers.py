@@ -12,7 +12,7 @@ from minikafka.broker.replication.transactional_appends import (
     TransactionVerification,
     VerificationItem,
 )
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.group_offsets import TxnOffsetCommitHandler
 from minikafka.broker.requests.transactions import (
     AddOffsetsToTxnHandler,
@@ -30,7 +30,7 @@ from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

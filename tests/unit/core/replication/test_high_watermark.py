@@ -8,19 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.replication.high_watermark import (
-    bounded_high_watermark,
-    effective_min_isr,
-    leader_high_watermark,
-    low_watermark,
-)
-from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
 from minikafka.core.replication.partition_state import (
     NEVER_MS,
     FollowerState,
     IsrState,
     after_election,
     after_fetch,
+    bounded_high_watermark,
+    effective_min_isr,
+    joined_by,
+    leader_high_watermark,
+    low_watermark,
+    may_join,
+    out_of_sync,
+    without,
 )
 
 LAG_MS = 100

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
 from minikafka.core.replication.partition_state import (
     NEVER_MS,
     FollowerState,
@@ -18,10 +17,14 @@ from minikafka.core.replication.partition_state import (
     as_leader,
     commit_isr,
     elected_followers,
+    joined_by,
     leader_and_isr,
     lose_isr,
+    may_join,
+    out_of_sync,
     propose_isr,
     still_caught_up,
+    without,
 )
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.replication.fetch_state import PartitionFetchState
-from minikafka.core.replication.read_ahead import FetchedRecords, end_of_batches, read_ahead
+from minikafka.core.replication.fetch_state import (
+    FetchedRecords,
+    PartitionFetchState,
+    end_of_batches,
+    read_ahead,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
 

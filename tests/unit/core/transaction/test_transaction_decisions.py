@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from minikafka.core.coordinator_shard import CoordinatorResult
-from minikafka.core.transaction.config import TransactionConfig
 from minikafka.core.transaction.description import described, is_listed
-from minikafka.core.transaction.producer_epochs import begun, refusal_to_begin, rotates
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import Initialized
-from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.shard import TransactionConfig, TransactionShard
 from minikafka.core.transaction.transaction import (
     MAX_EPOCH,
     Transaction,
     TransactionFacts,
+    begun,
     is_exhausted,
+    refusal_to_begin,
+    rotates,
 )
 from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition

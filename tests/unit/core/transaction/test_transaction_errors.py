@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.core.transaction.errors import (
+from minikafka.core.transaction.shard import (
     MarkerOutcome,
     marker_outcome,
     transaction_append_error,

@@ -12,7 +12,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
 
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.headers import (
+from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
     decode_response,

@@ -13,7 +13,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.end_txn import EndTxnRequest
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.testing.simulated import SimulatedCluster, play
-from tests.simulation.test_client_transactions import committed, settings
+from tests.simulation.client.test_client_transactions import committed, settings
 
 
 class Answers:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
-from minikafka.protocol.headers import RequestHeader, encode_request
+from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
