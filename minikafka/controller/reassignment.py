@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from minikafka.controller.services import ControllerServices
 from minikafka.controller.topic_deletion import TopicDeletions
@@ -18,10 +18,15 @@ from minikafka.core.controller.events import (
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.store import MalformedZnode
 
 Assignments: TypeAlias = Mapping[TopicPartition, ReplicaAssignment]
 Results: TypeAlias = dict[TopicPartition, KafkaError | None]
+
+# Partitions checked or logged without a pause: some milliseconds. The event goes on after the pause
+# before the next event begins.
+CHECKED_AT_ONCE: Final = 200
 
 
 class Reassignments:
@@ -66,7 +71,7 @@ class Reassignments:
         for the same partitions in ``/admin/reassign_partitions`` are removed."""
         results: Results = {}
         requested: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in sorted(request.targets.items()):
+        async for partition, target in in_slices(request.targets.items(), CHECKED_AT_ONCE):
             try:
                 if target is not None:
                     reassignment.check_target(self._context, partition, target)
@@ -74,9 +79,9 @@ class Reassignments:
                     self._context, partition, target
                 )
             except KafkaError as error:
-                results[partition] = error
+                results[partition] = error.with_traceback(None)  # thousands: keep no frames
         await self._remove_requests(requested)
-        return results | await self._start(requested)
+        return results | await self._start(dict(sorted(requested.items())))
 
     async def on_znode(self) -> list[TopicPartition]:
         """Start the reassignments in ``/admin/reassign_partitions`` that are not in progress yet;
@@ -179,7 +184,7 @@ class Reassignments:
         for partition in accepted:
             self._context.set_assignment(partition, requested[partition])
             self._context.partitions_being_reassigned.add(partition)
-        self._log_step(1, [tp for tp in accepted if tp in changed])
+        await self._log_step(1, [tp for tp in accepted if tp in changed])
         self._deletions.halt({tp.topic for tp in accepted}, "topic reassignment in progress")
         await self._drop({tp: dropped[tp] for tp in accepted if tp in dropped})
         await self._advance(accepted)
@@ -230,7 +235,7 @@ class Reassignments:
         """Start replicas that must catch up; complete reassignments whose replicas are in sync."""
         in_sync = await self._in_sync(partitions)
         waiting = [tp for tp in partitions if tp not in in_sync]
-        for partition in waiting:
+        async for partition in in_slices(waiting, CHECKED_AT_ONCE):
             message = (
                 f"New replicas {self._target(partition)} for partition {partition} being "
                 "reassigned not yet caught up with the leader"
@@ -238,10 +243,10 @@ class Reassignments:
             self._log.info("new_replicas_lagging", partition=str(partition), message=message)
         led = [tp for tp in waiting if tp in self._context.leadership]
         await self._machines.raise_leader_epochs(led)
-        self._log_step(2, led)
+        await self._log_step(2, led)
         await self._machines.change_replicas(self._to_start(waiting), ReplicaState.NEW)
-        self._log_step(3, waiting)
-        for partition in waiting:
+        await self._log_step(3, waiting)
+        async for partition in in_slices(waiting, CHECKED_AT_ONCE):
             message = (
                 f"Waiting for new replicas {self._target(partition)} for partition {partition} "
                 "being reassigned to catch up with the leader"
@@ -294,32 +299,32 @@ class Reassignments:
     async def _complete(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._log_step(4, partitions)
+        await self._log_step(4, partitions)
         before = {tp: self._context.assignment(tp) for tp in partitions}
         added = [PartitionAndReplica(tp, r) for tp in partitions for r in before[tp].adding]
         await self._machines.change_replicas(added, ReplicaState.ONLINE)
-        self._log_step(5, partitions)
+        await self._log_step(5, partitions)
         for partition, assignment in before.items():
             target = ReplicaAssignment(target_replicas(assignment))
             self._context.set_assignment(partition, target)
-        self._log_step(6, partitions)
+        await self._log_step(6, partitions)
         done = await self._lead_by_target(before)
-        self._log_step(7, done)
+        await self._log_step(7, done)
         removed = {tp: before[tp].removing for tp in done if before[tp].removing}
         await self._stop(removed)
-        self._log_step(8, done)
+        await self._log_step(8, done)
         await self._delete(removed)
-        self._log_step(9, done)
+        await self._log_step(9, done)
         changed = {tp: self._context.assignment(tp) for tp in done}
         await self._write_assignments({tp: a for tp, a in changed.items() if a != before[tp]})
-        self._log_step(10, done)
+        await self._log_step(10, done)
         await self._remove_fulfilled_requests(changed)
         self._context.partitions_being_reassigned.difference_update(done)
-        self._log_step(11, done)
+        await self._log_step(11, done)
         brokers = self._context.live_or_shutting_down_broker_ids()
         self._machines.send_update_metadata(brokers, done)
         await self._deletions.resume_for({tp.topic for tp in done})
-        self._log_step(12, done)
+        await self._log_step(12, done)
 
     async def _lead_by_target(self, before: Assignments) -> list[TopicPartition]:
         """Elect leaders among the target replicas (B3); return the partitions that have one. The
@@ -399,8 +404,8 @@ class Reassignments:
                 "reassignment_request_removed", partition=str(partition), message=message
             )
 
-    def _log_step(self, number: int, partitions: Collection[TopicPartition]) -> None:
-        for partition in partitions:
+    async def _log_step(self, number: int, partitions: Collection[TopicPartition]) -> None:
+        async for partition in in_slices(partitions, CHECKED_AT_ONCE):
             assignment = self._context.assignment(partition)
             self._log.info(
                 "reassignment_step_completed",

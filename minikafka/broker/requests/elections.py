@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.ports import Controller
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.kernel.cluster import ElectionType, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -71,10 +75,15 @@ def _election_result(partition: int, error: KafkaError | None) -> ElectLeadersPa
     return ElectLeadersPartitionResult(partition, error.code, error.message)
 
 
+# Partitions of a request read, or results written, without a pause: about a millisecond.
+REASSIGNED_AT_ONCE: Final = 1_000
+
+
 class AlterPartitionReassignmentsHandler:
     """Serves AlterPartitionReassignments (a ``TaskHandler``).
 
-    The response is sent when all reassignments have begun, not when they are complete."""
+    The response is sent when all reassignments have begun, not when they are complete. A request
+    may name every partition of a cluster: it is read, and its response built, in slices."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -82,22 +91,26 @@ class AlterPartitionReassignmentsHandler:
     async def __call__(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        targets = {
-            TopicPartition(topic.name, row.partition_index): (
-                None if row.replicas is None else tuple(row.replicas)
-            )
-            for topic in request.topics
-            for row in topic.partitions
-        }
+        targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+        named = ((topic.name, row) for topic in request.topics for row in topic.partitions)
+        async for name, row in in_slices(named, REASSIGNED_AT_ONCE):
+            replicas = None if row.replicas is None else tuple(row.replicas)
+            targets[TopicPartition(name, row.partition_index)] = replicas
         try:
             results = await self._controller.alter_partition_reassignments(targets)
         except KafkaError as error:
             return AlterPartitionReassignmentsResponse(
                 error_code=error.code, error_message=error.message
             )
-        rows = ((tp.topic, _reassignment_result(tp.partition, results[tp])) for tp in targets)
-        topics = [ReassignableTopicResponse(*of_topic) for of_topic in grouped(rows).items()]
-        return AlterPartitionReassignmentsResponse(error_message=None, responses=topics)
+        topics: dict[str, ReassignableTopicResponse] = {}
+        async for tp in in_slices(targets, REASSIGNED_AT_ONCE):
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = topics[tp.topic] = ReassignableTopicResponse(tp.topic, [])
+            topic.partitions.append(_reassignment_result(tp.partition, results[tp]))
+        return AlterPartitionReassignmentsResponse(
+            error_message=None, responses=list(topics.values())
+        )
 
 
 def _reassignment_result(partition: int, error: KafkaError | None) -> ReassignablePartitionResponse:

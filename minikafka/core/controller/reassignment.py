@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from minikafka.core.controller.assignment import (
     is_being_reassigned,
@@ -32,6 +33,10 @@ from minikafka.kernel.ports import BadVersion
 
 # ----------------------------------------------------------------------------------- the request
 
+# More replicas of one partition are refused before they are compared. Kafka has no such limit, but
+# fails with more replicas than live brokers.
+MAX_REPLICAS: Final = 1_000
+
 
 def requested_assignment(
     context: ControllerContext, partition: TopicPartition, target: Sequence[int] | None
@@ -58,6 +63,8 @@ def check_target(
     problem = None
     if not target:
         problem = "Empty replica list specified in partition reassignment."
+    elif len(target) > MAX_REPLICAS:
+        problem = f"{len(target)} replicas; a partition may have at most {MAX_REPLICAS}."
     elif len(set(target)) < len(target):
         problem = f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
     elif any(replica < 0 for replica in target):

@@ -18,6 +18,11 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.layout import Array, Struct, WireType, layout_of
+from minikafka.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -397,6 +402,13 @@ def leader_and_isr(name: str) -> Attack:
     return requests((order, 4))
 
 
+def reassignments(count: int) -> Attack:
+    """Partitions that do not exist."""
+    rows = [ReassignablePartition(number, [1]) for number in range(count)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("unknown", rows)])
+    return requests((request, 0))
+
+
 def describe_broker_many_times(count: int) -> Attack:
     resources = [DescribeConfigsResource(4, "1", None)] * count
     request = DescribeConfigsRequest(resources, True, True)
@@ -537,6 +549,7 @@ def beyond_the_table() -> list[NastyInput]:
         NastyInput("a header of 2 million tags", partial(header_tags, 2_000_000)),
         NastyInput("2,000 DescribeConfigs pipelined", partial(pipelined, 2_000)),
         spoiling("Metadata, 2,000 topics to create", partial(unknown_topics, 2_000)),
+        NastyInput("100,000 partitions to reassign", partial(reassignments, 100_000)),
         NastyInput("1,000 silent connections", partial(connections, 1_000)),
     ]
 
