@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from uuid import UUID
@@ -15,6 +15,7 @@ from minikafka.kernel.cluster import (
     Endpoint,
     TopicPartition,
 )
+from minikafka.kernel.slices import run_at_once
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -71,56 +72,129 @@ class MetadataImage:
         return None if alive is None else alive.endpoint(listener)
 
 
-def apply(
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """What an UpdateMetadata request makes of an image.
+
+    ``deleted`` are the partitions with the leader ``LEADER_DURING_DELETE``, in the order of the
+    request. ``decreased`` are those whose leader epoch, or partition epoch in the same leader
+    epoch, is lower than before. A topic that was deleted and created again, which shows by another
+    topic id, begins again."""
+
+    before: MetadataImage
+    after: MetadataImage
+    deleted: list[TopicPartition]
+    decreased: list[TopicPartition]
+
+
+def update_steps(
     image: MetadataImage, request: UpdateMetadataRequest
-) -> tuple[MetadataImage, list[TopicPartition]]:
-    """Return the next image, and the deleted partitions (those with the leader
-    ``LEADER_DURING_DELETE``) in the order of the request.
+) -> Generator[None, None, MetadataUpdate]:
+    """Compute the next image; yield after each element of the request.
 
     The request replaces all live brokers and the controller; its partitions are added to those of
     the image. A topic is removed with its last partition.
     """
+    touched, deleted = yield from _touched_topics(image, request)
     topics = dict(image.topics)
-    topic_ids = _topic_ids(image, request)
+    for topic, partitions in touched.items():
+        if partitions:
+            topics[topic] = partitions
+        else:
+            topics.pop(topic, None)
+        yield
+    topic_ids = yield from _topic_ids(image, request, topics)
+    topic_names = image.topic_names
+    if topic_ids is not image.topic_ids:
+        topic_names = {}
+        for topic, topic_id in topic_ids.items():
+            topic_names[topic_id] = topic
+            yield
+    brokers = {}
+    for broker in request.live_brokers:
+        brokers[broker.id] = _broker(broker)
+        yield
+    after = MetadataImage(
+        brokers=brokers,
+        topics=topics if touched else image.topics,
+        topic_ids=topic_ids,
+        topic_names=topic_names,
+        controller_id=request.controller_id if request.controller_id >= 0 else None,
+    )
+    decreased = yield from _decreased(image, after, request)
+    return MetadataUpdate(image, after, list(deleted), decreased)
+
+
+def apply(
+    image: MetadataImage, request: UpdateMetadataRequest
+) -> tuple[MetadataImage, list[TopicPartition]]:
+    """Return the next image, and the deleted partitions; see ``update_steps``."""
+    update = run_at_once(update_steps(image, request))
+    return update.after, update.deleted
+
+
+def partition_states(
+    request: UpdateMetadataRequest,
+) -> Iterator[tuple[str, UpdateMetadataPartitionState]]:
+    """Yield the topic and the state of each partition, for any version of UpdateMetadata."""
+    for state in request.ungrouped_partition_states:  # versions 0-4
+        yield state.topic_name, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def _touched_topics(
+    image: MetadataImage, request: UpdateMetadataRequest
+) -> Generator[
+    None, None, tuple[dict[str, dict[int, PartitionMetadata]], dict[TopicPartition, None]]
+]:
+    """Return the partitions of the topics in the request, and the deleted partitions."""
     touched: dict[str, dict[int, PartitionMetadata]] = {}
     deleted: dict[TopicPartition, None] = {}
-    for topic, state in _partition_states(request):
+    for topic, state in partition_states(request):
         partitions = touched.get(topic)
         if partitions is None:
-            partitions = touched[topic] = dict(topics.get(topic, {}))
+            partitions = touched[topic] = dict(image.topics.get(topic, {}))
         if state.leader == LEADER_DURING_DELETE:
             partitions.pop(state.partition_index, None)
             deleted[TopicPartition(topic, state.partition_index)] = None
         else:
             partitions[state.partition_index] = _partition_state(state)
             deleted.pop(TopicPartition(topic, state.partition_index), None)
-    for topic, partitions in touched.items():
-        if partitions:
-            topics[topic] = partitions
+        yield
+    return touched, deleted
+
+
+def _topic_ids(
+    image: MetadataImage, request: UpdateMetadataRequest, topics: Mapping[str, Partitions]
+) -> Generator[None, None, Mapping[str, UUID]]:
+    """Return the ids of ``topics``; the mapping of the image itself if none has changed."""
+    topic_ids = dict(image.topic_ids)
+    for topic in request.topic_states:
+        if topic.topic_id != ZERO_UUID:
+            topic_ids[topic.topic_name] = topic.topic_id
         else:
-            topics.pop(topic, None)
-    for told in request.topic_states:
-        if told.topic_name not in topics:  # gone, or named without any partition
-            topic_ids.pop(told.topic_name, None)
-    same_ids = topic_ids == image.topic_ids
-    next_image = MetadataImage(
-        brokers={broker.id: _broker(broker) for broker in request.live_brokers},
-        topics=topics if touched else image.topics,
-        topic_ids=image.topic_ids if same_ids else topic_ids,
-        topic_names=image.topic_names if same_ids else {i: name for name, i in topic_ids.items()},
-        controller_id=request.controller_id if request.controller_id >= 0 else None,
-    )
-    return next_image, list(deleted)
+            topic_ids.pop(topic.topic_name, None)
+        yield
+    for state in request.ungrouped_partition_states:
+        topic_ids.pop(state.topic_name, None)
+        yield
+    same = True
+    for topic in request.topic_states:
+        name = topic.topic_name
+        if name not in topics:  # gone, or named without any partition
+            topic_ids.pop(name, None)
+        same = same and topic_ids.get(name) == image.topic_ids.get(name)
+        yield
+    return image.topic_ids if same and len(topic_ids) == len(image.topic_ids) else topic_ids
 
 
-def regressions(
+def _decreased(
     before: MetadataImage, after: MetadataImage, request: UpdateMetadataRequest
-) -> list[TopicPartition]:
-    """The partitions of ``request`` whose leader epoch, or partition epoch in the same leader
-    epoch, is lower in ``after`` than in ``before``. A topic that was deleted and created again,
-    which shows by another topic id, begins again."""
+) -> Generator[None, None, list[TopicPartition]]:
     found = []
-    for topic, state in _partition_states(request):
+    for topic, state in partition_states(request):
         topic_partition = TopicPartition(topic, state.partition_index)
         old, new = before.partition(topic_partition), after.partition(topic_partition)
         if (
@@ -130,34 +204,8 @@ def regressions(
             and before.topic_ids.get(topic) == after.topic_ids.get(topic)
         ):
             found.append(topic_partition)
+        yield
     return found
-
-
-def topics_of(request: UpdateMetadataRequest) -> list[str]:
-    """Return the topics that a request contains, each once, in its order."""
-    return list(dict.fromkeys(topic for topic, _ in _partition_states(request)))
-
-
-def _topic_ids(image: MetadataImage, request: UpdateMetadataRequest) -> dict[str, UUID]:
-    topic_ids = dict(image.topic_ids)
-    for topic in request.topic_states:
-        if topic.topic_id != ZERO_UUID:
-            topic_ids[topic.topic_name] = topic.topic_id
-        else:
-            topic_ids.pop(topic.topic_name, None)
-    for state in request.ungrouped_partition_states:
-        topic_ids.pop(state.topic_name, None)
-    return topic_ids
-
-
-def _partition_states(
-    request: UpdateMetadataRequest,
-) -> Iterable[tuple[str, UpdateMetadataPartitionState]]:
-    for state in request.ungrouped_partition_states:  # versions 0-4
-        yield state.topic_name, state
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            yield topic.topic_name, state
 
 
 def _partition_state(state: UpdateMetadataPartitionState) -> PartitionMetadata:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from uuid import UUID
 
-from minikafka.core.metadata_image import MetadataImage, PartitionMetadata, apply, regressions
+from minikafka.core.metadata_image import (
+    MetadataImage,
+    MetadataUpdate,
+    PartitionMetadata,
+    update_steps,
+)
 from minikafka.kernel.cluster import ZERO_UUID, Broker, Endpoint, TopicPartition
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.slices import run_at_once
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 
 
@@ -21,22 +27,44 @@ class MetadataCache:
         self._log = log or event_log("metadata", broker=broker_id)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Apply an UpdateMetadata request. Returns the partitions that it deletes.
+        """Apply an UpdateMetadata request without a pause. Returns the partitions it deletes."""
+        update = run_at_once(update_steps(self.image, request))
+        self.replace(update, request)
+        run_at_once(self.report_different_listeners())
+        return update.deleted
+
+    def replace(self, update: MetadataUpdate, request: UpdateMetadataRequest) -> None:
+        """Replace the image by that of ``update``, which must have been computed from it.
 
         An epoch that decreases means that ZooKeeper has lost data. It is logged and applied, since
         ZooKeeper is authoritative."""
-        before = self.image
-        self.image, deleted = apply(before, request)
-        gone_back = regressions(before, self.image, request)
-        if gone_back:
+        assert update.before is self.image
+        self.image = update.after
+        if update.decreased:
             self._log.error(
                 "metadata_epochs_decreased",
-                partitions=[str(topic_partition) for topic_partition in gone_back],
+                partitions=[str(topic_partition) for topic_partition in update.decreased],
                 controller=request.controller_id,
                 controller_epoch=request.controller_epoch,
             )
-        self._report_different_listeners()
-        return deleted
+
+    def report_different_listeners(self) -> Generator[None, None, None]:
+        """Log the live brokers whose listeners differ from this broker's. Clients of a listener
+        cannot reach the brokers that lack it. Yields after each broker."""
+        mine = self.image.brokers.get(self._broker_id)
+        if mine is None:
+            return
+        listeners = {endpoint.listener for endpoint in mine.endpoints}
+        for broker in self.live_brokers():
+            theirs = {endpoint.listener for endpoint in broker.endpoints}
+            if theirs != listeners:
+                self._log.error(
+                    "listener_mismatch_found",
+                    mine=sorted(listeners),
+                    theirs=sorted(theirs),
+                    other_broker=broker.id,
+                )
+            yield
 
     @property
     def controller_id(self) -> int | None:
@@ -81,23 +109,6 @@ class MetadataCache:
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.image.topic_names.get(topic_id)
-
-    def _report_different_listeners(self) -> None:
-        """Log the live brokers whose listeners differ from this broker's. Clients of a listener
-        cannot reach the brokers that lack it."""
-        mine = self.image.brokers.get(self._broker_id)
-        if mine is None:
-            return
-        listeners = {endpoint.listener for endpoint in mine.endpoints}
-        for broker in self.live_brokers():
-            theirs = {endpoint.listener for endpoint in broker.endpoints}
-            if theirs != listeners:
-                self._log.error(
-                    "listener_mismatch_found",
-                    mine=sorted(listeners),
-                    theirs=sorted(theirs),
-                    other_broker=broker.id,
-                )
 
 
 class LiveBrokers:

@@ -12,7 +12,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -20,8 +21,8 @@ from minikafka.broker.ports import Controller
 from minikafka.broker.replication.leadership import Stop
 from minikafka.broker.replication.partition import Instruction
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.apis import RequestContext
-from minikafka.core.metadata_image import topics_of
+from minikafka.broker.requests.context import RequestContext
+from minikafka.core.metadata_image import MetadataUpdate, update_steps
 from minikafka.core.replication.partition_state import isr_problem
 from minikafka.core.topic_names import address_problem, require_valid_partition
 from minikafka.kernel.cluster import (
@@ -34,6 +35,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.slices import in_slices, run_in_slices
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -56,6 +58,7 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
+    UpdateMetadataTopicState,
 )
 
 
@@ -160,51 +163,59 @@ class EntryRefusals:
         self._broker_id = broker_id
         self._log = event_log("state-change", broker=broker_id)
 
-    def partitions(
-        self, api: str, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Return the errors of the partitions that are refused."""
-        refused: dict[TopicPartition, ErrorCode] = {}
-        for topic_partition in partitions:
-            try:
-                require_valid_partition(topic_partition)
-            except KafkaError as error:
-                refused[topic_partition] = error.code
-                self._say(api, str(error), topic_partition)
-        return refused
+    def partition(self, api: str, topic_partition: TopicPartition) -> ErrorCode:
+        """Return the error of an entry that is refused, otherwise NONE."""
+        try:
+            require_valid_partition(topic_partition)
+        except KafkaError as error:
+            self._say(api, str(error), topic_partition)
+            return error.code
+        return ErrorCode.NONE
 
-    def instructions(self, received: Iterable[Instruction]) -> dict[TopicPartition, ErrorCode]:
-        """Return the errors of the partitions whose instructions are refused."""
-        by_partition = {instruction.topic_partition: instruction for instruction in received}
-        refused = self.partitions("LeaderAndIsr", by_partition)
-        for topic_partition, instruction in by_partition.items():
-            if self._broker_id not in instruction.assignment.replicas:
-                continue
-            problem = isr_problem(instruction.leader_and_isr, self._broker_id)
-            if problem is not None and topic_partition not in refused:
-                refused[topic_partition] = ErrorCode.INVALID_REQUEST
-                self._say("LeaderAndIsr", problem, topic_partition)
-        return refused
+    def instruction(self, instruction: Instruction) -> ErrorCode:
+        """Return the error of an instruction that is refused, otherwise NONE."""
+        topic_partition = instruction.topic_partition
+        error = self.partition("LeaderAndIsr", topic_partition)
+        if error is not ErrorCode.NONE or self._broker_id not in instruction.assignment.replicas:
+            return error
+        problem = isr_problem(instruction.leader_and_isr, self._broker_id)
+        if problem is None:
+            return ErrorCode.NONE
+        self._say("LeaderAndIsr", problem, topic_partition)
+        return ErrorCode.INVALID_REQUEST
 
-    def drop_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Remove the refused partitions and listeners from the request."""
-        for topic in request.topic_states:
-            topic.partition_states = self._kept(topic.topic_name, topic.partition_states)
-        request.topic_states = [t for t in request.topic_states if t.partition_states]
-        flat = request.ungrouped_partition_states
-        request.ungrouped_partition_states = [
-            state for state in flat if self._kept(state.topic_name, [state])
+    async def drop_metadata(self, request: UpdateMetadataRequest) -> list[str]:
+        """Remove the refused partitions and listeners from the request, in slices. Return its
+        topics, each once, in its order."""
+        topics: dict[str, None] = {}
+        flat: list[UpdateMetadataPartitionState] = []
+        async for state in in_slices(request.ungrouped_partition_states, CHECKED_AT_ONCE):
+            if self._is_kept(state.topic_name, state):
+                topics[state.topic_name] = None
+                flat.append(state)
+        kept: list[tuple[UpdateMetadataTopicState, list[UpdateMetadataPartitionState]]] = []
+        of_topics = ((topic, s) for topic in request.topic_states for s in topic.partition_states)
+        async for topic, state in in_slices(of_topics, CHECKED_AT_ONCE):
+            if self._is_kept(topic.topic_name, state):
+                topics[topic.topic_name] = None
+                if not kept or kept[-1][0] is not topic:
+                    kept.append((topic, []))
+                kept[-1][1].append(state)
+        async for topic, states in in_slices(kept, CHECKED_AT_ONCE):
+            topic.partition_states = states
+        brokers = request.live_brokers
+        request.ungrouped_partition_states = flat
+        request.topic_states = [topic for topic, _ in kept]
+        request.live_brokers = [
+            broker
+            async for broker in in_slices(brokers, CHECKED_AT_ONCE)
+            if self._is_reachable(broker)
         ]
-        request.live_brokers = [b for b in request.live_brokers if self._is_reachable(b)]
+        return list(topics)
 
-    def _kept(
-        self, topic: str, states: list[UpdateMetadataPartitionState]
-    ) -> list[UpdateMetadataPartitionState]:
-        partitions = [TopicPartition(topic, state.partition_index) for state in states]
-        refused = self.partitions("UpdateMetadata", partitions)
-        if not refused:
-            return states
-        return [state for state, tp in zip(states, partitions, strict=True) if tp not in refused]
+    def _is_kept(self, topic: str, state: UpdateMetadataPartitionState) -> bool:
+        topic_partition = TopicPartition(topic, state.partition_index)
+        return self.partition("UpdateMetadata", topic_partition) is ErrorCode.NONE
 
     def _is_reachable(self, broker: UpdateMetadataBroker) -> bool:
         """Remove listeners with an impossible address. Return whether the broker has any left."""
@@ -225,6 +236,9 @@ class EntryRefusals:
         self._log.error("controller_request_entry_refused", api=api, reason=reason, **named)
 
 
+# Entries of a request checked, results written or entries of the metadata cache made without a
+# pause: a few milliseconds.
+CHECKED_AT_ONCE: Final = 500
 FIRST_VERSION_BY_ID = 5
 # The partitions applied without a pause, which takes some tens of milliseconds. Smaller slices
 # would interrupt the fetchers more often.
@@ -265,6 +279,19 @@ def _instruction(
     )
 
 
+@dataclass(slots=True)
+class CheckedInstructions:
+    """The instructions of a request in its order: all of them, the ``errors`` of those that are
+    refused, and the others. ``topics`` are those of the others, each once; of those that are
+    ``replicated`` this broker is to have a replica."""
+
+    named: list[Instruction] = field(default_factory=list)
+    errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    received: list[Instruction] = field(default_factory=list)
+    topics: dict[str, None] = field(default_factory=dict)
+    replicated: dict[str, None] = field(default_factory=dict)
+
+
 class LeaderAndIsrHandler:
     """Serves LeaderAndIsr (a ``TaskHandler``).
 
@@ -292,16 +319,14 @@ class LeaderAndIsrHandler:
         stale = order.staleness()
         if stale is not ErrorCode.NONE:  # not worth a read of ZooKeeper, which anyone could cause
             return LeaderAndIsrResponse(error_code=stale)
-        named = list(instructions(request))
-        errors = EntryRefusals(self._fence.broker_id).instructions(named)
-        received = [i for i in named if i.topic_partition not in errors]
-        topics = sorted({instruction.topic_partition.topic for instruction in received})
-        await self._replicas.load_topic_configs(topics)
+        checked = await self._check(request)
+        received, errors = checked.received, checked.errors
+        await self._load_configs(checked.replicated)
         if self._get_ready is not None:
-            await self._get_ready(topics)
+            await self._get_ready(checked.topics)
         live_leaders = {
             leader.broker_id: Endpoint(leader.host_name, leader.port)
-            for leader in request.live_leaders
+            async for leader in in_slices(request.live_leaders, CHECKED_AT_ONCE)
             if address_problem(leader.host_name, leader.port) is None
         }
         for start in range(0, max(1, len(received)), LEADERSHIP_SLICE):
@@ -311,7 +336,32 @@ class LeaderAndIsrHandler:
             if error is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=error)
             errors |= self._apply(received[start : start + LEADERSHIP_SLICE], live_leaders)
-        return _response(context.header.api_version, named, errors)
+        return await _response(context.header.api_version, checked.named, errors)
+
+    async def _check(self, request: LeaderAndIsrRequest) -> CheckedInstructions:
+        refusals = EntryRefusals(self._fence.broker_id)
+        checked = CheckedInstructions()
+        async for instruction in in_slices(instructions(request), CHECKED_AT_ONCE):
+            checked.named.append(instruction)
+            error = refusals.instruction(instruction)
+            if error is not ErrorCode.NONE:
+                checked.errors[instruction.topic_partition] = error
+        async for instruction in in_slices(checked.named, CHECKED_AT_ONCE):
+            if instruction.topic_partition in checked.errors:
+                continue
+            checked.received.append(instruction)
+            topic = instruction.topic_partition.topic
+            checked.topics[topic] = None
+            if self._fence.broker_id in instruction.assignment.replicas:
+                checked.replicated[topic] = None
+        return checked
+
+    async def _load_configs(self, topics: Iterable[str]) -> None:
+        names = sorted(topics)
+        for start in range(0, len(names), CHECKED_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            await self._replicas.load_topic_configs(names[start : start + CHECKED_AT_ONCE])
 
     def _apply(
         self, received: list[Instruction], live_leaders: Mapping[int, Endpoint]
@@ -328,12 +378,12 @@ class LeaderAndIsrHandler:
         return errors
 
 
-def _response(
+async def _response(
     version: int, received: list[Instruction], errors: dict[TopicPartition, ErrorCode]
 ) -> LeaderAndIsrResponse:
     response = LeaderAndIsrResponse()
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
-    for instruction in received:
+    async for instruction in in_slices(received, CHECKED_AT_ONCE):
         topic, partition = instruction.topic_partition
         error = errors[instruction.topic_partition]
         if version < FIRST_VERSION_BY_ID:
@@ -395,10 +445,15 @@ class StopReplicaHandler:
         stale = order.staleness()
         if stale is not ErrorCode.NONE:  # before the entries are read: there may be 100,000
             return StopReplicaResponse(error_code=stale)
-        named = list(stops(request))
         refusals = EntryRefusals(self._fence.broker_id)
-        errors = refusals.partitions("StopReplica", [stop.topic_partition for stop in named])
-        received = [stop for stop in named if stop.topic_partition not in errors]
+        errors: dict[TopicPartition, ErrorCode] = {}
+        received: list[Stop] = []
+        async for stop in in_slices(stops(request), CHECKED_AT_ONCE):
+            error = refusals.partition("StopReplica", stop.topic_partition)
+            if error is ErrorCode.NONE:
+                received.append(stop)
+            else:
+                errors[stop.topic_partition] = error
         for start in range(0, max(1, len(received)), STOP_SLICE):
             if start:
                 await asyncio.sleep(0)
@@ -409,7 +464,7 @@ class StopReplicaHandler:
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_partition.topic, topic_partition.partition, code)
-                for topic_partition, code in errors.items()
+                async for topic_partition, code in in_slices(errors.items(), CHECKED_AT_ONCE)
             ]
         )
 
@@ -428,7 +483,9 @@ PartitionsDeleted: TypeAlias = Callable[[Sequence[TopicPartition]], None]
 class UpdateMetadataHandler:
     """Serves UpdateMetadata (a ``TaskHandler``).
 
-    ``get_ready`` is awaited with the topics of the request before the cache is updated.
+    ``get_ready`` is awaited with the topics of the request before the cache is updated. The next
+    image of the cache is computed in slices, between which other requests are served from the
+    current one, and replaces it at once unless a newer order has been applied meanwhile.
     Afterwards ``topic_changed`` is called for each of them, to complete operations that wait for
     a topic, and ``brokers_changed`` if other brokers are live than before. ``drop_strays``
     removes replicas that were reassigned while this broker was away."""
@@ -461,32 +518,44 @@ class UpdateMetadataHandler:
         stale = order.staleness()
         if stale is not ErrorCode.NONE:  # before the entries are read: there may be 100,000
             return UpdateMetadataResponse(error_code=stale)
-        self._refusals.drop_metadata(request)
-        topics = topics_of(request)
+        topics = await self._refusals.drop_metadata(request)
         if self._get_ready is not None:
             await self._get_ready(topics)
-        error = order.refusal()
-        if error is not ErrorCode.NONE:
-            return UpdateMetadataResponse(error_code=error)
-        alive = self._cache.image.brokers.keys()
-        deleted = self._cache.update(request)
+        while True:
+            steps = update_steps(self._cache.image, request)
+            update = await run_in_slices(steps, CHECKED_AT_ONCE)
+            error = order.refusal()
+            if error is not ErrorCode.NONE:
+                return UpdateMetadataResponse(error_code=error)
+            if update.before is self._cache.image:
+                break  # otherwise an earlier order has been applied meanwhile
+        self._cache.replace(update, request)
+        await self._after(update, request, topics)
+        return UpdateMetadataResponse()
+
+    async def _after(
+        self, update: MetadataUpdate, request: UpdateMetadataRequest, topics: Sequence[str]
+    ) -> None:
         self._log.info(
             "metadata_updated",
             controller=request.controller_id,
             controller_epoch=request.controller_epoch,
             brokers=len(request.live_brokers),
             topics=len(topics),
-            deleted_partitions=len(deleted),
+            deleted_partitions=len(update.deleted),
         )
-        if deleted and self._partitions_deleted is not None:
-            self._partitions_deleted(deleted)
-        if self._brokers_changed is not None and self._cache.image.brokers.keys() != alive:
+        if update.deleted and self._partitions_deleted is not None:
+            self._partitions_deleted(update.deleted)
+        if (
+            self._brokers_changed is not None
+            and update.after.brokers.keys() != update.before.brokers.keys()
+        ):
             self._brokers_changed()
-        for topic in topics:
+        await run_in_slices(self._cache.report_different_listeners(), CHECKED_AT_ONCE)
+        async for topic in in_slices(topics, CHECKED_AT_ONCE):
             self._topic_changed(topic)
         if self._drop_strays is not None:
             await self._drop_strays(request)
-        return UpdateMetadataResponse()
 
 
 class ControlledShutdownHandler:

@@ -46,6 +46,11 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -402,6 +407,34 @@ def leader_and_isr(name: str) -> Attack:
     return requests((order, 4))
 
 
+# What LeaderAndIsr, StopReplica and UpdateMetadata of the first controller have in common.
+FIRST_CONTROLLER: dict[str, Any] = {"controller_id": 1, "controller_epoch": 1}
+ELSEWHERE: dict[str, Any] = {"leader": 2, "isr": [2], "replicas": [2]}
+
+
+def leader_and_isr_elsewhere(count: int) -> Attack:
+    """Of partitions of which this broker is no replica, as the next ones."""
+    states = [LeaderAndIsrPartitionState(partition_index=n, **ELSEWHERE) for n in range(count)]
+    topic = LeaderAndIsrTopicState("elsewhere", partition_states=states)
+    return requests((LeaderAndIsrRequest(**FIRST_CONTROLLER, topic_states=[topic]), 4))
+
+
+def stop_replica_elsewhere(count: int) -> Attack:
+    states = [StopReplicaPartitionState(number, 0, False) for number in range(count)]
+    topic = StopReplicaTopicState("elsewhere", states)
+    return requests((StopReplicaRequest(**FIRST_CONTROLLER, topic_states=[topic]), 3))
+
+
+def update_metadata_elsewhere(count: int) -> Attack:
+    states = [UpdateMetadataPartitionState(partition_index=n, **ELSEWHERE) for n in range(count)]
+    update = UpdateMetadataRequest(
+        **FIRST_CONTROLLER,
+        topic_states=[UpdateMetadataTopicState("elsewhere", partition_states=states)],
+        live_brokers=[UpdateMetadataBroker(1, endpoints=[_endpoint("127.0.0.1")])],
+    )
+    return requests((update, 7))
+
+
 def reassignments(count: int) -> Attack:
     """Partitions that do not exist."""
     rows = [ReassignablePartition(number, [1]) for number in range(count)]
@@ -549,6 +582,9 @@ def beyond_the_table() -> list[NastyInput]:
         NastyInput("a header of 2 million tags", partial(header_tags, 2_000_000)),
         NastyInput("2,000 DescribeConfigs pipelined", partial(pipelined, 2_000)),
         spoiling("Metadata, 2,000 topics to create", partial(unknown_topics, 2_000)),
+        spoiling("LeaderAndIsr of 100,000", partial(leader_and_isr_elsewhere, 100_000)),
+        spoiling("StopReplica of 100,000", partial(stop_replica_elsewhere, 100_000)),
+        spoiling("UpdateMetadata of 100,000", partial(update_metadata_elsewhere, 100_000)),
         NastyInput("100,000 partitions to reassign", partial(reassignments, 100_000)),
         NastyInput("1,000 silent connections", partial(connections, 1_000)),
     ]
