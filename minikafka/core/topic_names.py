@@ -62,6 +62,6 @@ def may_collide(topic: str) -> bool:
     return "." in topic or "_" in topic
 
 
-def collide(one: str, other: str) -> bool:
-    """Whether two names differ only in dots and underscores."""
-    return one.replace(".", "_") == other.replace(".", "_")
+def metric_name(topic: str) -> str:
+    """Return the topic's name in metrics. Two topics collide if it is the same."""
+    return topic.replace(".", "_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
@@ -16,12 +16,13 @@ from minikafka.core.controller.placement import (
     require_partition_count,
 )
 from minikafka.core.purgatory import DelayedOperation
-from minikafka.core.topic_names import collide, may_collide, require_valid
+from minikafka.core.topic_names import may_collide, metric_name, require_valid
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import CoordinationError, Entropy, NodeExists, SessionExpired
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.create_topics import CreatableTopic
 from minikafka.zookeeper.store import ZkStore
 
@@ -100,6 +101,57 @@ class TopicOutcome:
     config: Mapping[str, str] | None = None
 
 
+LISTED_FOR: Final = 200  # topics of a request that are checked against one listing
+LISTED_AT_ONCE: Final = 5_000  # names of existing topics noted without a pause
+
+
+class KnownTopics:
+    """The topics in ZooKeeper, for the topics of one CreateTopics request.
+
+    They are listed again after ``listed_for`` topics of the request, instead of for each: there may
+    be thousands of both. Topics created since are added. The listing may be older than the write
+    that creates a topic, which fails if the topic exists by then."""
+
+    def __init__(self, store: Callable[[], ZkStore], listed_for: int) -> None:
+        self._store = store
+        self._listed_for = listed_for
+        self._left = 0
+        self._names: set[str] = set()
+        self._marked: frozenset[str] = frozenset()
+        self._by_metric_name: dict[str, list[str]] = {}
+
+    def add(self, topic: str) -> None:
+        self._names.add(topic)
+        if may_collide(topic):
+            self._by_metric_name.setdefault(metric_name(topic), []).append(topic)
+
+    async def require_free(self, topic: str) -> None:
+        """Check that the topic may be created beside the existing ones. Raises KafkaError:
+        TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION; and CoordinationError."""
+        if self._left == 0:
+            await self._list()
+        self._left -= 1
+        if topic in self._marked:
+            raise _marked_for_deletion(topic)
+        if topic in self._names:
+            raise _already_exists(topic)
+        colliding = self._by_metric_name.get(metric_name(topic)) if may_collide(topic) else None
+        if colliding:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}",
+            )
+
+    async def _list(self) -> None:
+        store = self._store()
+        self._marked = frozenset(await store.topic_deletions())
+        self._names.clear()
+        self._by_metric_name.clear()
+        async for name in in_slices(await store.topics(), LISTED_AT_ONCE):
+            self.add(name)
+        self._left = self._listed_for
+
+
 class TopicAdmin:
     """Creates and deletes topics in ZooKeeper, on the controller's broker only.
 
@@ -138,7 +190,10 @@ class TopicAdmin:
         Returns the outcome of each topic by name. The topics must have distinct names.
         REQUEST_TIMED_OUT means that the topic was created, but lacks leaders after ``timeout_ms``.
         A ``timeout_ms`` of 0 or less always ends so."""
-        outcomes = {topic.name: await self._create(topic, validate_only) for topic in topics}
+        known = KnownTopics(self._store, listed_for=LISTED_FOR)
+        outcomes: dict[str, TopicOutcome] = {}
+        async for topic in in_slices(topics, 1):  # the placement of one may take milliseconds
+            outcomes[topic.name] = await self._create(topic, known, validate_only)
         created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
         if created and not validate_only:
             for name in await await_leaders(self._reaper, self._cache, created, timeout_ms):
@@ -159,15 +214,22 @@ class TopicAdmin:
 
     # -- creation
 
-    async def _create(self, topic: CreatableTopic, validate_only: bool) -> TopicOutcome:
+    async def _create(
+        self, topic: CreatableTopic, known: KnownTopics, validate_only: bool
+    ) -> TopicOutcome:
         try:
             config = _given_config(topic)
             replicas = self._replicas(topic)
-            await self._check(topic.name, replicas, config)
+            require_valid(topic.name)
+            await known.require_free(topic.name)
+            self._check(replicas, config)
             topic_id = ZERO_UUID
             if not validate_only:
+                if await self._store().topic_marked_for_deletion(topic.name):
+                    raise _marked_for_deletion(topic.name)  # since the listing
                 topic_id = self._new_topic_id()
                 await self._store().create_topic(topic.name, topic_id, replicas, config)
+                known.add(topic.name)
         except KafkaError as error:
             return self._failed(topic.name, error)
         except NodeExists:
@@ -211,26 +273,8 @@ class TopicAdmin:
             replica_shift=self._entropy.randrange(dice),
         )
 
-    async def _check(
-        self, topic: str, replicas: Mapping[int, Sequence[int]], config: Mapping[str, str]
-    ) -> None:
+    def _check(self, replicas: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
         """Raises KafkaError."""
-        require_valid(topic)
-        store = self._store()
-        if await store.topic_marked_for_deletion(topic):
-            raise KafkaError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' is marked for deletion."
-            )
-        existing = await store.topics()
-        if topic in existing:
-            raise _already_exists(topic)
-        if may_collide(topic):
-            colliding = [other for other in existing if collide(topic, other)]
-            if colliding:
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}",
-                )
         _check_assignment(replicas)
         try:
             self._check_topic_config(config)
@@ -271,6 +315,10 @@ class TopicAdmin:
 
 
 _DASH = 62  # of the base64url alphabet
+
+
+def _marked_for_deletion(topic: str) -> KafkaError:
+    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' is marked for deletion.")
 
 
 def _already_exists(topic: str) -> KafkaError:

@@ -9,7 +9,6 @@ from minikafka.broker.ports import Controller
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.kernel.cluster import ElectionType, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

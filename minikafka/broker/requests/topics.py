@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.partitions import PartitionGrowth
@@ -12,6 +13,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -31,6 +33,8 @@ from minikafka.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 
+# Topics whose results, with their configurations, are made without a pause: some milliseconds.
+DESCRIBED_AT_ONCE: Final = 50
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # KRaft's own log; never a topic
 
 
@@ -63,7 +67,7 @@ class CreateTopicsHandler:
                 _failed(topic.name, ErrorCode.INVALID_REQUEST, refused[topic.name])
                 if topic.name in refused
                 else self._result(topic.name, outcomes[topic.name])
-                for topic in request.topics
+                async for topic in in_slices(request.topics, DESCRIBED_AT_ONCE)
             ]
         )
 

@@ -362,6 +362,12 @@ def create_topic(partitions: int, name: str = "large", limit_ms: int = 30_000) -
     return requests((CreateTopicsRequest([topic], limit_ms), 7))
 
 
+def validate_topics(count: int) -> Attack:
+    """Topics to be checked, not created."""
+    topics = [CreatableTopic(f"checked-{number}", 1, 1) for number in range(count)]
+    return requests((CreateTopicsRequest(topics, 30_000, validate_only=True), 7))
+
+
 def create_partitions(name: str) -> Attack:
     topic = CreatePartitionsTopic(name, 20, None)
     return requests((CreatePartitionsRequest([topic], 10_000), 3))
@@ -582,6 +588,7 @@ def beyond_the_table() -> list[NastyInput]:
         NastyInput("a header of 2 million tags", partial(header_tags, 2_000_000)),
         NastyInput("2,000 DescribeConfigs pipelined", partial(pipelined, 2_000)),
         spoiling("Metadata, 2,000 topics to create", partial(unknown_topics, 2_000)),
+        NastyInput("CreateTopics, 5,000 to validate", partial(validate_topics, 5_000)),
         spoiling("LeaderAndIsr of 100,000", partial(leader_and_isr_elsewhere, 100_000)),
         spoiling("StopReplica of 100,000", partial(stop_replica_elsewhere, 100_000)),
         spoiling("UpdateMetadata of 100,000", partial(update_metadata_elsewhere, 100_000)),

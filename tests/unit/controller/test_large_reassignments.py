@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from minikafka.broker.requests import elections
-from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.elections import AlterPartitionReassignmentsHandler
 from minikafka.controller import reassignment
 from minikafka.core.controller.reassignment import MAX_REPLICAS
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
