@@ -156,12 +156,13 @@ class EntryRefusals:
     files or znodes, and leaders that are not in their ISR.
 
     A controller does not send such entries, but any client can, and a controller may have read
-    them in a znode that something else wrote. Each is logged as an error; the rest of the request
-    is applied."""
+    them in a znode that something else wrote. They are logged as errors, and bounded as the events
+    of one client, since one request may have a hundred thousand; the rest of the request is
+    applied."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
-        self._log = event_log("state-change", broker=broker_id)
+        self._log = event_log("state-change", broker=broker_id).bind(client="controller")
 
     def partition(self, api: str, topic_partition: TopicPartition) -> ErrorCode:
         """Return the error of an entry that is refused, otherwise NONE."""
@@ -231,9 +232,9 @@ class EntryRefusals:
             broker.endpoints = [endpoint for endpoint, problem in kept if problem is None]
         return None in problems
 
-    def _say(self, api: str, reason: str, topic_partition: TopicPartition | None = None) -> None:
+    def _say(self, api: str, problem: str, topic_partition: TopicPartition | None = None) -> None:
         named = {} if topic_partition is None else {"partition": str(topic_partition)}
-        self._log.error("controller_request_entry_refused", api=api, reason=reason, **named)
+        self._log.error("controller_request_entry_refused", api=api, problem=problem, **named)
 
 
 # Entries of a request checked, results written or entries of the metadata cache made without a

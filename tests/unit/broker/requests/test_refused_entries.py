@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+import structlog
 
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.event_rates import BURST
+from minikafka.kernel.events import ClientEvents
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -99,3 +103,24 @@ async def test_update_metadata_adds_the_good_entries_only() -> None:
     assert list(cache.topics()) == ["a"]
     assert not cache.contains(TopicPartition("a", -1))
     assert list(cache.image.brokers) == [1]
+
+
+@pytest.mark.mission("SAFE-24")
+async def test_refused_entries_of_one_request_do_not_fill_the_log() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        bad = [
+            LeaderAndIsrTopicState(f"../{number}", partition_states=[state()])
+            for number in range(500)
+        ]
+        request = LeaderAndIsrRequest(controller_epoch=1, topic_states=bad)
+        with structlog.testing.capture_logs() as events:
+            await cluster[1].command(request, 4)
+    refused = [e for e in events if e["event"] == "controller_request_entry_refused"]
+    assert len(refused) == len(bad)
+    bounded = ClientEvents(lambda: 0)
+    written = 0
+    for event in refused:
+        with contextlib.suppress(structlog.DropEvent):
+            bounded(None, "error", event)
+            written += 1
+    assert written == BURST
