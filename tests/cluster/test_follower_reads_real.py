@@ -7,6 +7,7 @@ import signal
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,9 +38,16 @@ def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         with (running.home(f"broker-{FAR}") / "server.properties").open("a") as properties:
             properties.write("broker.rack=far\n")
         running.restart_broker(FAR)
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        until(lambda: len(admin.list_topics(timeout=5).brokers) == 2, "both brokers are up", 60)
+        # Until the first UpdateMetadata a broker knows no controller, as in Kafka, and an admin
+        # client of librdkafka that gets such metadata waits for one without asking again.
+        for address in running.bootstrap.split(","):
+            admin = AdminClient({"bootstrap.servers": address})
+            until(partial(knows_both, admin), f"{address} knows both brokers", 60)
         yield running
+
+
+def knows_both(admin: AdminClient) -> bool:
+    return len(admin.list_topics(timeout=5).brokers) == 2
 
 
 def written(cluster: RealCluster, topic: str) -> None:
