@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients.confluent import offset_of
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.leaders import wait_for_leaders
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.real_cluster import RealCluster
 
 pytestmark = pytest.mark.cluster
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.load import Load
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 PATIENCE_S = 90

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.lone_broker import LoneBroker
-from tests.support.cluster.real_cluster import run_verb, until
+from tests.support.cluster.real_cluster import run_verb
 from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

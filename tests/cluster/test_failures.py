@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.load import Load
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

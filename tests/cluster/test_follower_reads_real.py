@@ -18,7 +18,8 @@ from minikafka import client
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.kernel import cluster as ids
 from minikafka.world.real.world import real_world, run
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster
 
 # One group, so that its brokers start once. It can run beside other clusters.
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("follower_reads")]

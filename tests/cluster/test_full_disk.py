@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster
 from tests.support.cluster.verify_process import VerifyProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

@@ -11,7 +11,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Produc
 from confluent_kafka.admin import AdminClient
 
 from tests.support.clients.group_clients import Clients
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 PARTITIONS = 4

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

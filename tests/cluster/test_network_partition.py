@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.namespaces import SpacedCluster, spaced_cluster, why_not
-from tests.support.cluster.real_cluster import until
 from tests.support.cluster.verify_process import VerifyProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [
     pytest.mark.cluster,

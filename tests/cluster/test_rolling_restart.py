@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.load import read_values
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

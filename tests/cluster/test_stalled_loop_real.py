@@ -20,7 +20,7 @@ from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
 from minikafka.world.real.world import real_world, run
 from minikafka.world.real.zookeeper import RealCoordination
-from tests.support.cluster.real_cluster import until
+from tests.support.cluster.cluster_state import until
 from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster
 from tests.support.cluster.verify_process import VerifyProcess
 from tests.support.cluster.wall_clock import COMPILER, WallClock, compile_wall_clock
 

@@ -25,7 +25,8 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.schema import Message
 from scripts.lib.cluster import free_ports
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 # One group, so that its brokers start once. It can run beside other clusters.
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("debug_verb")]

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support.clients.group_clients import Clients
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 GROUP = TOPIC = "seen"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster.cluster_state import is_alive, until
 from tests.support.cluster.load import Load
 from tests.support.cluster.lone_broker import LoneBroker
-from tests.support.cluster.real_cluster import RealCluster, is_alive, until
+from tests.support.cluster.real_cluster import RealCluster
 from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

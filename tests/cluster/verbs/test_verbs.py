@@ -8,7 +8,8 @@ import uuid
 
 import pytest
 
-from tests.support.cluster.real_cluster import RealCluster, run_verb, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import RealCluster, run_verb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -16,8 +16,8 @@ from tests.support.clients.group_scenes import (
     join_leave_die_and_resume,
     produce,
 )
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.leaders import wait_for_leaders
-from tests.support.cluster.real_cluster import until
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 LIBRARIES = ["confluent", "kafka-python", "aiokafka"]

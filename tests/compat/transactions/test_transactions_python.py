@@ -16,8 +16,8 @@ from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
 from scripts.lib.cluster import Cluster
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.leaders import wait_for_leaders
-from tests.support.cluster.real_cluster import until
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 TIMEOUT_S = 60

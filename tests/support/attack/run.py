@@ -18,7 +18,8 @@ from tests.support.attack import victim as victims
 from tests.support.attack.attacker import Attacker, attack
 from tests.support.attack.frames import TOPICS, case_of
 from tests.support.attack.victim import Victim
-from tests.support.cluster.real_cluster import RealCluster, is_alive, until
+from tests.support.cluster.cluster_state import is_alive, until
+from tests.support.cluster.real_cluster import RealCluster
 
 THREADS = 4
 REPORT_EVERY_S = 30

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, Producer
 
 from tests.support.clients.confluent import value_of
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.load import read_values
-from tests.support.cluster.real_cluster import until
 
 TOPIC, GROUP = "victim", "victim-group"
 PATIENCE_S = 120

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.real_cluster import until
+from tests.support.cluster.cluster_state import until
 
 PROGRAM = Path(__file__).with_name("group_consumer.py")
 SCRIPT = PROGRAM.with_suffix(".js")

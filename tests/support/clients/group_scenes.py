@@ -6,7 +6,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from tests.support.clients.group_clients import Clients
-from tests.support.cluster.real_cluster import until
+from tests.support.cluster.cluster_state import until
 
 PARTITIONS = 4
 

@@ -19,8 +19,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from minikafka.core.coordinator_partition import partition_for
 from tests.support.clients.confluent import value_of
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.exactly_once_app import TRANSACTIONAL_ID
-from tests.support.cluster.real_cluster import RealCluster, until
+from tests.support.cluster.real_cluster import RealCluster
 
 SOURCE, TARGET = "eo-source", "eo-target"
 VICTIMS = ("application", "coordinator", "leader", "controller")

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.clients.confluent import offset_of, value_of
-from tests.support.cluster.real_cluster import until
+from tests.support.cluster.cluster_state import until
 
 
 class Load:

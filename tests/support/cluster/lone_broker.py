@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.support.cluster.real_cluster import MINIKAFKA, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import MINIKAFKA
 
 
 class LoneBroker:

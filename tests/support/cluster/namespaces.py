@@ -18,7 +18,8 @@ from minikafka.cli.processes.embedded_zookeeper import (
     claim_directory,
     command_line,
 )
-from tests.support.cluster.real_cluster import MINIKAFKA, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import MINIKAFKA
 
 INSIDE, OUTSIDE = "10.213.7", "10.213.8"  # brokers and ZooKeeper; clients and brokers
 CLIENT_HOST, ZOOKEEPER_HOST, FIRST_HOST = 1, 2, 10

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
-from scripts.lib.cluster import LAST_LINES, Cluster
-
-T = TypeVar("T")
+from scripts.lib.cluster import Cluster
+from tests.support.cluster.cluster_state import ClusterState, is_alive, until
 
 MINIKAFKA = (sys.executable, "-m", "minikafka.cli.main")
-POLL_S = 0.05
-
-
-def until(look: Callable[[], T], what: str, limit_s: float = 30.0) -> T:
-    """Return the first true value of ``look``. Fails after ``limit_s`` with its last value."""
-    deadline = time.monotonic() + limit_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what} (last: {found!r})"
-        time.sleep(POLL_S)
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
@@ -55,7 +31,7 @@ def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
     )
 
 
-class RealCluster(Cluster):
+class RealCluster(Cluster, ClusterState):
     """``minikafka up``, with signals, log files and znodes for tests. Broker ids are 1, 2, ..."""
 
     def __init__(
@@ -81,15 +57,6 @@ class RealCluster(Cluster):
     @property
     def any_broker(self) -> str:
         return self.bootstrap.split(",")[0]
-
-    def home(self, name: str) -> Path:
-        return self.directory / name
-
-    def log(self, broker_id: int) -> str:
-        return (self.home(f"broker-{broker_id}") / "log").read_text()
-
-    def data(self, broker_id: int) -> Path:
-        return self.home(f"broker-{broker_id}") / "data"
 
     def remember_processes(self) -> None:
         """Add the supervisor's child processes and their children (Java) to ``seen``."""
@@ -136,75 +103,6 @@ class RealCluster(Cluster):
             )
         (home / "pid").write_text(f"{process.pid}\n")
         self._restarted.append(process)
-
-    @contextlib.contextmanager
-    def zk(self) -> Iterator[KazooClient]:
-        client = KazooClient(hosts=self.zookeeper)
-        client.start(30)
-        try:
-            yield client
-        finally:
-            client.stop()
-            client.close()
-
-    def znode(self, path: str) -> Any:
-        """Return the JSON in a znode; None if there is no such znode."""
-        with self.zk() as client:
-            try:
-                return json.loads(client.get(path)[0])
-            except NoNodeError:
-                return None
-
-    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        found = self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        return found or {}
-
-    def until_isr(self, topic: str, partition: int, expected: list[int]) -> None:
-        until(
-            lambda: sorted(self.state(topic, partition).get("isr", [])) == sorted(expected),
-            f"ISR of {topic}-{partition} is {expected}",
-        )
-
-    def until_whole(self) -> None:
-        """Wait until all brokers are registered, a controller is active, and all replicas are in
-        sync."""
-
-        def whole() -> bool:
-            with self.zk() as client:
-                if sorted(map(int, client.get_children("/brokers/ids"))) != self.broker_ids:
-                    return False
-                if not client.exists("/controller"):
-                    return False
-                try:
-                    return all(
-                        in_sync(client, topic) for topic in client.get_children("/brokers/topics")
-                    )
-                except NoNodeError:
-                    return False  # a topic on its way: created or deleted at this moment
-
-        def in_sync(client: KazooClient, topic: str) -> bool:
-            node = json.loads(client.get(f"/brokers/topics/{topic}")[0])
-            for partition, replicas in node["partitions"].items():
-                path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-                if sorted(json.loads(client.get(path)[0])["isr"]) != sorted(replicas):
-                    return False
-            return True
-
-        try:
-            until(whole, "the cluster is whole", 60)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.last_words()}") from None
-
-    def last_words(self) -> str:
-        """Return whether each broker runs, and the end of its log."""
-        words = []
-        for broker_id in self.broker_ids:
-            pid_file = self.home(f"broker-{broker_id}") / "pid"
-            pid = int(pid_file.read_text()) if pid_file.exists() else None
-            state = "no pid file" if pid is None else "runs" if is_alive(pid) else "ended"
-            words.append(f"--- broker {broker_id} (pid {pid}): {state}")
-            words += self.log(broker_id).splitlines()[-LAST_LINES:]
-        return "\n".join(words)
 
     def topics(self, action: str, *options: str) -> Any:
         done = run_verb("topics", action, "--bootstrap-server", self.bootstrap, *options)

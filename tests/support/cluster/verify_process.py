@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.real_cluster import MINIKAFKA, until
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.real_cluster import MINIKAFKA
 
 COUNT = re.compile(r"([\d,]+) acknowledged")
 

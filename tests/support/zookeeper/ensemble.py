@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minikafka.cli.processes.embedded_zookeeper import MAIN_CLASS, ZookeeperOptions, command_line
 from scripts.lib.cluster import free_ports
-from tests.support.cluster.real_cluster import until
+from tests.support.cluster.cluster_state import until
 from tests.support.zookeeper.process import four_letters
 
 QUORUM_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

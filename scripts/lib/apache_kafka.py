@@ -1,0 +1,75 @@
+"""Official Apache Kafka, where its jars are: brokers in ZooKeeper mode, and its command-line tools.
+
+``scripts/kafka-jars`` downloads the jars to ``.kafka/VERSION``. The environment variable
+MINIKAFKA_KAFKA_JARS names another directory with a folder for each version.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from minikafka.cli.processes.embedded_zookeeper import ZookeeperError, find_java
+
+NEWEST = "3.9.1"
+VERSIONS = (NEWEST, "2.8.2", "2.0.1")
+JARS = "MINIKAFKA_KAFKA_JARS"
+REPOSITORY = Path(__file__).parents[2]
+HOW_TO_GET = "scripts/kafka-jars downloads Apache Kafka's jars; it needs Maven and Java"
+
+# Small and quick to start. A benchmark passes its own settings.
+SMALL_JVM = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+class NoApacheKafka(Exception):
+    """The jars or Java are missing; the message says how to get them."""
+
+
+def class_path(version: str = NEWEST) -> str:
+    """Return the class path with a version's jars. Raises NoApacheKafka."""
+    folder = Path(os.environ.get(JARS) or REPOSITORY / ".kafka") / version
+    if not any(folder.glob(f"kafka_2.*-{version}.jar")):
+        raise NoApacheKafka(f"no Apache Kafka {version} in {folder}: {HOW_TO_GET}")
+    return f"{folder}/*"
+
+
+def java_command(
+    version: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = SMALL_JVM
+) -> list[str]:
+    """Return the command that runs a class of a version. Raises NoApacheKafka."""
+    jars = class_path(version)
+    try:
+        java = find_java(os.environ)
+    except ZookeeperError as error:
+        raise NoApacheKafka(str(error)) from None
+    # Its broker logs what a test wants to read when it fails; the ZooKeeper client says too much.
+    logger = "-Dorg.slf4j.simpleLogger."
+    logging = (
+        f"{logger}showDateTime=true",
+        f"{logger}dateTimeFormat=HH:mm:ss.SSS",
+        f"{logger}log.org.apache.zookeeper=warn",
+    )
+    return [java, *jvm, *logging, "-cp", jars, main_class, *arguments]
+
+
+def start_broker(
+    version: str, properties: Path, log: Path, jvm: tuple[str, ...] = SMALL_JVM
+) -> subprocess.Popen[bytes]:
+    """Start a broker in a session of its own. Its output is appended to ``log``."""
+    command = java_command(version, "kafka.Kafka", str(properties), jvm=jvm)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=log.parent,
+            start_new_session=True,
+        )
+
+
+def write_properties(path: Path, values: Mapping[str, object]) -> None:
+    """Write a server.properties file."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))

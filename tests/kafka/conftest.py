@@ -1,0 +1,50 @@
+"""What tests beside official Apache Kafka share: a ZooKeeper, and mixed clusters on it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from scripts.lib.apache_kafka import VERSIONS, NoApacheKafka, java_command
+from tests.support.cluster.mixed_cluster import MixedCluster
+from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
+
+Mixed: TypeAlias = Callable[..., AbstractContextManager[MixedCluster]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of this folder where an official Kafka cannot be started."""
+    try:
+        for version in VERSIONS:
+            java_command(version, "")
+    except NoApacheKafka as missing:
+        for item in items:
+            if item.get_closest_marker("kafka"):
+                item.add_marker(pytest.mark.skip(reason=str(missing)))
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZookeeperProcess]:
+    with running_zookeeper() as server:
+        yield server
+
+
+@pytest.fixture
+def mixed(zookeeper: ZookeeperProcess, tmp_path: Path, request: pytest.FixtureRequest) -> Mixed:
+    """Return the function that makes a cluster from kinds and properties, each in a new chroot."""
+    numbers = itertools.count(1)
+
+    def make(
+        *kinds: str,
+        properties: Mapping[str, object] = {},
+        own: Mapping[int, Mapping[str, object]] = {},
+    ) -> MixedCluster:
+        name = f"{abs(hash(request.node.nodeid))}-{next(numbers)}"
+        return MixedCluster(tmp_path / name, f"{zookeeper.connect}/{name}", kinds, properties, own)
+
+    return make

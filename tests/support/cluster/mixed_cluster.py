@@ -1,0 +1,163 @@
+"""A cluster in which each broker is minikafka's or an official Apache Kafka of some version."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from scripts.lib.apache_kafka import start_broker, write_properties
+from scripts.lib.cluster import free_ports
+from tests.support.cluster.cluster_state import ClusterState, connected, is_alive, until
+from tests.support.cluster.real_cluster import MINIKAFKA
+
+OURS = "minikafka"
+START_LIMIT_S = 120.0  # a JVM on a busy machine
+STOP_LIMIT_S = 60.0
+
+# A death is noticed within some seconds, and the internal topics are small.
+QUICK = {
+    "zookeeper.session.timeout.ms": 4000,
+    "zookeeper.connection.timeout.ms": 60_000,
+    "replica.lag.time.max.ms": 5000,
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 3,
+    "offsets.topic.replication.factor": 3,
+    "leader.imbalance.check.interval.seconds": 3600,
+    "controlled.shutdown.retry.backoff.ms": 500,
+}
+
+
+class MixedCluster(ClusterState):
+    """Brokers 1, 2, ... of the given kinds: ``minikafka``, or a version of Apache Kafka.
+
+    A broker keeps its id, port, directory and ``server.properties`` when another kind takes its
+    place. ``own`` maps a broker id to properties of that broker alone.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        zookeeper: str,
+        kinds: Sequence[str],
+        properties: Mapping[str, object] = {},
+        own: Mapping[int, Mapping[str, object]] = {},
+    ) -> None:
+        self.directory = directory
+        self.zookeeper = zookeeper
+        self.kinds = dict(enumerate(kinds, start=1))
+        self._shared = {**QUICK, **properties}
+        self._own = own
+        self._ports = dict(zip(self.kinds, free_ports(len(kinds)), strict=True))
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def broker_ids(self) -> Sequence[int]:
+        return list(self.kinds)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.address(broker_id) for broker_id in self.kinds)
+
+    def address(self, broker_id: int) -> str:
+        return f"127.0.0.1:{self._ports[broker_id]}"
+
+    def __enter__(self) -> Self:
+        host, _, chroot = self.zookeeper.partition("/")
+        if chroot:
+            with connected(host) as client:
+                client.ensure_path(f"/{chroot}")
+        try:
+            for broker_id in self.kinds:
+                self.start(broker_id)
+            self.until_whole(START_LIMIT_S)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            error.add_note(self.last_words())
+        self.stop()
+
+    def stop(self) -> None:
+        """Kill all brokers: nothing of them is read again."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker on the files that it has, and do not wait."""
+        home = self.home(f"broker-{broker_id}")
+        home.mkdir(parents=True, exist_ok=True)
+        properties = home / "server.properties"
+        write_properties(properties, self.properties(broker_id))
+        kind = self.kinds[broker_id]
+        if kind == OURS:
+            with (home / "log").open("ab") as log:
+                process = subprocess.Popen(
+                    [*MINIKAFKA, "broker", "--config", str(properties)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        else:
+            process = start_broker(kind, properties, home / "log")
+        self._processes[broker_id] = process
+        (home / "pid").write_text(f"{process.pid}\n")
+
+    def properties(self, broker_id: int) -> dict[str, object]:
+        """Return the broker's properties; both kinds read the same file."""
+        return {
+            "broker.id": broker_id,
+            "listeners": f"PLAINTEXT://{self.address(broker_id)}",
+            "zookeeper.connect": self.zookeeper,
+            "log.dirs": self.data(broker_id),
+            **self._shared,
+            **self._own.get(broker_id, {}),
+        }
+
+    def end(self, broker_id: int, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal to a broker, and wait until its process has ended."""
+        process = self._processes[broker_id]
+        os.kill(process.pid, number)
+        process.wait(STOP_LIMIT_S)
+
+    def restart(self, broker_id: int, number: signal.Signals = signal.SIGTERM) -> None:
+        """End a broker, start it again, and wait until all replicas are in sync."""
+        self.become(broker_id, self.kinds[broker_id], number)
+
+    def become(self, broker_id: int, kind: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Put a broker of another kind in its place, on the same data directory."""
+        self.end(broker_id, number)
+        self.kinds[broker_id] = kind
+        self.start(broker_id)
+        self.until_whole(START_LIMIT_S)
+
+    def controller(self) -> int | None:
+        """Return the id of the active controller; None while there is none."""
+        found = self.znode("/controller")
+        return None if found is None else int(found["brokerid"])
+
+    def make_controller(self, broker_id: int) -> None:
+        """Delete /controller, and again, until the broker is elected."""
+
+        def elected() -> bool:
+            with self.zk() as client:
+                if self.controller() != broker_id:
+                    client.delete("/controller")
+                    until(self.controller, "a controller is elected")
+                return self.controller() == broker_id
+
+        until(elected, f"broker {broker_id} is the controller", 60)
+
+    def is_running(self, broker_id: int) -> bool:
+        return is_alive(self._processes[broker_id].pid)
