@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
+from uuid import UUID
 
-from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class Controller(Protocol):
@@ -40,4 +41,20 @@ class Controller(Protocol):
         self, partitions: Iterable[TopicPartition] | None
     ) -> Mapping[TopicPartition, ReplicaAssignment]:
         """Return the current reassignments of ``partitions``, or of all partitions (None)."""
+        ...
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, states: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> Mapping[TopicPartition, LeaderAndIsr | ErrorCode]:
+        """Write the ISRs that leader ``broker_id`` requests. Returns each partition's new state, or
+        its error. Also raises STALE_BROKER_EPOCH."""
+        ...
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> range:
+        """Allocate a block of producer ids. Also raises BROKER_ID_NOT_REGISTERED,
+        STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR."""
+        ...
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic that the controller knows by its id."""
         ...

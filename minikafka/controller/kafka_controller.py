@@ -23,8 +23,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from minikafka.controller.broker_changes import BrokerChanges, ControlledShutdowns
+from minikafka.controller.broker_requests import BrokerRequests
 from minikafka.controller.channel_manager import Connect, ControllerChannels
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import ControllerElector
@@ -44,7 +46,12 @@ from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import BrokerResponse, ControllerEvent
 from minikafka.core.controller.states import ControllerState
-from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
+from minikafka.kernel.cluster import (
+    ElectionType,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
@@ -123,6 +130,7 @@ class KafkaController:
         self._topics = TopicChanges(services, self._deletions)
         self._internal_topics = InternalTopics(services, self._reassignments, self._isr_removals)
         self._shutdowns = ControlledShutdowns(services)
+        self._broker_requests = BrokerRequests(services)
         self._failover = Failover(
             services,
             self._brokers,
@@ -269,6 +277,26 @@ class KafkaController:
         )
         return found
 
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, states: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> Mapping[TopicPartition, LeaderAndIsr | ErrorCode]:
+        """Write the ISRs that leader ``broker_id`` requests. Return each partition's new state, or
+        its error. Raises ``KafkaError``: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+        results: Mapping[TopicPartition, LeaderAndIsr | ErrorCode] = await self.queue.submit(
+            events.AlterPartition(broker_id, broker_epoch, states)
+        )
+        return results
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> range:
+        """Allocate a block of producer ids to a broker. Raises ``KafkaError``: NOT_CONTROLLER,
+        BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR."""
+        block: range = await self.queue.submit(events.AllocateProducerIds(broker_id, broker_epoch))
+        return block
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic that this controller knows by its id."""
+        return self.context.topic_names.get(topic_id)
+
     def set_unclean_election(self, enabled: bool) -> None:
         """Change the default of ``unclean.leader.election.enable``, which applies to topics that do
         not configure it."""
@@ -321,6 +349,8 @@ class KafkaController:
             ),
             events.ApiPartitionReassignment: self._reassignments.on_api,
             events.ListPartitionReassignments: self._on_list_reassignments,
+            events.AlterPartition: self._broker_requests.on_alter_partition,
+            events.AllocateProducerIds: self._broker_requests.on_allocate_producer_ids,
             events.ReplicaLeaderElection: self._elections.on_request,
             events.PreferredReplicaElection: (
                 lambda _: self._elections.on_preferred_election_znode()

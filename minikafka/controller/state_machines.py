@@ -50,7 +50,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import CoordinationError
+from minikafka.kernel.ports import BadVersion, CoordinationError
 from minikafka.zookeeper.session import ZkSession
 
 T = TypeVar("T")
@@ -311,6 +311,26 @@ class StateMachines:
                 self._log.error("leader_epoch_not_raised", partition=str(partition), error=reason)
             self.leaderships.outdated(pending)
             read, _ = await self.leaderships.read(pending)
+
+    # -------------------------------------------------------------------------- ISRs of leaders
+
+    async def write_isrs(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> WriteResults:
+        """Write states that leaders have requested, and record those that were written. A state
+        that another writer changed meanwhile is read again, and its result is ``BadVersion``."""
+        store, epoch = self._zk.store, self._context.epoch
+        results = await store.update_states(states, epoch, self._context.fence)
+        for partition, result in results.items():
+            if isinstance(result, LeaderAndIsr):
+                state = LeaderIsrAndControllerEpoch(result, epoch)
+                self._context.leadership[partition] = state
+                self._log.debug(
+                    "isr_altered", partition=str(partition), epoch=epoch, **_leadership_facts(state)
+                )
+        self.leaderships.written(tp for tp, r in results.items() if isinstance(r, LeaderAndIsr))
+        await self.leaderships.refresh(
+            [tp for tp, result in results.items() if isinstance(result, BadVersion)]
+        )
+        return results
 
     # --------------------------------------------------------------------------------- requests
 

@@ -24,6 +24,10 @@ from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.broker_to_controller import (
+    AllocateProducerIdsHandler,
+    AlterPartitionHandler,
+)
 from minikafka.broker.requests.cluster import (
     DescribeClusterHandler,
     FindCoordinatorHandler,
@@ -400,6 +404,18 @@ class BrokerParts:
             Route(
                 ApiKey.CONTROLLED_SHUTDOWN,
                 ControlledShutdownHandler(controller),
+                task=True,
+                changes_state=False,
+            ),
+            Route(
+                ApiKey.ALTER_PARTITION,
+                AlterPartitionHandler(controller),
+                task=True,
+                changes_state=False,
+            ),
+            Route(
+                ApiKey.ALLOCATE_PRODUCER_IDS,
+                AllocateProducerIdsHandler(controller),
                 task=True,
                 changes_state=False,
             ),

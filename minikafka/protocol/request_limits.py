@@ -30,6 +30,7 @@ MAX_ELEMENTS: Final = MappingProxyType(
         ApiKey.LEADER_AND_ISR: _WHOLE_CLUSTER,
         ApiKey.UPDATE_METADATA: _WHOLE_CLUSTER,
         ApiKey.STOP_REPLICA: _WHOLE_CLUSTER,
+        ApiKey.ALTER_PARTITION: _WHOLE_CLUSTER,  # a leader whose followers are all slow or dead
         # kafka-reassign-partitions sends all partitions of its file at once.
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _WHOLE_CLUSTER,
         ApiKey.FETCH: 50_000,  # a follower names all partitions that it follows of one leader

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from minikafka.core.controller.request_batch import ControlRequest
 from minikafka.core.controller.states import ControllerState
-from minikafka.kernel.cluster import ElectionType, TopicPartition
+from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -205,6 +205,25 @@ class ListPartitionReassignments(ControllerEvent):
 
     partitions: frozenset[TopicPartition] | None
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition(ControllerEvent):
+    """Leader ``broker_id`` requests ISRs (KIP-497). Each state names the version that it
+    replaces."""
+
+    broker_id: int
+    broker_epoch: int
+    states: Mapping[TopicPartition, LeaderAndIsr]
+    state = ControllerState.ISR_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds(ControllerEvent):
+    """A broker requests a block of producer ids (KIP-730)."""
+
+    broker_id: int
+    broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

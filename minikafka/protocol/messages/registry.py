@@ -22,7 +22,15 @@ from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
+from minikafka.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from minikafka.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from minikafka.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -193,6 +201,8 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
     (ElectLeadersRequest, ElectLeadersResponse),
+    (AlterPartitionRequest, AlterPartitionResponse),
+    (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),

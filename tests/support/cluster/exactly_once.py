@@ -13,17 +13,17 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from minikafka.core.coordinator_partition import partition_for
 from tests.support.clients.confluent import value_of
 from tests.support.cluster.cluster_state import until
-from tests.support.cluster.exactly_once_app import TRANSACTIONAL_ID
 from tests.support.cluster.real_cluster import RealCluster
 
-SOURCE, TARGET = "eo-source", "eo-target"
 VICTIMS = ("application", "coordinator", "leader", "controller")
 EACH = 60  # records between two kills
 LIMIT_S = 180
@@ -37,9 +37,9 @@ SOON_DEAD = (  # a death is noticed within two seconds
 class Application:
     """An application process that is restarted whenever it ends."""
 
-    def __init__(self, bootstrap: str, log: Path) -> None:
+    def __init__(self, log: Path, *arguments: str) -> None:
         script = Path(__file__).with_name("exactly_once_app.py")
-        self._command = [sys.executable, str(script), bootstrap, SOURCE, TARGET]
+        self._command = [sys.executable, str(script), *arguments]
         self._log = log.open("ab")
         self._stopping = threading.Event()
         self.starts = 0
@@ -70,17 +70,17 @@ class Application:
 class Reader:
     """A consumer of committed records, and the records that it has read so far."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         self.seen: Counter[str] = Counter()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": "eo-reader",
+                "group.id": f"reader-of-{topic}",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
             }
         )
-        self._consumer.assign([TopicPartition(TARGET, 0, 0)])
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
 
     def until(self, count: int, what: str) -> None:
         """Wait until it has read so many records."""
@@ -97,57 +97,94 @@ class Reader:
         self._consumer.close()
 
 
-class ExactlyOnce:
-    """A context manager: a cluster, the application, and a reader of the application's output."""
+class Brokers(Protocol):
+    """A cluster whose brokers can be killed."""
 
-    def __init__(self, cluster: RealCluster, log: Path) -> None:
-        self._cluster = cluster
-        self._where = partition_for(TRANSACTIONAL_ID, 50)
-        for topic in (SOURCE, TARGET):
-            cluster.create_topic(topic)
-        self.application = Application(cluster.bootstrap, log)
-        self.reader = Reader(cluster.bootstrap)
+    @property
+    def bootstrap(self) -> str: ...
+
+    def create_topic(self, name: str) -> None: ...
+
+    def state(self, topic: str, partition: int = 0) -> dict[str, Any]: ...
+
+    def znode(self, path: str) -> Any: ...
+
+    def end_broker(self, broker_id: int, number: signal.Signals) -> None: ...
+
+    def restart_broker(self, broker_id: int) -> None: ...
+
+    def until_whole(self) -> None: ...
+
+
+class ExactlyOnce:
+    """A context manager: an application in a cluster, and a reader of the application's output.
+
+    ``name`` is the application's consumer group and transactional id. It reads ``<name>-source``
+    and writes ``<name>-target``; both are created where they do not exist.
+    """
+
+    def __init__(self, cluster: Brokers, log: Path, name: str = "exactly-once") -> None:
+        self._cluster, self._name = cluster, name
+        self._source, self._target = f"{name}-source", f"{name}-target"
+        for topic in (self._source, self._target):
+            if cluster.znode(f"/brokers/topics/{topic}") is None:
+                cluster.create_topic(topic)
+        self.application = Application(log, cluster.bootstrap, self._source, self._target, name)
+        self.reader = Reader(cluster.bootstrap, self._target)
         self.sent = 0
 
     def __enter__(self) -> ExactlyOnce:
-        self._send()
-        self.reader.until(self.sent, "the first records")
+        self.send()
+        self.until_processed("the first records")
         return self
 
     def __exit__(self, *_: object) -> None:
         self.application.stop()
         self.reader.close()
 
+    def coordinator(self) -> int:
+        """Return the id of the broker that coordinates the application's transactions."""
+        topic = "__transaction_state"
+        partitions = self._cluster.znode(f"/brokers/topics/{topic}")["partitions"]
+        partition = partition_for(self._name, len(partitions))
+        return int(self._cluster.state(topic, partition)["leader"])
+
     def kill(self, victim: str, delay_s: float) -> None:
         """Kill one of ``VICTIMS`` ``delay_s`` after records were sent. All of these records must be
         processed, both while the victim is dead and after its restart."""
-        self._send()
+        self.send()
         time.sleep(delay_s)
         if victim == "application":
             self.application.kill()
-            self.reader.until(self.sent, "records after the application died")
+            self.until_processed("records after the application died")
             return
         cluster = self._cluster
-        broker_id = {
-            "coordinator": lambda: cluster.state("__transaction_state", self._where)["leader"],
-            "leader": lambda: cluster.state(TARGET)["leader"],
-            "controller": lambda: cluster.znode("/controller")["brokerid"],
-        }[victim]()
+        find: dict[str, Callable[[], int]] = {
+            "coordinator": self.coordinator,
+            "leader": lambda: int(cluster.state(self._target)["leader"]),
+            "controller": lambda: int(cluster.znode("/controller")["brokerid"]),
+        }
+        broker_id = find[victim]()
         cluster.end_broker(broker_id, signal.SIGKILL)
-        self.reader.until(self.sent, f"records after the {victim} died")
+        self.until_processed(f"records after the {victim} died")
         cluster.restart_broker(broker_id)
         cluster.until_whole()
+
+    def until_processed(self, what: str) -> None:
+        """Wait until the reader has read as many records as were sent."""
+        self.reader.until(self.sent, what)
 
     def check(self) -> None:
         """Check that no record is lost or doubled."""
         assert self.reader.seen == Counter(f"seen {number}" for number in range(self.sent))
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Send ``EACH`` more records for the application."""
         producer = Producer(
             {"bootstrap.servers": self._cluster.bootstrap, "enable.idempotence": True}
         )
         for number in range(self.sent, self.sent + EACH):
-            producer.produce(SOURCE, str(number), partition=0)
+            producer.produce(self._source, str(number), partition=0)
         assert producer.flush(LIMIT_S) == 0
         self.sent += EACH
 

@@ -1,6 +1,7 @@
 """An application that consumes, transforms and produces in transactions, for tests that kill it.
 
-Arguments: bootstrap servers, topic to read, topic to write. If a transaction fails for good, it
+Arguments: bootstrap servers, topic to read, topic to write, and a name: the consumer group and the
+transactional id. If a transaction fails for good, it
 ends with status 1, and its parent restarts it.
 """
 
@@ -13,8 +14,6 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.support.clients.confluent import offset_of, value_of
 
-GROUP = "exactly-once"
-TRANSACTIONAL_ID = "exactly-once"
 BATCH = 10
 TIMEOUT_S = 60
 # librdkafka's send_offsets_to_transaction may wait for ever for a group coordinator that has gone
@@ -23,11 +22,11 @@ TIMEOUT_S = 60
 STUCK_S = 30
 
 
-def main(bootstrap: str, source: str, target: str) -> int:
+def main(bootstrap: str, source: str, target: str, name: str) -> int:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "transactional.id": TRANSACTIONAL_ID,
+            "transactional.id": name,
             "transaction.timeout.ms": 20_000,
             "linger.ms": 0,
         }
@@ -36,7 +35,7 @@ def main(bootstrap: str, source: str, target: str) -> int:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": GROUP,
+            "group.id": name,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
+
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.apache_kafka import start_broker, write_properties
 from scripts.lib.cluster import free_ports
@@ -75,8 +79,8 @@ class MixedCluster(ClusterState):
                 client.ensure_path(f"/{chroot}")
         try:
             for broker_id in self.kinds:
-                self.start(broker_id)
-            self.until_whole(START_LIMIT_S)
+                self.restart_broker(broker_id)
+            self.until_ready()
         except BaseException:
             self.stop()
             raise
@@ -93,7 +97,7 @@ class MixedCluster(ClusterState):
             process.kill()
             process.wait()
 
-    def start(self, broker_id: int) -> None:
+    def restart_broker(self, broker_id: int) -> None:
         """Start a broker on the files that it has, and do not wait."""
         home = self.home(f"broker-{broker_id}")
         home.mkdir(parents=True, exist_ok=True)
@@ -114,6 +118,19 @@ class MixedCluster(ClusterState):
         self._processes[broker_id] = process
         (home / "pid").write_text(f"{process.pid}\n")
 
+    def until_ready(self) -> None:
+        """Wait until all replicas are in sync, and each broker has metadata of all brokers."""
+        self.until_whole(START_LIMIT_S)
+        for broker_id in self.broker_ids:
+            admin = AdminClient({"bootstrap.servers": self.address(broker_id), "log_level": 0})
+
+            def informed(admin: AdminClient = admin) -> bool:
+                with contextlib.suppress(KafkaException):
+                    return sorted(admin.list_topics(timeout=5).brokers) == self.broker_ids
+                return False
+
+            until(informed, f"broker {broker_id} has metadata of all brokers", START_LIMIT_S)
+
     def properties(self, broker_id: int) -> dict[str, object]:
         """Return the broker's properties; both kinds read the same file."""
         return {
@@ -125,22 +142,52 @@ class MixedCluster(ClusterState):
             **self._own.get(broker_id, {}),
         }
 
-    def end(self, broker_id: int, number: signal.Signals = signal.SIGTERM) -> None:
+    def end_broker(self, broker_id: int, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal to a broker, and wait until its process has ended."""
         process = self._processes[broker_id]
         os.kill(process.pid, number)
         process.wait(STOP_LIMIT_S)
 
-    def restart(self, broker_id: int, number: signal.Signals = signal.SIGTERM) -> None:
-        """End a broker, start it again, and wait until all replicas are in sync."""
-        self.become(broker_id, self.kinds[broker_id], number)
-
     def become(self, broker_id: int, kind: str, number: signal.Signals = signal.SIGTERM) -> None:
         """Put a broker of another kind in its place, on the same data directory."""
-        self.end(broker_id, number)
+        self.end_broker(broker_id, number)
         self.kinds[broker_id] = kind
-        self.start(broker_id)
+        self.restart_broker(broker_id)
+        self.until_ready()
+
+    def create_topic(self, name: str, *assignment: Sequence[int]) -> None:
+        """Create a topic with the replicas of each partition, and wait until they are in sync.
+        Without ``assignment``: one partition on all brokers."""
+        replicas = [list(each) for each in assignment] or [list(self.broker_ids)]
+        topic = NewTopic(name, len(replicas), replica_assignment=replicas)
+        admin = self.admin()  # until the result is there: without it the request is cancelled
+        admin.create_topics([topic])[name].result(60)
         self.until_whole(START_LIMIT_S)
+
+    def elect_preferred_leaders(self) -> None:
+        """Make the first replica of each partition its leader, and wait for it."""
+        with self.zk() as client:
+            topics = client.get_children("/brokers/topics")
+        first = {
+            (topic, int(partition)): replicas[0]
+            for topic in topics
+            for partition, replicas in self.znode(f"/brokers/topics/{topic}")["partitions"].items()
+        }
+
+        admin = self.admin()
+
+        def elected() -> bool:
+            wrong = [p for p, leader in first.items() if self.state(*p)["leader"] != leader]
+            if wrong:
+                partitions = [TopicPartition(*each) for each in wrong]
+                with contextlib.suppress(KafkaException):  # looks again: the controller may move
+                    admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+            return not wrong
+
+        until(elected, "preferred leaders lead", 60)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def controller(self) -> int | None:
         """Return the id of the active controller; None while there is none."""

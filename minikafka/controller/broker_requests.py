@@ -1,0 +1,81 @@
+"""Requests of brokers to the controller: ISRs that leaders want, blocks of producer ids."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikafka.controller.services import ControllerServices
+from minikafka.core.controller.alter_partition import decide, is_current_broker
+from minikafka.core.controller.events import AllocateProducerIds, AlterPartition
+from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import BadVersion
+from minikafka.kernel.slices import in_slices
+from minikafka.zookeeper.store import MalformedZnode
+
+# Partitions decided without a pause: some milliseconds. The event goes on after the pause before
+# the next event begins.
+DECIDED_AT_ONCE: Final = 500
+
+
+class BrokerRequests:
+    """Handlers of the events that brokers' requests put on the queue. They raise ``KafkaError`` and
+    ``ControllerMoved``."""
+
+    def __init__(self, services: ControllerServices) -> None:
+        self._services = services
+        self._context = services.context
+        self._log = services.log
+
+    async def on_alter_partition(
+        self, request: AlterPartition
+    ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
+        """Write the ISRs that are acceptable, and send all named partitions to all brokers. Return
+        each partition's state or error. Raises ``KafkaError``: STALE_BROKER_EPOCH.
+
+        A reassignment whose replicas are in sync now goes on with the watch on the partition's
+        state, which this write fires."""
+        if not is_current_broker(self._context, request.broker_id, request.broker_epoch):
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+        results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+        accepted: dict[TopicPartition, LeaderAndIsr] = {}
+        async for partition, requested in in_slices(request.states.items(), DECIDED_AT_ONCE):
+            result = decide(self._context, partition, requested)
+            if result is None:
+                accepted[partition] = requested
+            else:
+                results[partition] = result
+        refused = {str(tp): r.name for tp, r in results.items() if isinstance(r, ErrorCode)}
+        if refused:
+            self._log.info(
+                "isr_changes_refused",
+                requesting_broker=request.broker_id,
+                partitions=len(refused),
+                first=next(iter(refused.items())),
+            )
+        written = await self._services.machines.write_isrs(accepted) if accepted else {}
+        for partition, outcome in written.items():
+            if isinstance(outcome, BadVersion):
+                results[partition] = ErrorCode.INVALID_UPDATE_VERSION
+            elif isinstance(outcome, Exception):
+                results[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+            else:
+                results[partition] = outcome
+        self._services.machines.send_update_metadata(
+            self._context.live_or_shutting_down_broker_ids(),
+            [tp for tp, r in results.items() if r is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        )
+        return results
+
+    async def on_allocate_producer_ids(self, request: AllocateProducerIds) -> range:
+        """Allocate the next block. Raises ``KafkaError``: BROKER_ID_NOT_REGISTERED,
+        STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR."""
+        if request.broker_id not in self._context.brokers:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if not is_current_broker(self._context, request.broker_id, request.broker_epoch):
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+        try:
+            return await self._services.store.allocate_producer_ids(request.broker_id)
+        except (MalformedZnode, OverflowError) as error:
+            self._log.error("producer_ids_not_allocated", error=str(error))
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
