@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -34,17 +32,16 @@ def zookeeper() -> Iterator[ZookeeperProcess]:
         yield server
 
 
-@pytest.fixture
-def mixed(zookeeper: ZookeeperProcess, tmp_path: Path, request: pytest.FixtureRequest) -> Mixed:
+@pytest.fixture(scope="session")
+def mixed(zookeeper: ZookeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Mixed:
     """Return the function that makes a cluster from kinds and properties, each in a new chroot."""
-    numbers = itertools.count(1)
 
     def make(
         *kinds: str,
         properties: Mapping[str, object] = {},
         own: Mapping[int, Mapping[str, object]] = {},
     ) -> MixedCluster:
-        name = f"{abs(hash(request.node.nodeid))}-{next(numbers)}"
-        return MixedCluster(tmp_path / name, f"{zookeeper.connect}/{name}", kinds, properties, own)
+        home = tmp_path_factory.mktemp("mixed")
+        return MixedCluster(home, f"{zookeeper.connect}/{home.name}", kinds, properties, own)
 
     return make

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.apache_kafka import start_broker, write_properties
 from scripts.lib.cluster import free_ports
-from tests.support.cluster.cluster_state import ClusterState, connected, is_alive, until
+from tests.support.cluster.cluster_state import ClusterState, connected, until
 from tests.support.cluster.real_cluster import MINIKAFKA
 
 OURS = "minikafka"
@@ -119,17 +119,22 @@ class MixedCluster(ClusterState):
         (home / "pid").write_text(f"{process.pid}\n")
 
     def until_ready(self) -> None:
-        """Wait until all replicas are in sync, and each broker has metadata of all brokers."""
+        """Wait until all replicas are in sync, and each broker knows all brokers and the
+        controller."""
         self.until_whole(START_LIMIT_S)
         for broker_id in self.broker_ids:
             admin = AdminClient({"bootstrap.servers": self.address(broker_id), "log_level": 0})
 
             def informed(admin: AdminClient = admin) -> bool:
                 with contextlib.suppress(KafkaException):
-                    return sorted(admin.list_topics(timeout=5).brokers) == self.broker_ids
+                    found = admin.list_topics(timeout=5)
+                    return (sorted(found.brokers), found.controller_id) == (
+                        self.broker_ids,
+                        self.controller(),
+                    )
                 return False
 
-            until(informed, f"broker {broker_id} has metadata of all brokers", START_LIMIT_S)
+            until(informed, f"broker {broker_id} knows the cluster", START_LIMIT_S)
 
     def properties(self, broker_id: int) -> dict[str, object]:
         """Return the broker's properties; both kinds read the same file."""
@@ -195,7 +200,7 @@ class MixedCluster(ClusterState):
         return None if found is None else int(found["brokerid"])
 
     def make_controller(self, broker_id: int) -> None:
-        """Delete /controller, and again, until the broker is elected."""
+        """Delete /controller, and again, until the broker is elected and all brokers know it."""
 
         def elected() -> bool:
             with self.zk() as client:
@@ -205,6 +210,7 @@ class MixedCluster(ClusterState):
                 return self.controller() == broker_id
 
         until(elected, f"broker {broker_id} is the controller", 60)
+        self.until_ready()
 
-    def is_running(self, broker_id: int) -> bool:
-        return is_alive(self._processes[broker_id].pid)
+    def pid(self, broker_id: int) -> int:
+        return self._processes[broker_id].pid
