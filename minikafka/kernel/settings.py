@@ -18,6 +18,7 @@ from minikafka.kernel.config import (
     non_empty,
     one_of,
 )
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.listeners import (
     DEBUG_LISTENER,
     connection_overrides_problem,
@@ -56,6 +57,14 @@ def _gzip_level(value: Any) -> str | None:
 def _kafka_version(value: Any) -> str | None:
     known = re.fullmatch(r"(0\.(8|9|10|11)|[1-4]\.\d+)(\.\d+)*(-IV\d+)?", value)
     return None if known else "is no version of Kafka"
+
+
+def _inter_broker_protocol(value: Any) -> str | None:
+    try:
+        InterBrokerProtocol.parse(value)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _throttled_replicas(value: Any) -> str | None:
@@ -136,7 +145,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("log.message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime")),
     _bool("log.message.downconversion.enable", True, "Serve consumers of record formats before Kafka 0.11."),
     _string("log.message.format.version", "3.0-IV1", "Kept for old files: logs hold record batches (magic 2) alone, as with Kafka's inter.broker.protocol.version from 3.0 on.", _kafka_version, (), False),
-    _string("inter.broker.protocol.version", "3.9-IV0", "2.0 makes a broker speak as Kafka 2.0 did, to clients too: keys 0 to 42 in the versions of that release; set it on all brokers of a cluster. Any other version is kept for old files: such brokers speak Kafka 3.9's.", _kafka_version),
+    _string("inter.broker.protocol.version", "3.9-IV0", "The protocol that the broker speaks to other brokers and to ZooKeeper, 2.0-IV0 to 3.9-IV0 (2.8 is the last of 2.8): versions of requests, records and znodes, topic ids, features. As long as brokers of an older version are in the cluster it must be theirs. 2.0 also makes a broker serve clients as Kafka 2.0 did: keys 0 to 42 in the versions of that release.", _inter_broker_protocol),
     _long("log.message.timestamp.difference.max.ms", MAX_LONG, "Deprecated: stands in for the two keys below where they are not set.", at_least(0)),
     _long("log.message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0)),
     _long("log.message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0)),

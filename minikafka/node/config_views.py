@@ -23,6 +23,7 @@ from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, ConfigError, view_of
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.listeners import connection_overrides, is_address
 from minikafka.kernel.ports import Network
 from minikafka.kernel.settings import topic_defaults
@@ -41,6 +42,10 @@ CONNECTION_OVERRIDES = "max.connections.per.ip.overrides"
 
 def release(config: Config) -> Release:
     return Release.of(config.string("inter.broker.protocol.version"))
+
+
+def inter_broker_protocol(config: Config) -> InterBrokerProtocol:
+    return InterBrokerProtocol.parse(config.string("inter.broker.protocol.version"))
 
 
 def zookeeper(config: Config) -> ZkSessionConfig:
