@@ -4,9 +4,9 @@ A broker receives the controller's requests one at a time and in order. A reques
 again until the broker responds or is removed from the live brokers. Responses become events on the
 controller's queue.
 
-Kafka chooses versions by ``inter.broker.protocol.version``. Here the controller requests from each
-broker the versions that it supports (ApiVersions). So brokers of several releases, Kafka's
-included, can form one cluster.
+``inter.broker.protocol.version`` decides the versions of requests, as in Kafka. A broker that does
+not support such a version (ApiVersions) gets the newest that it supports. So brokers of several
+releases, Kafka's included, can form one cluster even if the controller's protocol is too new.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from typing import Any, TypeAlias
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.core.controller.events import BrokerUnresponsive, ControllerEvent, response_event
-from minikafka.core.controller.request_batch import BrokerRequest, ControlRequest, for_version
+from minikafka.core.controller.request_batch import (
+    BrokerRequest,
+    ControlRequest,
+    for_version,
+    request_version,
+)
 from minikafka.kernel.cluster import Broker
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
-from minikafka.protocol.messages.registry import version_range
 from minikafka.protocol.messages.stop_replica import StopReplicaResponse
 
 # The version of the ApiVersions request: every broker since Kafka 0.10 supports it.
@@ -240,9 +244,7 @@ class ControllerChannels:
 
     async def _deliver(self, peer: _Peer, request: ControlRequest) -> Any:
         """Send a request until there is a response. ``remove_broker`` cancels this task."""
-        assert request.SPEC.api_key is not None
-        _, newest = version_range(request.SPEC.api_key)
-        version = self._config.release.at_most(request.SPEC.api_key, newest)
+        version = request_version(request, self._config.protocol)
         while True:
             try:
                 if peer.channel is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minikafka.protocol.api_keys import Release
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,6 @@ class ControllerConfig:
     leader_imbalance_per_broker_percentage: int = 10
     leader_imbalance_check_interval_seconds: int = 300
     controller_socket_timeout_ms: int = 30_000
-    release: Release = Release.KAFKA_3_9
+    protocol: InterBrokerProtocol = LATEST
     zookeeper_session_timeout_ms: int = 18_000
     internal_replication_factors: Mapping[str, int] = field(default_factory=dict)

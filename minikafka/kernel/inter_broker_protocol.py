@@ -178,6 +178,8 @@ class InterBrokerProtocol(IntEnum):
         return 1 if expires else _step(self, _OFFSET_COMMIT_VALUE)
 
 
+LATEST: Final = InterBrokerProtocol.IBP_3_9_IV0
+
 _Steps: TypeAlias = tuple[tuple[InterBrokerProtocol, int], ...]
 
 

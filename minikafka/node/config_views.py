@@ -130,7 +130,9 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
         broker_id=broker_id,
         inter_broker_listener_name=listener,
         isr=IsrConfig(replica_lag_time_max_ms=config.integer("replica.lag.time.max.ms")),
-        fetcher=view_of(ReplicaFetcherConfig, config.values, release=release(config)),
+        fetcher=view_of(
+            ReplicaFetcherConfig, config.values, protocol=inter_broker_protocol(config)
+        ),
         quota=_quota(config, "replication.quota."),
     )
 
@@ -141,7 +143,7 @@ def controller(config: Config, broker_id: int, listener: str) -> ControllerConfi
         config.values,
         broker_id=broker_id,
         inter_broker_listener_name=listener,
-        release=release(config),
+        protocol=inter_broker_protocol(config),
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
             TRANSACTION_STATE_TOPIC: config.integer("transaction.state.log.replication.factor"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
+from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.follower_logs import FollowerLogs
@@ -22,7 +23,6 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.network.channel import Channel
-from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -190,6 +190,15 @@ class ReplicaFetcherManager:
         self._sources[topic_partition] = source
         fetcher.add(topic_partition, state)
 
+    def set_topic_id(self, topic_partition: TopicPartition, topic_id: UUID | None) -> None:
+        """Request this partition by its topic id from now on, or by name if it is None."""
+        source = self._sources.get(topic_partition)
+        if source is None:
+            return
+        fetcher = self._fetchers.get((source, self._number(topic_partition)))
+        if fetcher is not None:
+            fetcher.set_topic_id(topic_partition, topic_id)
+
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching these partitions. Responses in flight are ignored for them."""
         for topic_partition in topic_partitions:
@@ -224,7 +233,7 @@ class ReplicaFetcherManager:
             session_epoch=FINAL_EPOCH,  # without a session
             topics=[FetchTopic(topic=topic, partitions=[wanted])],
         )
-        version = config.release.at_most(ApiKey.FETCH, FETCH_VERSION_BY_NAME)
+        version = min(config.protocol.fetch_version, FETCH_VERSION_BY_NAME)
         channel = await self._connect(source)
         try:
             response: FetchResponse = await channel.begin(

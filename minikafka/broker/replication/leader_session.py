@@ -13,7 +13,7 @@ from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import UNDEFINED_EPOCH
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.api_keys import ApiKey, Release
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -34,8 +34,8 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-FETCH_VERSION = 16  # with topic ids
-FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
+FETCH_VERSION_BY_NAME = 12  # the last one without topic ids
+FETCH_VERSION_REPLICA_STATE = 15  # the first one with the follower's broker epoch (KIP-903)
 # The leader has forgotten the session or counts its epochs differently; a full Fetch repairs it.
 SESSION_ERRORS = frozenset(
     (
@@ -58,13 +58,7 @@ class ReplicaFetcherConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     num_replica_fetchers: int = 1
-    release: Release = Release.KAFKA_3_9
-
-    @property
-    def truncates_on_fetch(self) -> bool:
-        """Whether the leader compares epochs in every Fetch (KIP-595). If not, a new follower sends
-        OffsetForLeaderEpoch before its first Fetch (KIP-101)."""
-        return self.release.at_most(ApiKey.FETCH, FETCH_VERSION) >= FETCH_VERSION_BY_NAME
+    protocol: InterBrokerProtocol = LATEST
 
 
 class _PartitionRequest(NamedTuple):
@@ -121,11 +115,14 @@ class LeaderSession:
             topics=self._topics(fetch),
             forgotten_topics_data=self._forgotten(fetch),
         )
-        if self._by_id:
+        version = config.protocol.fetch_version
+        if not self._by_id:
+            version = min(version, FETCH_VERSION_BY_NAME)
+        if version >= FETCH_VERSION_REPLICA_STATE:
             request.replica_state = ReplicaState(self._broker_id, self._broker_epoch())
-            return request, FETCH_VERSION
-        request.replica_id = self._broker_id
-        return request, config.release.at_most(ApiKey.FETCH, FETCH_VERSION_BY_NAME)
+        else:
+            request.replica_id = self._broker_id
+        return request, version
 
     def _next(
         self, states: Mapping[TopicPartition, PartitionFetchState]
@@ -136,7 +133,7 @@ class LeaderSession:
         gone = self._gone(states, changed)
         by_id = self._by_id
         if changed or gone:
-            by_id = self._config.truncates_on_fetch and all(
+            by_id = self._config.protocol.fetch_version > FETCH_VERSION_BY_NAME and all(
                 state.topic_id is not None for state in states.values()
             )
         if self._handler.names_all or by_id != self._by_id:
@@ -189,7 +186,7 @@ class LeaderSession:
             if isinstance(key[0], UUID):
                 self._names[key[0]] = topic_partition.topic
             self._sent[topic_partition] = key, state
-            epoch = state.last_fetched_epoch if self._config.truncates_on_fetch else None
+            epoch = state.last_fetched_epoch if self._config.protocol.truncates_on_fetch else None
             requests[key] = _PartitionRequest(
                 state.leader_epoch,
                 state.fetch_offset,

@@ -110,7 +110,8 @@ class Leadership:
             )
             return refusal
         try:
-            if self._adopts_topic_id(partition, instruction):
+            if instruction.leader_and_isr.leader_epoch == partition.leader_epoch:
+                self._change_topic_id(partition, instruction)
                 return ErrorCode.NONE
             self._open_log(partition, instruction)
             if instruction.leader_and_isr.leader == self._broker_id:
@@ -132,20 +133,18 @@ class Leadership:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _adopts_topic_id(self, partition: Partition, instruction: Instruction) -> bool:
-        """Set the topic id of a partition that has none, if the instruction has one and repeats the
-        current leader epoch. Returns whether it was set. Raises OSError."""
-        if (
-            instruction.topic_id is None
-            or partition.topic_id is not None
-            or instruction.leader_and_isr.leader_epoch != partition.leader_epoch
-        ):
-            return False
-        self._log_manager.get_or_create(
-            partition.topic_partition, instruction.topic_id, partition.config.log
-        )
-        self._hosted.identify(partition, instruction.topic_id)
-        return True
+    def _change_topic_id(self, partition: Partition, instruction: Instruction) -> None:
+        """Apply an instruction that only brings or takes away the topic id. Raises OSError.
+
+        The controller's inter-broker protocol was raised over 2.8 or lowered. A partition keeps its
+        id, since ``partition.metadata`` does; only the follower's requests lose it."""
+        topic_id = instruction.topic_id
+        if topic_id is not None:
+            self._log_manager.get_or_create(
+                partition.topic_partition, topic_id, partition.config.log
+            )
+            self._hosted.identify(partition, topic_id)
+        self._fetchers.set_topic_id(partition.topic_partition, topic_id)
 
     def _refusal(self, partition: Partition, instruction: Instruction) -> ErrorCode | None:
         """Return the error of an instruction that must not be applied, or None.
@@ -155,9 +154,9 @@ class Leadership:
         epoch = instruction.leader_and_isr.leader_epoch
         if not partition.accepts_topic_id(instruction.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        brings_topic_id = instruction.topic_id is not None and partition.topic_id is None
         if epoch < partition.leader_epoch or (
-            epoch == partition.leader_epoch and not brings_topic_id
+            epoch == partition.leader_epoch
+            and not _changes_topic_id(partition, instruction, self._broker_id)
         ):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in instruction.assignment.replicas:
@@ -221,7 +220,8 @@ class Leadership:
             partition.truncate_to(cut.offset)
         if leader >= 0:
             state = PartitionFetchState(
-                partition.topic_id,
+                # Not the id on disk: without one in the request the leader may know none either.
+                instruction.topic_id,
                 partition.leader_epoch,
                 log.log_end_offset,
                 log.latest_epoch,
@@ -261,3 +261,11 @@ class Leadership:
         ):
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.NONE
+
+
+def _changes_topic_id(partition: Partition, instruction: Instruction, broker_id: int) -> bool:
+    """Whether a repeated instruction brings the topic id that the partition lacks, or has none
+    although the partition, of a follower, has one."""
+    if instruction.topic_id is not None:
+        return partition.topic_id is None
+    return partition.topic_id is not None and instruction.leader_and_isr.leader != broker_id

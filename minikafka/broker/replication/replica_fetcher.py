@@ -5,8 +5,8 @@ The loop of ``run`` is Kafka's ``AbstractFetcherThread.doWork``. In each round i
 1. leaves out partitions that are delayed: after an error, by the throttle, or because a truncation
    is being flushed;
 2. connects to the leader if there is no connection;
-3. compares leader epochs by OffsetForLeaderEpoch, only with brokers of release 2.0: newer leaders
-   compare them in every Fetch and respond with a diverging epoch;
+3. compares leader epochs by OffsetForLeaderEpoch, if the inter-broker protocol is older than 2.7:
+   newer leaders compare them in every Fetch and respond with a diverging epoch;
 4. sends one Fetch for all other partitions and applies the response (see ``FollowerLogs``).
 
 The state of a partition is an immutable ``PartitionFetchState``. The controller's requests add,
@@ -24,6 +24,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
 
 from minikafka.broker.replication.follower_logs import FollowerLogs, ReplicaFailed
 from minikafka.broker.replication.leader_session import (
@@ -41,13 +42,10 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
 from minikafka.network.channel import Channel
-from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from minikafka.protocol.schema import Message
 
-LIST_OFFSETS_VERSION = 7
-OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_NAMED = 10  # partitions in a log event
@@ -119,7 +117,7 @@ class ReplicaFetcher:
 
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
         """Start to fetch this partition, or restart it from ``state`` in a new leader epoch."""
-        if not self._config.truncates_on_fetch and state.last_fetched_epoch is not None:
+        if not self._config.protocol.truncates_on_fetch and state.last_fetched_epoch is not None:
             self._uncompared.add(topic_partition)
         self._put(topic_partition, state)
 
@@ -143,6 +141,13 @@ class ReplicaFetcher:
         state = self._states.get(topic_partition)
         if state is not None and state.truncating:
             self._put(topic_partition, state._replace(truncating=False))
+
+    def set_topic_id(self, topic_partition: TopicPartition, topic_id: UUID | None) -> None:
+        """Request a partition by its topic id from now on, or by name if it is None (Kafka's
+        ``maybeUpdateTopicIds``)."""
+        state = self._states.get(topic_partition)
+        if state is not None and state.topic_id != topic_id:
+            self._states[topic_partition] = state._replace(topic_id=topic_id)
 
     def remove(self, topic_partition: TopicPartition) -> None:
         self._states.pop(topic_partition, None)
@@ -407,9 +412,7 @@ class ReplicaFetcher:
         does not have (KIP-101, KIP-279). Only for leaders that do not compare epochs in Fetch."""
         self._interrupted = False
         request = self._session.epoch_request(requested)
-        version = self._config.release.at_most(
-            ApiKey.OFFSET_FOR_LEADER_EPOCH, OFFSET_FOR_LEADER_EPOCH_VERSION
-        )
+        version = self._config.protocol.offset_for_leader_epoch_version
         response: OffsetForLeaderEpochResponse | None
         response = await self._response_to(self._send(request, version))
         left = {tp: state for tp, state in requested.items() if self._states.get(tp) is state}
@@ -460,7 +463,7 @@ class ReplicaFetcher:
         """Return the start or end of the leader's log. None if the request failed or the partition
         has changed since; after a failure the partition is delayed."""
         request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
-        version = self._config.release.at_most(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
+        version = self._config.protocol.list_offsets_version
         response = await self._response_to(self._send(request, version))
         if self._states.get(topic_partition) is not state:
             return None

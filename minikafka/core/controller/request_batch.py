@@ -20,6 +20,7 @@ from minikafka.kernel.cluster import (
     ReplicaAssignment,
     TopicPartition,
 )
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -325,6 +326,15 @@ STOP_REPLICA_BY_TOPIC = 1
 STOP_REPLICA_FLAG_EACH = 3
 UPDATE_METADATA_BY_TOPIC = 5
 PLAINTEXT_ID = 0
+
+
+def request_version(request: ControlRequest, protocol: InterBrokerProtocol) -> int:
+    """Return the version in which a broker of ``protocol`` sends ``request``."""
+    if isinstance(request, LeaderAndIsrRequest):
+        return protocol.leader_and_isr_version
+    if isinstance(request, StopReplicaRequest):
+        return protocol.stop_replica_version
+    return protocol.update_metadata_version
 
 
 def for_version(request: ControlRequest, version: int) -> list[ControlRequest]:

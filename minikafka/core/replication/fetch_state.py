@@ -21,8 +21,10 @@ class PartitionFetchState(NamedTuple):
     ``fetch_offset`` is the offset of the next Fetch, which is always the follower's log end.
     ``last_fetched_epoch`` is the leader epoch of the batch before it; None in an empty log. The
     leader compares it in every Fetch (v12+) and responds with the epoch at which the logs diverge
-    (KIP-595; Kafka's ``isTruncationOnFetchSupported``). Brokers of release 2.0 send
-    OffsetForLeaderEpoch before the first Fetch instead.
+    (KIP-595; Kafka's ``isTruncationOnFetchSupported``). With an inter-broker protocol before 2.7
+    OffsetForLeaderEpoch is sent before the first Fetch instead.
+
+    ``topic_id`` is the id in the LeaderAndIsr request: None if the controller gives topics none.
 
     ``lag`` is the distance to the leader's high watermark in offsets; None until the first
     response. ``failures`` counts errors in a row. ``delayed_until_ms`` is the time of the next

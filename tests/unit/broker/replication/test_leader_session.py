@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from minikafka.broker.replication.leader_session import (
-    FETCH_VERSION,
     FETCH_VERSION_BY_NAME,
     LeaderSession,
     ReplicaFetcherConfig,
@@ -13,6 +14,7 @@ from minikafka.broker.replication.leader_session import (
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -31,12 +33,12 @@ def state(topic_id: UUID | None = T, offset: int = 0, epoch: int = 1) -> Partiti
 class Follower:
     """A session and the log starts of its replicas; ``looked_at`` lists the starts that it read."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: ReplicaFetcherConfig | None = None) -> None:
         self.starts: dict[TopicPartition, int] = {}
         self.moves = 0
         self.looked_at: list[TopicPartition] = []
         self.session = LeaderSession(
-            2, lambda: 102, self._start, lambda: self.moves, ReplicaFetcherConfig()
+            2, lambda: 102, self._start, lambda: self.moves, config or ReplicaFetcherConfig()
         )
 
     def _start(self, topic_partition: TopicPartition) -> int:
@@ -119,7 +121,7 @@ def test_one_topic_without_an_id_brings_names_for_all() -> None:
     follower = Follower()
     states = {tp: state() for tp in P[:2]}
     follower.fetch(states)
-    assert follower.version == FETCH_VERSION
+    assert follower.version == 17
     states[TopicPartition("old", 0)] = state(None)
     request = follower.fetch(states)
     assert follower.version == FETCH_VERSION_BY_NAME
@@ -127,7 +129,7 @@ def test_one_topic_without_an_id_brings_names_for_all() -> None:
     assert request.session_epoch == 0
     del states[TopicPartition("old", 0)]
     assert follower.fetch(states).session_epoch == 0
-    assert follower.version == FETCH_VERSION
+    assert follower.version == 17
 
 
 def test_after_a_failure_everything_is_named() -> None:
@@ -136,3 +138,29 @@ def test_after_a_failure_everything_is_named() -> None:
     follower.fetch(states)
     follower.session.failed()
     assert len(named(follower.fetch(states))) == 3
+
+
+@pytest.mark.mission("MIX-11")
+@pytest.mark.parametrize(
+    ("protocol", "version", "by_id", "has_replica_state"),
+    [
+        ("2.0-IV1", 8, False, False),
+        ("2.6-IV0", 11, False, False),
+        ("3.0-IV1", 12, False, False),
+        ("3.1-IV0", 13, True, False),
+        ("3.5-IV0", 14, True, False),
+        ("3.5-IV1", 15, True, True),
+        ("3.9-IV0", 17, True, True),
+    ],
+)
+def test_the_protocol_decides_version_and_names(
+    protocol: str, version: int, by_id: bool, has_replica_state: bool
+) -> None:
+    config = ReplicaFetcherConfig(protocol=InterBrokerProtocol.parse(protocol))
+    follower = Follower(config)
+    request = follower.fetch({P[0]: state()})
+    assert follower.version == version
+    assert (request.topics[0].topic_id == T, request.topics[0].topic == "t") == (by_id, not by_id)
+    assert request.replica_id == (-1 if has_replica_state else 2)
+    found = request.replica_state
+    assert (found is not None and found.replica_id == 2) is has_replica_state

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.core.replication.fetch_state import PartitionFetchState
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
@@ -37,6 +37,8 @@ from tests.support.broker.replicas import (
     fetch_state,
 )
 
+NO_ID = ZERO_UUID
+
 
 def fetches(cluster: ReplicaCluster, source: int) -> list[FetchRequest]:
     return [r for s, _, r, _ in cluster.requests if s == source and isinstance(r, FetchRequest)]
@@ -60,6 +62,36 @@ async def test_many_partitions_travel_in_one_request_over_one_connection() -> No
         ]
         await cluster.clock.advance(5)
         assert [error_of(answers) for answers in produced] == [ErrorCode.NONE] * 2
+
+
+@pytest.mark.mission("MIX-11")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        # Each leader epoch with the id in its LeaderAndIsr, and whether the follower then uses it.
+        pytest.param(
+            [(1, TOPIC_ID, True), (2, NO_ID, False), (3, TOPIC_ID, True)], id="new epochs"
+        ),
+        pytest.param([(1, TOPIC_ID, True), (1, NO_ID, False)], id="the protocol was lowered"),
+        pytest.param([(1, NO_ID, False), (1, TOPIC_ID, True)], id="the protocol was raised"),
+        pytest.param(
+            [(1, TOPIC_ID, True), (1, NO_ID, False), (1, TOPIC_ID, False), (2, TOPIC_ID, True)],
+            id="as in Kafka, an id on disk returns with the next epoch only",
+        ),
+    ],
+)
+async def test_a_follower_takes_the_topic_id_from_leader_and_isr(
+    sent: list[tuple[int, UUID, bool]],
+) -> None:
+    """A controller of an old protocol sends no id, and the leader may know none, although the
+    follower's ``partition.metadata`` has one."""
+    async with ReplicaCluster([1, 2]) as cluster:
+        for epoch, topic_id, by_id in sent:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2], epoch=epoch, topic_id=topic_id)
+            await cluster.clock.advance(1_100)
+            request = fetches(cluster, 2)[-1]
+            assert (request.replica_state is not None and request.replica_id == -1) is by_id
+        assert cluster[2].partition().topic_id == TOPIC_ID
 
 
 async def test_a_new_partition_does_not_wait_behind_a_long_poll() -> None:

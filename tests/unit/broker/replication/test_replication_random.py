@@ -10,7 +10,7 @@ import pytest
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
-from minikafka.protocol.api_keys import Release
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.messages.produce import PartitionProduceResponse
 from tests.support.broker.replicas import TP, ReplicaCluster
 
@@ -106,13 +106,13 @@ class Story:
 
 @pytest.mark.parametrize("min_insync_replicas", [1, 2])
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("release", Release, ids=lambda release: release.value)
+@pytest.mark.parametrize("protocol", ["2.0-IV1", "2.6-IV0", "3.9-IV0"])
 async def test_nothing_acknowledged_is_lost(
-    seed: int, min_insync_replicas: int, release: Release
+    seed: int, min_insync_replicas: int, protocol: str
 ) -> None:
     async with ReplicaCluster(
         isr=IsrConfig(replica_lag_time_max_ms=2_000),
-        fetcher=ReplicaFetcherConfig(release=release),
+        fetcher=ReplicaFetcherConfig(protocol=InterBrokerProtocol.parse(protocol)),
     ) as cluster:
         cluster.configs.by_topic[TP.topic] = TopicConfig(min_insync_replicas=min_insync_replicas)
         await cluster.elect(1)

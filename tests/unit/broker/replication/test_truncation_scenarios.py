@@ -7,17 +7,17 @@ import random
 import pytest
 
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
-from minikafka.protocol.api_keys import Release
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from tests.support.broker.replicas import TP, ReplicaCluster
 
 PAIR = (1, 2)
 SOON_MS = 2_000
 
 
-@pytest.fixture(params=Release, ids=lambda release: release.value)
+@pytest.fixture(params=["2.0-IV1", "2.6-IV0", "2.7-IV1", "3.4-IV0", "3.9-IV0"])
 def fetcher(request: pytest.FixtureRequest) -> ReplicaFetcherConfig:
     """Brokers of release 2.0 compare epochs before the first Fetch, others in every Fetch."""
-    return ReplicaFetcherConfig(release=request.param)
+    return ReplicaFetcherConfig(protocol=InterBrokerProtocol.parse(request.param))
 
 
 async def lead(

@@ -10,9 +10,10 @@ import pytest
 from minikafka.broker.requests.controller_orders import instructions, stops
 from minikafka.controller.channel_manager import VersionedChannel
 from minikafka.core.controller.context import ControllerContext
-from minikafka.core.controller.request_batch import RequestBatch, for_version
+from minikafka.core.controller.request_batch import RequestBatch, for_version, request_version
 from minikafka.core.metadata_image import MetadataImage, apply
 from minikafka.kernel.cluster import Broker, Endpoint, TopicPartition
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.leader_and_isr import (
@@ -27,6 +28,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaResponse,
     StopReplicaTopicState,
 )
+from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.broker.cluster_metadata import partition_state, update
 
 ID = UUID(int=5)
@@ -195,3 +197,16 @@ async def test_connection_is_closed_when_api_versions_times_out() -> None:
     with pytest.raises(TimeoutError):
         await VersionedChannel.negotiate(cast(Any, broker), 1000)
     assert broker.closed
+
+
+@pytest.mark.mission("MIX-12")
+@pytest.mark.parametrize(
+    ("protocol", "versions"),
+    [("2.0", (1, 4, 0)), ("2.6", (4, 6, 3)), ("2.8", (5, 7, 3)), ("3.9", (7, 8, 4))],
+)
+def test_the_protocol_decides_the_versions_of_requests(
+    protocol: str, versions: tuple[int, int, int]
+) -> None:
+    requests = (LeaderAndIsrRequest(), UpdateMetadataRequest(), StopReplicaRequest())
+    known = InterBrokerProtocol.parse(protocol)
+    assert tuple(request_version(request, known) for request in requests) == versions
