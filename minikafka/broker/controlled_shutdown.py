@@ -10,15 +10,14 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
 
-CONTROLLED_SHUTDOWN_VERSION = 3
 RESPONSES_LIMIT_MS = 30_000  # for all attempts together, without the back-off between them
 CHECK_INTERVAL_S = 0.1  # how often to check whether to stop waiting
 METADATA_LIMIT_MS = 1_000  # for the new leaders to arrive in the metadata cache
@@ -38,7 +37,7 @@ class ControlledShutdownConfig:
     retry_backoff_ms: int = 5_000
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener: str = "PLAINTEXT"
-    release: Release = Release.KAFKA_3_9
+    protocol: InterBrokerProtocol = LATEST
 
     @property
     def limit_ms(self) -> int:
@@ -74,9 +73,7 @@ class ShutdownHandover:
         self._cache = cache
         self._broker_id = broker_id
         self._config = config
-        self._version = config.release.at_most(
-            ApiKey.CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION
-        )
+        self._version = config.protocol.controlled_shutdown_version
         self._log = event_log("kafka-shutdown-hook", broker=broker_id)
 
     async def run_while(self, possible: Callable[[], bool], broker_epoch: int) -> bool:

@@ -3,8 +3,8 @@
 A new controller has only the state in ZooKeeper, and it does not know at which step its predecessor
 stopped. So the order of the steps matters:
 
-1. Create ``/feature`` if it is missing. Delete pending ISR-change and log-directory notifications:
-   the reads of step 2 see everything that they announce.
+1. Create ``/feature`` or adapt it to the inter-broker protocol. Delete pending ISR-change and
+   log-directory notifications: the reads of step 2 see everything that they announce.
 2. Read the context: brokers, topics, assignments, leaders. Every read arms a watch first, so that
    no later change is missed: it is an event on the queue. Open a channel to each broker.
 3. Read the list of topics to delete, so that none of them takes part in elections.
@@ -34,6 +34,7 @@ from minikafka.controller.znode_reads import read_brokers, read_topics
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.states import ReplicaState
+from minikafka.zookeeper.store import MalformedZnode
 
 
 class Failover:
@@ -66,7 +67,10 @@ class Failover:
         """Take over as the controller, in the order that the module's docstring explains."""
         services, context = self._services, self._services.context
         services.watches.begin_term()
-        await services.store.ensure_feature_node()
+        try:
+            await services.store.set_feature_znode(services.config.protocol)
+        except MalformedZnode as error:  # brokers here do not depend on it
+            self._log.error("feature_znode_malformed", error=str(error))
         await self._delete_stale_notifications()
         await self._initialize_context()
         self._log.info("topic_deletions_loading")

@@ -129,7 +129,15 @@ class StateMachines:
         while pending:
             pending = [tp for tp in pending if tp not in unreadable]
             unclean = await self._unclean_topics(read, strategy)
-            plan = partition_machine.plan(self._context, pending, target, strategy, read, unclean)
+            plan = partition_machine.plan(
+                self._context,
+                pending,
+                target,
+                strategy,
+                read,
+                unclean,
+                self._config.protocol.has_leader_recovery,
+            )
             plan, doubtful = self._without_doubtful_refusals(plan, read)
             results = await self._write(plan.creates, plan.updates)
             outcome = partition_machine.apply(self._context, self._batch, plan, results)

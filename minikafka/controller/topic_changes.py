@@ -94,7 +94,9 @@ class TopicChanges:
         partitions: list[TopicPartition] = []
         for topic in sorted(found):
             self._context.all_topics.add(topic)
-            self._context.add_topic_id(topic, await self._topic_id(topic, found))
+            topic_id = await self._topic_id(topic, found)
+            if topic_id is not None:
+                self._context.add_topic_id(topic, topic_id)
             for partition, assignment in sorted(found[topic].partitions.items()):
                 partitions.append(TopicPartition(topic, partition))
                 self._context.set_assignment(partitions[-1], assignment)
@@ -105,11 +107,12 @@ class TopicChanges:
             self._services.store, topics, self._services.watches.term, self._log
         )
 
-    async def _topic_id(self, topic: str, found: Mapping[str, TopicAssignment]) -> UUID:
+    async def _topic_id(self, topic: str, found: Mapping[str, TopicAssignment]) -> UUID | None:
         """Return the topic's id. A topic without one (created before Kafka 2.8, or by a tool) gets
-        an id, which is written to its znode."""
+        an id, which is written to its znode; None if the inter-broker protocol has no ids. An id
+        that exists is kept in any case, so that a reassignment does not remove it."""
         known = found[topic].topic_id
-        if known is not None:
+        if known is not None or not self._services.config.protocol.has_topic_ids:
             return known
         made = UUID(bytes=self._services.entropy.random_bytes(16), version=4)
         await self._services.store.set_topic_assignment(

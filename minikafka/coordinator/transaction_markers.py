@@ -15,8 +15,8 @@ from minikafka.core.transaction.transaction import Markers
 from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.ports import Clock
-from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -26,7 +26,6 @@ from minikafka.protocol.messages.write_txn_markers import (
 from minikafka.protocol.schema import Message
 
 MARKER_RETRY_MS = 100
-WRITE_TXN_MARKERS_VERSION = 1
 
 TransactionContext: TypeAlias = CoordinatorContext[
     TransactionShard, TransactionStored, TransactionAppendPurpose, Markers
@@ -158,11 +157,11 @@ def marker_key(item: MarkerItem) -> int:
 
 
 def markers_request(
-    items: Sequence[MarkerItem], release: Release = Release.KAFKA_3_9
+    items: Sequence[MarkerItem], protocol: InterBrokerProtocol = LATEST
 ) -> tuple[Message, int]:
     """Return the WriteTxnMarkers request for these items, and its version."""
-    version = release.at_most(ApiKey.WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION)
-    return WriteTxnMarkersRequest([_marker(item) for item in items]), version
+    request = WriteTxnMarkersRequest([_marker(item) for item in items])
+    return request, protocol.write_txn_markers_version
 
 
 def _marker(item: MarkerItem) -> WritableTxnMarker:

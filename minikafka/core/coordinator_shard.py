@@ -134,9 +134,8 @@ class CoordinatorShard(ABC, Generic[R, P, E]):
     def size(self) -> int:
         """The number of groups or transactional ids."""
 
-    @staticmethod
     @abstractmethod
-    def encode(record: R) -> tuple[bytes, bytes | None]:
+    def encode(self, record: R) -> tuple[bytes, bytes | None]:
         """Encode a record as key and value. Raises EncodeError for a text over 32 KB."""
 
     @staticmethod

@@ -32,7 +32,6 @@ from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.wiring import BrokerParts
-from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
@@ -323,7 +322,7 @@ class BrokerNode:
             endpoints=self._advertised(),
             timestamp_ms=self._world.clock.wall_ms(),
             rack=self._config.optional("broker.rack"),
-            version=4 if views.release(self._config) is Release.KAFKA_2_0 else 5,
+            version=views.inter_broker_protocol(self._config).broker_znode_version,
         )
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + 2 * self._config.integer(

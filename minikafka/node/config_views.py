@@ -159,7 +159,7 @@ def to_controller(config: Config, listener: str) -> NodeToControllerConfig:
 
 
 def topic_admin(config: Config) -> TopicAdminConfig:
-    return view_of(TopicAdminConfig, config.values)
+    return view_of(TopicAdminConfig, config.values, protocol=inter_broker_protocol(config))
 
 
 def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
@@ -189,6 +189,7 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
         group=view_of(
             GroupConfig,
             config.values,
+            protocol=inter_broker_protocol(config),
             offsets_retention_ms=config.integer("offsets.retention.minutes") * 60_000,
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),
@@ -220,5 +221,5 @@ def controlled_shutdown(config: Config, listener: str) -> ControlledShutdownConf
         "controlled.shutdown.",
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
         inter_broker_listener=listener,
-        release=release(config),
+        protocol=inter_broker_protocol(config),
     )

@@ -226,7 +226,7 @@ class TransactionParts:
             BrokerSenderConfig(f"broker-{broker_id}-txn-marker-sender", REQUEST_TIMEOUT_MS),
             self._address,
             marker_key,
-            partial(markers_request, release=views.release(dynamic.current)),
+            partial(markers_request, protocol=views.inter_broker_protocol(dynamic.current)),
             complete_markers,
             events,
         )

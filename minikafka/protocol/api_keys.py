@@ -107,10 +107,11 @@ class ApiKey(IntEnum):
 
 
 class Release(Enum):
-    """Selected by ``inter.broker.protocol.version``: 2.0 selects Kafka 2.0, any other value 3.9.
+    """What a broker serves to clients: Kafka 2.0 if ``inter.broker.protocol.version`` is 2.0, Kafka
+    3.9 otherwise.
 
-    In Kafka that key only limits what brokers send each other and write. Here a broker of release
-    2.0 also serves clients as Kafka 2.0 did. All brokers of a cluster need the same release.
+    In Kafka that key only decides what brokers send each other and write (``InterBrokerProtocol``).
+    Here a broker with 2.0 also serves clients as Kafka 2.0 did.
     """
 
     KAFKA_3_9 = "3.9"

@@ -141,7 +141,7 @@ def check_context(cluster: SimCluster) -> None:
     assert sorted(context.all_topics) == topics
     for topic in topics:
         node = TopicZnode.decode(topic, tree.get(paths.topic(topic))[0])
-        assert context.topic_ids[topic] == node.topic_id
+        assert context.topic_ids.get(topic) == node.topic_id
         assert context.assignments[topic] == node.assignment
         for number in node.assignment:
             partition = TopicPartition(topic, number)

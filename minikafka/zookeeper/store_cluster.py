@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import partial
 
 from minikafka.kernel.cluster import Broker
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.ports import (
     BadVersion,
     CreateOp,
@@ -151,11 +152,22 @@ class ZkClusterStore:
                 raise_error(outcome.results)
                 return range(first, last + 1)
 
-    async def ensure_feature_node(self) -> None:
-        """Create ``/feature`` if it is missing: enabled and without finalized features, as in a new
-        Kafka cluster."""
-        node = FeatureZnode()
-        await self._requests.create(CreateOp(node.path, node.encode()))
+    async def set_feature_znode(self, protocol: InterBrokerProtocol) -> None:
+        """Create ``/feature`` or adapt it to the inter-broker protocol (Kafka's
+        ``maybeSetupFeatureVersioning``). Features are enabled from 2.7 on; before, the znode is
+        disabled and empty. Finalized features of an enabled znode are kept. Raises
+        ``MalformedZnode``."""
+        found = await self._requests.get(FeatureZnode.path)
+        version, enabled = protocol.feature_znode_version, protocol.has_features
+        if found is None:
+            node = FeatureZnode(enabled, version=version)
+            await self._requests.create(CreateOp(node.path, node.encode()))
+            return
+        known = FeatureZnode.decode(found[0])
+        kept = known.features if enabled and known.enabled else {}
+        node = FeatureZnode(enabled, kept, version)
+        if node != known:
+            await self._requests.multi_or_raise([SetOp(node.path, node.encode())])
 
 
 def _stat(result: OpResult) -> ZnodeStat:

@@ -21,6 +21,7 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.ports import CoordinationError, Entropy, NodeExists, SessionExpired
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.create_topics import CreatableTopic
@@ -88,6 +89,7 @@ class TopicAdminConfig:
     num_partitions: int = 1
     default_replication_factor: int = 1
     max_partitions_per_topic: int = 10_000
+    protocol: InterBrokerProtocol = LATEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +229,9 @@ class TopicAdmin:
             if not validate_only:
                 if await self._store().topic_marked_for_deletion(topic.name):
                     raise _marked_for_deletion(topic.name)  # since the listing
-                topic_id = self._new_topic_id()
-                await self._store().create_topic(topic.name, topic_id, replicas, config)
+                made = self._new_topic_id() if self._config.protocol.has_topic_ids else None
+                await self._store().create_topic(topic.name, made, replicas, config)
+                topic_id = made or ZERO_UUID
                 known.add(topic.name)
         except KafkaError as error:
             return self._failed(topic.name, error)

@@ -90,14 +90,16 @@ def elect(
     current: LeaderAndIsr,
     strategy: ElectionStrategy,
     unclean: bool = False,
+    leader_recovery: bool = True,
 ) -> ElectionResult:
     """Elect the leader of ``partition``, whose state znode contains ``current``. ``unclean`` is the
-    topic's ``unclean.leader.election.enable``; only the strategy OFFLINE uses it."""
+    topic's ``unclean.leader.election.enable``; only the strategy OFFLINE uses it. The state notes
+    an unclean election if the inter-broker protocol has ``leader_recovery``."""
     match strategy:
         case ElectionStrategy.OFFLINE:
-            return _for_offline(context, partition, current, unclean)
+            return _for_offline(context, partition, current, unclean, leader_recovery)
         case ElectionStrategy.UNCLEAN:
-            return _for_offline(context, partition, current, True)
+            return _for_offline(context, partition, current, True, leader_recovery)
         case ElectionStrategy.REASSIGN:
             return _for_reassign(context, partition, current)
         case ElectionStrategy.PREFERRED:
@@ -117,7 +119,11 @@ def live_isr(
 
 
 def _for_offline(
-    context: ControllerContext, partition: TopicPartition, current: LeaderAndIsr, unclean: bool
+    context: ControllerContext,
+    partition: TopicPartition,
+    current: LeaderAndIsr,
+    unclean: bool,
+    leader_recovery: bool,
 ) -> ElectionResult:
     replicas = context.assignment(partition).replicas
     live = live_isr(context, partition, replicas)
@@ -127,7 +133,9 @@ def _for_offline(
     if leader in current.isr:
         isr = live_isr(context, partition, current.isr)
         return ElectionResult(current.new_leader(leader, isr), live)
-    elected = replace(current.new_leader(leader, (leader,)), leader_recovery_state=RECOVERING)
+    elected = current.new_leader(leader, (leader,))
+    if leader_recovery:
+        elected = replace(elected, leader_recovery_state=RECOVERING)
     return ElectionResult(elected, live, unclean=True)
 
 

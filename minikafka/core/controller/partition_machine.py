@@ -119,6 +119,7 @@ def plan(
     strategy: ElectionStrategy | None,
     read: States,
     unclean_topics: Collection[str] = (),
+    leader_recovery: bool = True,
 ) -> PartitionPlan:
     """Plan how to take ``partitions`` to ``target``, without side effects.
 
@@ -158,7 +159,12 @@ def plan(
             refusals.append(RefusedChange(partition, before, target, fenced))
             continue
         result = elect(
-            context, partition, state.leader_and_isr, strategy, partition.topic in unclean_topics
+            context,
+            partition,
+            state.leader_and_isr,
+            strategy,
+            partition.topic in unclean_topics,
+            leader_recovery,
         )
         if result.leader_and_isr is None:
             reason = _no_candidate(context, partition, strategy, state.leader_and_isr)

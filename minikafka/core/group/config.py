@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+
 # How long a JoinGroup of a new member is parked at most: it cannot send heartbeats yet.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
@@ -22,3 +24,4 @@ class GroupConfig:
     group_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    protocol: InterBrokerProtocol = LATEST

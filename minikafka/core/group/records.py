@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.offsets_log import (
     GROUP_METADATA_KEY_VERSION,
@@ -23,10 +24,6 @@ from minikafka.protocol.versioned import (
 )
 
 NO_TIMESTAMP: Final = -1
-# The newest version that is not flexible, as Kafka 3.9 writes it.
-_VALUE_VERSION: Final = 3
-# The only version with an expiry time.
-_EXPIRING_VALUE_VERSION: Final = 1
 _LAST_GENERATION: Final = 2**31 - 1  # the next rebalance needs another one
 
 
@@ -62,12 +59,17 @@ class GroupStored:
 GroupRecord: TypeAlias = OffsetCommitted | GroupStored
 
 
-def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Encode a record as key and value. Raises EncodeError for a text over 32 KB."""
+def encode_record(
+    record: GroupRecord, protocol: InterBrokerProtocol = LATEST
+) -> tuple[bytes, bytes | None]:
+    """Encode a record as key and value, in a version that brokers of ``protocol`` can read. Raises
+    EncodeError for a text over 32 KB."""
     if isinstance(record, GroupStored):
         return (
             encode_versioned(GroupMetadataKey(record.group_id), GROUP_METADATA_KEY_VERSION),
-            None if record.value is None else encode_versioned(record.value, _VALUE_VERSION),
+            None
+            if record.value is None
+            else encode_versioned(record.value, protocol.group_metadata_value_version),
         )
     topic, partition = record.topic_partition
     key = encode_versioned(
@@ -84,7 +86,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         committed.commit_ms,
         committed.expire_ms,
     )
-    return key, encode_versioned(value, _EXPIRING_VALUE_VERSION if expires else _VALUE_VERSION)
+    return key, encode_versioned(value, protocol.offset_commit_value_version(expires))
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:

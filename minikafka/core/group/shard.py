@@ -83,9 +83,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
 
     # -- records
 
-    @staticmethod
-    def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-        return records.encode_record(record)
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return records.encode_record(record, self._config.protocol)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> GroupRecord | None:

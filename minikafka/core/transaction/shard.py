@@ -122,8 +122,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
 
     # -- records
 
-    @staticmethod
-    def encode(record: TransactionStored) -> tuple[bytes, bytes | None]:
+    def encode(self, record: TransactionStored) -> tuple[bytes, bytes | None]:
         if record.facts is not None:
             problem = records.facts_problem(record.facts)
             assert problem is None, problem

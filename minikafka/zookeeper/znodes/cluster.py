@@ -221,16 +221,21 @@ class ProducerIdBlockZnode:
 
 @dataclass(frozen=True, slots=True)
 class FeatureZnode:
-    """``/feature``: the finalized features (KIP-584). Version 2 is written (Kafka 3.3)."""
+    """``/feature``: the finalized features (KIP-584). Version 2, from inter-broker protocol 3.3 on,
+    has no lowest levels any more."""
 
     path: ClassVar[str] = paths.FEATURE
 
     enabled: bool = True
     features: dict[str, int] = field(default_factory=dict)
+    version: int = 2
 
     def encode(self) -> bytes:
-        levels = {name: {"max_version_level": level} for name, level in self.features.items()}
-        return encode_json({"features": levels, "version": 2, "status": int(self.enabled)})
+        names = ("max_version_level", "min_version_level")[: 1 if self.version > 1 else 2]
+        levels = {name: dict.fromkeys(names, level) for name, level in self.features.items()}
+        return encode_json(
+            {"features": levels, "version": self.version, "status": int(self.enabled)}
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> FeatureZnode:
@@ -245,4 +250,5 @@ class FeatureZnode:
         return cls(
             status == 1,
             {name: levels.object(name).integer("max_version_level") for name in levels.names()},
+            fields.integer("version"),
         )

@@ -188,7 +188,7 @@ class MemoryLog:
 class GroupLab:
     """One coordinator of one partition. ``log`` replaces the log in memory."""
 
-    def __init__(self, elect: bool = True, log: InternalLog | None = None, **config: int) -> None:
+    def __init__(self, elect: bool = True, log: InternalLog | None = None, **config: Any) -> None:
         self.clock = LabClock()
         self.log = MemoryLog()
         self.events = RecordingLog()

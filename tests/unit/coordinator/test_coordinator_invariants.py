@@ -15,7 +15,7 @@ from minikafka.core.group.rebalance import fail_and_remove
 from minikafka.core.group.result import EmptyGeneration, GroupResult
 from minikafka.core.group.shard import GroupShard
 from minikafka.core.transaction.records import TransactionStored, facts_problem
-from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.shard import TransactionConfig, TransactionShard
 from minikafka.core.transaction.transaction import (
     Transaction,
     TransactionFacts,
@@ -177,7 +177,7 @@ def test_the_epoch_of_a_producer_never_goes_back() -> None:
 def test_impossible_facts_are_not_encoded(impossible: TransactionFacts) -> None:
     assert facts_problem(impossible) is not None
     with pytest.raises(AssertionError):
-        TransactionShard.encode(TransactionStored("t", impossible))
+        TransactionShard(TransactionConfig()).encode(TransactionStored("t", impossible))
 
 
 def test_the_coordinator_epoch_of_markers_never_goes_back() -> None:

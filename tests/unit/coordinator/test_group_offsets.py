@@ -17,6 +17,7 @@ from minikafka.core.group.shard import GroupShard
 from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
 from minikafka.protocol.records.batch import parse_batch
@@ -423,6 +424,39 @@ def test_offsets_of_a_transaction_take_effect_when_it_is_committed(
     lab.elect()
     assert not lab.group.offsets.is_unstable(T0)
     assert lab.committed()["t", 0] == (9 if outcome is ControlRecordType.COMMIT else 1)
+
+
+@pytest.mark.mission("MIX-15")
+@pytest.mark.parametrize(
+    ("protocol", "offset_version", "group_version"),
+    [("2.0", 1, 1), ("2.1-IV0", 2, 2), ("2.2", 3, 2), ("2.3", 3, 3), ("3.9", 3, 3)],
+)
+def test_records_have_the_version_of_the_inter_broker_protocol(
+    protocol: str, offset_version: int, group_version: int
+) -> None:
+    known = InterBrokerProtocol.parse(protocol)
+    offset = OffsetCommitted("g", T0, CommittedOffset(258, 3, "m", 5))
+    key, value = encode_record(offset, known)
+    assert value is not None
+    assert int.from_bytes(value[:2]) == offset_version
+    kept = offset.committed and offset.committed._replace(
+        leader_epoch=3 if offset_version == 3 else -1
+    )
+    assert decode_record(key, value) == offset._replace(committed=kept)
+    member = MemberMetadata("m", None, "c", "/h", 5, 6, b"s", b"a")
+    group = GroupMetadataValue("consumer", 4, "range", "m", -1, [member])
+    key, value = encode_record(GroupStored("g", group), known)
+    assert value is not None
+    assert int.from_bytes(value[:2]) == group_version
+    assert decode_record(key, value) == GroupStored("g", group)
+
+
+@pytest.mark.mission("MIX-15")
+def test_a_coordinator_writes_records_of_its_protocol() -> None:
+    shard = GroupShard(GroupConfig(protocol=InterBrokerProtocol.IBP_2_0_IV1))
+    _, value = shard.encode(OffsetCommitted("g", T0, CommittedOffset(1)))
+    assert value is not None
+    assert int.from_bytes(value[:2]) == 1
 
 
 def test_records_are_kafkas_bytes() -> None:

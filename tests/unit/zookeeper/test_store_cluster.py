@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from minikafka.kernel.cluster import Broker, Endpoint
+from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.ports import (
     BadVersion,
     CoordinationError,
@@ -126,9 +128,32 @@ async def test_producer_ids_are_given_out_in_blocks(
 
 
 async def test_the_feature_node(zookeeper: DirectZookeeper, store: ZkStore) -> None:
-    await store.ensure_feature_node()
-    await store.ensure_feature_node()
+    await store.set_feature_znode(LATEST)
+    await store.set_feature_znode(LATEST)
     assert zookeeper.nodes["/feature"].data == b'{"features":{},"version":2,"status":1}'
+
+
+@pytest.mark.mission("MIX-14")
+async def test_the_feature_node_follows_the_inter_broker_protocol(
+    zookeeper: DirectZookeeper, store: ZkStore, session: DirectSession
+) -> None:
+    async def after(version: str) -> bytes:
+        await store.set_feature_znode(InterBrokerProtocol.parse(version))
+        return zookeeper.nodes["/feature"].data
+
+    assert await after("2.6") == b'{"features":{},"version":1,"status":0}'
+    assert await after("2.7") == b'{"features":{},"version":1,"status":1}'
+    levels = {"max_version_level": 2, "min_version_level": 2}
+    finalized = json.dumps({"features": {"f": levels}, "version": 1, "status": 1}).encode()
+    await session.set("/feature", finalized)
+    assert json.loads(await after("3.2")) == json.loads(finalized)
+    raised = {"features": {"f": {"max_version_level": 2}}, "version": 2, "status": 1}
+    assert json.loads(await after("3.3")) == raised
+    assert json.loads(await after("3.2")) == json.loads(finalized)
+    assert await after("2.6") == b'{"features":{},"version":1,"status":0}'
+    kept = zookeeper.nodes["/feature"]
+    await after("2.0")
+    assert zookeeper.nodes["/feature"] is kept
 
 
 async def test_configuration(session: DirectSession) -> None:

@@ -147,7 +147,7 @@ def test_feature() -> None:
     node = FeatureZnode(True, {"f": 3})
     assert FeatureZnode.decode(node.encode()) == node
     old = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'
-    assert FeatureZnode.decode(old) == FeatureZnode(False, {"f": 3})
+    assert FeatureZnode.decode(old) == FeatureZnode(False, {"f": 3}, 1)
     with pytest.raises(MalformedZnode, match="version"):
         FeatureZnode.decode(b'{"version":3,"status":1,"features":{}}')
 
