@@ -168,6 +168,11 @@ class InterBrokerProtocol(IntEnum):
         return 2 if self >= InterBrokerProtocol.IBP_3_3_IV0 else 1
 
     @property
+    def has_static_members(self) -> bool:
+        """Whether groups have members with an instance id (KIP-345)."""
+        return self >= InterBrokerProtocol.IBP_2_3_IV0
+
+    @property
     def group_metadata_value_version(self) -> int:
         """The version of a group's record in ``__consumer_offsets``."""
         return _step(self, _GROUP_METADATA_VALUE)

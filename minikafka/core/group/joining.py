@@ -78,7 +78,11 @@ class Joining:
 
     def handle(self) -> None:
         group, facts = self._group, self._facts
-        if not self._has_room():
+        if facts.group_instance_id is not None and not self._config.protocol.has_static_members:
+            # The records of such a protocol have no instance ids: another coordinator would not
+            # know the member.
+            self._refuse(ErrorCode.UNSUPPORTED_VERSION, facts.member_id)
+        elif not self._has_room():
             group.remove(facts.member_id)
             self._result.effects.append(CheckHeartbeat(group, facts.member_id))
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)

@@ -459,6 +459,17 @@ def test_a_coordinator_writes_records_of_its_protocol() -> None:
     assert int.from_bytes(value[:2]) == 1
 
 
+@pytest.mark.mission("MIX-15")
+def test_static_members_need_a_protocol_that_stores_them() -> None:
+    old = GroupLab(protocol=InterBrokerProtocol.IBP_2_2_IV1)
+    (refused,) = old.join(instance="i")
+    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    known = GroupLab(protocol=InterBrokerProtocol.IBP_2_3_IV0)
+    joined = known.join(instance="i")
+    known.clock.advance(10_000)
+    assert [response.error_code for response in joined] == [ErrorCode.NONE]
+
+
 def test_records_are_kafkas_bytes() -> None:
     offset = OffsetCommitted("g", T0, CommittedOffset(258, 3, "m", 5))
     assert encode_record(offset) == (
