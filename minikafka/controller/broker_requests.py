@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.controller.services import ControllerServices
-from minikafka.core.controller.alter_partition import decide, is_current_broker
+from minikafka.core.controller.alter_partition import (
+    decide,
+    is_ahead,
+    is_current_broker,
+    is_done,
+)
 from minikafka.core.controller.events import AllocateProducerIds, AlterPartition
 from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -37,6 +42,9 @@ class BrokerRequests:
         state, which this write fires."""
         if not is_current_broker(self._context, request.broker_id, request.broker_epoch):
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+        await self._services.machines.leaderships.refresh(
+            [tp for tp, state in request.states.items() if is_ahead(self._context, tp, state)]
+        )
         results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
         async for partition, requested in in_slices(request.states.items(), DECIDED_AT_ONCE):
@@ -56,7 +64,7 @@ class BrokerRequests:
         written = await self._services.machines.write_isrs(accepted) if accepted else {}
         for partition, outcome in written.items():
             if isinstance(outcome, BadVersion):
-                results[partition] = ErrorCode.INVALID_UPDATE_VERSION
+                results[partition] = self._after_bad_version(partition, accepted[partition])
             elif isinstance(outcome, Exception):
                 results[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             else:
@@ -66,6 +74,16 @@ class BrokerRequests:
             [tp for tp, r in results.items() if r is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
         )
         return results
+
+    def _after_bad_version(
+        self, partition: TopicPartition, requested: LeaderAndIsr
+    ) -> LeaderAndIsr | ErrorCode:
+        """Return the result of a write that was refused; the state has been read again. The znode
+        has the requested state if the write was repeated after its response was lost, or if the
+        leader had written it itself."""
+        if is_done(self._context, partition, requested):
+            return self._context.leadership[partition].leader_and_isr
+        return ErrorCode.INVALID_UPDATE_VERSION
 
     async def on_allocate_producer_ids(self, request: AllocateProducerIds) -> range:
         """Allocate the next block. Raises ``KafkaError``: BROKER_ID_NOT_REGISTERED,

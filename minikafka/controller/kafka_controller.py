@@ -71,6 +71,8 @@ _ALLOWED_BEFORE_ISR_REMOVALS = (
     events.TopicChange,
     events.PartitionModifications,
     events.IsrChangeNotification,
+    events.AlterPartition,
+    events.AllocateProducerIds,
     events.LeaderAndIsrResponseReceived,
     events.UpdateMetadataResponseReceived,
     events.ListPartitionReassignments,

@@ -17,6 +17,35 @@ def is_current_broker(context: ControllerContext, broker_id: int, broker_epoch: 
     return known is not None and known.epoch == broker_epoch
 
 
+def is_ahead(
+    context: ControllerContext, partition: TopicPartition, requested: LeaderAndIsr
+) -> bool:
+    """Return whether the leader knows a later state than the context. The leader may have written
+    an ISR itself, before it used AlterPartition, and not have announced it yet."""
+    known = context.leadership.get(partition)
+    return known is not None and _is_later(requested, known.leader_and_isr)
+
+
+def is_done(context: ControllerContext, partition: TopicPartition, requested: LeaderAndIsr) -> bool:
+    """Return whether the partition has the requested state already, at the version that the request
+    names or a later one."""
+    known = context.leadership.get(partition)
+    return known is not None and _is_done(requested, known.leader_and_isr)
+
+
+def _is_later(requested: LeaderAndIsr, current: LeaderAndIsr) -> bool:
+    return (
+        requested.zk_version > current.zk_version or requested.leader_epoch > current.leader_epoch
+    )
+
+
+def _is_done(requested: LeaderAndIsr, current: LeaderAndIsr) -> bool:
+    return (
+        requested.zk_version <= current.zk_version
+        and replace(requested, zk_version=current.zk_version) == current
+    )
+
+
 def decide(
     context: ControllerContext, partition: TopicPartition, requested: LeaderAndIsr
 ) -> LeaderAndIsr | ErrorCode | None:
@@ -30,12 +59,12 @@ def decide(
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     current = known.leader_and_isr
-    if requested.zk_version > current.zk_version or requested.leader_epoch > current.leader_epoch:
+    if _is_later(requested, current):
         # The leader knows more than this controller, which therefore may not be one any more.
         return ErrorCode.NOT_CONTROLLER
     if requested.leader_epoch < current.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if replace(requested, zk_version=current.zk_version) == current:
+    if _is_done(requested, current):
         return current
     if requested.zk_version < current.zk_version:
         return ErrorCode.INVALID_UPDATE_VERSION
@@ -54,13 +83,14 @@ def _is_invalid(
 ) -> bool:
     """Return whether no leader sends such a request. Kafka with ZooKeeper checks the recovery state
     alone; its KRaft controller also checks the rest, without which any client could make itself
-    the leader or put a broker without a replica into the ISR."""
+    the leader or put a broker without a replica into the ISR. A member that has no replica may
+    stay: a tool, or another controller, has put it there."""
     isr, recovering = requested.isr, requested.leader_recovery_state == RECOVERING
     return (
         requested.leader != current.leader
         or requested.leader not in isr
         or len(set(isr)) < len(isr)
-        or not set(isr) <= set(context.assignment(partition).replicas)
+        or not set(isr) <= {*current.isr, *context.assignment(partition).replicas}
         or (recovering and len(isr) > 1)
         or (recovering and current.leader_recovery_state == RECOVERED)
     )

@@ -158,17 +158,28 @@ def as_leader(
     controller_epoch: int,
     log_end_offset: int,
 ) -> LeadershipState:
-    """Return the state of a leader. The start offset of the epoch changes only with the epoch."""
+    """Return the state of a leader. The start offset of the epoch changes only with the epoch.
+
+    An instruction with the known version of the state znode says nothing new about the ISR: a new
+    controller has read the znode before a change in flight was written. So that change stays in
+    flight. Without it the high watermark would leave out a replica that is joining, and that is in
+    the ISR by which the controller elects."""
     start = state.leader_epoch_start_offset
-    if instruction.leader_epoch > state.leader_epoch or start is None:
+    new_epoch = instruction.leader_epoch > state.leader_epoch
+    if new_epoch or start is None:
         start = log_end_offset
+        isr = IsrState(instruction.isr)
+    elif instruction.zk_version == state.zk_version:
+        isr = state.isr
+    else:
+        isr = IsrState(instruction.isr)
     return LeadershipState(
         leader=instruction.leader,
         leader_epoch=instruction.leader_epoch,
         zk_version=instruction.zk_version,
         controller_epoch=controller_epoch,
         assignment=assignment,
-        isr=IsrState(instruction.isr),
+        isr=isr,
         leader_epoch_start_offset=start,
     )
 

@@ -96,10 +96,27 @@ async def test_a_state_that_the_leader_wrote_itself_is_read_again(new_cluster: N
         (tp,) = await cluster.create_topic("t", (1, 2))
         leader = ZkStore(cluster.zookeeper.new_session())
         await leader.update_isrs({tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)})
-        refused = await alter(cluster, request(cluster, tp, (1,), 0), 3)
-        assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+        # The controller has not read version 1, which the leader wrote and has not announced.
         grown = await alter(cluster, request(cluster, tp, (1, 2), 1), 3)
         assert grown.topics[0].partitions == [AlteredPartition(0, 0, 1, 0, [1, 2], 0, 2)]
+
+
+@pytest.mark.mission("MIX-1")
+async def test_a_state_that_was_written_already_is_no_race(new_cluster: NewCluster) -> None:
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (1, 2, 3))
+        leader = ZkStore(cluster.zookeeper.new_session())
+        await leader.update_isrs({tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)})
+        # The leader has no response to its own write, and requests it of the controller.
+        done = await alter(cluster, request(cluster, tp, (1,), 0), 3)
+        assert done.topics[0].partitions == [AlteredPartition(0, 0, 1, 0, [1], 0, 1)]
+        # Another state is a race that the leader has lost.
+        await leader.update_isrs(
+            {tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1, 2), 1), 1)}
+        )
+        lost = await alter(cluster, request(cluster, tp, (1, 3), 1), 3)
+        assert lost.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 @pytest.mark.mission("MIX-1")

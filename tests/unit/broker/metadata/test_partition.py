@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.replication.partition import Instruction, Partition
+from minikafka.core.replication.partition_state import IsrState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
@@ -105,6 +106,22 @@ def test_a_pending_expansion_already_holds_the_high_watermark() -> None:
     assert made.high_watermark == 0
     assert made.record_follower_fetch(2, 1, 0, 7)
     assert made.high_watermark == 1
+
+
+@pytest.mark.mission("MIX-3")
+def test_a_new_controller_that_knows_the_same_state_leaves_a_change_in_flight() -> None:
+    made, _ = partition()
+    made.make_leader(instruction(isr=(1,)), 0)
+    made.record_follower_fetch(2, 0, 0, 5)
+    assert made.state.isr.proposed == (1, 2)
+    # The new controller has read the znode just before the change was written to it.
+    made.make_leader(instruction(isr=(1,)), 6)
+    append(made, "a", acks=1)
+    assert not made.advance_high_watermark(LAG_MS * 9)  # the follower has not fetched for long
+    made.isr_written(1, LAG_MS * 9)
+    assert made.state.isr.committed == (1, 2)
+    made.make_leader(instruction(isr=(1,), zk_version=2), 8)
+    assert made.state.isr == IsrState((1,))
 
 
 def test_a_refused_isr_change_is_not_requested_again() -> None:

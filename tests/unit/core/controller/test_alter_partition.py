@@ -71,6 +71,15 @@ def test_a_leader_that_recovers_is_alone_in_its_isr(context: ControllerContext) 
     assert decide(context, TP, replace(recovering, leader_recovery_state=0)) is None
 
 
+def test_a_member_without_a_replica_does_not_keep_the_isr_from_changing(
+    context: ControllerContext,
+) -> None:
+    strange = replace(CURRENT, isr=(1, 2, 6))
+    context.leadership[TP] = LeaderIsrAndControllerEpoch(strange, 1)
+    assert decide(context, TP, replace(CURRENT, isr=(1, 6))) is None
+    assert decide(context, TP, replace(CURRENT, isr=(1,))) is None
+
+
 def test_a_partition_without_a_state_is_unknown(context: ControllerContext) -> None:
     other = TopicPartition("t", 1)
     assert decide(context, other, CURRENT) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
