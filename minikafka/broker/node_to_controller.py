@@ -11,6 +11,7 @@ from minikafka.core.backoff import ExponentialBackoff
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Entropy, Network
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest
 from minikafka.protocol.schema import Message
 
 MAX_QUEUED = 100
@@ -29,12 +30,18 @@ class NodeToControllerConfig:
 
 
 class _Queued:
-    __slots__ = ("deadline_ms", "message", "reply", "version")
+    __slots__ = ("deadline_ms", "if_offered", "message", "reply", "version")
 
     def __init__(
-        self, message: Message, version: int, deadline_ms: int, reply: asyncio.Future[Any]
+        self,
+        message: Message,
+        version: int,
+        if_offered: bool,
+        deadline_ms: int,
+        reply: asyncio.Future[Any],
     ) -> None:
         self.message = message
+        self.if_offered = if_offered
         self.version = version
         self.deadline_ms = deadline_ms
         self.reply = reply
@@ -68,6 +75,7 @@ class NodeToController:
         self._current: _Queued | None = None
         self._channel: Channel | None = None
         self._controller: int | None = None
+        self._offers: dict[int, ApiVersion] | None = None  # of the controller on this channel
         self._sender: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -86,9 +94,19 @@ class NodeToController:
         The response may be the error NOT_CONTROLLER, when the metadata cache lagged behind. Raises
         TimeoutError after ``request_timeout_ms``, and ConnectionError when this broker stops.
         """
+        return await self._request(message, version, False, self._config.request_timeout_ms)
+
+    async def request_if_offered(self, message: Message, version: int, timeout_ms: int) -> Any:
+        """Send ``message`` as ``request`` does, but only to a controller whose ApiVersions has this
+        API in this version; otherwise return None."""
+        return await self._request(message, version, True, timeout_ms)
+
+    async def _request(
+        self, message: Message, version: int, if_offered: bool, timeout_ms: int
+    ) -> Any:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
-        await self._queue.put(_Queued(message, version, deadline_ms, reply))
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        await self._queue.put(_Queued(message, version, if_offered, deadline_ms, reply))
         return await reply
 
     async def _send_all(self) -> None:
@@ -123,12 +141,23 @@ class NodeToController:
             timeout_ms = min(left_ms, self._config.controller_socket_timeout_ms)
             try:
                 channel = await self._connect(timeout_ms)
+                if queued.if_offered and not await self._is_offered(channel, queued, timeout_ms):
+                    return None
                 return await channel.request(queued.message, queued.version, timeout_ms)
             except (ConnectionError, TimeoutError) as error:
                 self._log.info("controller_not_reached", error=str(error), attempts=attempts + 1)
                 self._disconnect()
             await self._clock.sleep(self._backoff.delay_ms(attempts, self._entropy.random()))
             attempts += 1
+
+    async def _is_offered(self, channel: Channel, queued: _Queued, timeout_ms: int) -> bool:
+        if self._offers is None:
+            response = await channel.request(ApiVersionsRequest(), 0, timeout_ms)
+            self._offers = {row.api_key: row for row in response.api_keys}
+        api_key = queued.message.SPEC.api_key
+        assert api_key is not None, "only requests are sent"
+        row = self._offers.get(api_key)
+        return row is not None and row.min_version <= queued.version <= row.max_version
 
     async def _connect(self, timeout_ms: int) -> Channel:
         """Return the open channel to the current controller, or connect. Raises ConnectionError,
@@ -155,6 +184,7 @@ class NodeToController:
         return self._channel
 
     def _disconnect(self) -> None:
+        self._offers = None
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -11,7 +11,7 @@ from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
-from minikafka.broker.producer_ids import ProducerIds
+from minikafka.broker.producer_ids import AllocateBlock, ProducerIds
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.transactional_appends import (
@@ -197,8 +197,8 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class TransactionParts:
-    """Creates and connects the transaction coordinator of one broker. ``store`` returns the store
-    of the current ZooKeeper session. ``listener`` is the inter-broker listener."""
+    """Creates and connects the transaction coordinator of one broker. ``listener`` is the
+    inter-broker listener."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class TransactionParts:
         cache: MetadataCache,
         lookup: CoordinatorLookup,
         groups: GroupCoordinator,
-        store: Callable[[], ZkStore],
+        allocate_producer_ids: AllocateBlock,
         metrics: Metrics,
     ) -> None:
         self._world = world
@@ -234,7 +234,7 @@ class TransactionParts:
             world.clock,
             CoordinatorLog(replicas, TRANSACTION_STATE_TOPIC, REQUEST_TIMEOUT_MS, world.workers),
             cache,
-            ProducerIds(store, broker_id),
+            ProducerIds(allocate_producer_ids, broker_id),
             self.markers.put,
             views.transaction_coordinator(dynamic.current),
             lambda: lookup.partition_count(CoordinatorType.TRANSACTION),

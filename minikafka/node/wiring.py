@@ -18,6 +18,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
+from minikafka.broker.producer_ids import AllocateBlock, ControllerBlocks, ZooKeeperBlocks
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.record_preparation import RecordPreparation
@@ -102,6 +103,7 @@ class BrokerParts:
     ) -> None:
         self._world = world
         self._config = config = dynamic.current
+        self._broker_epoch = broker_epoch
         self._dynamic = dynamic
         self._broker_id = broker_id
         self._cluster_id = cluster_id
@@ -235,9 +237,17 @@ class BrokerParts:
             self.cache,
             self.groups.lookup,
             self.groups.coordinator,
-            lambda: self._zk.store,
+            self._producer_id_blocks(),
             metrics,
         )
+
+    def _producer_id_blocks(self) -> AllocateBlock:
+        of_zookeeper = ZooKeeperBlocks(lambda: self._zk.store, self._broker_id).allocate
+        if not views.allocates_producer_ids_at_controller(self._config):
+            return of_zookeeper
+        return ControllerBlocks(
+            self._to_controller, self._broker_id, self._broker_epoch, of_zookeeper
+        ).allocate
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self.replicas.start(tasks)

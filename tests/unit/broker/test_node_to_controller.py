@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from minikafka.broker.node_to_controller import NodeToController, NodeToControllerConfig
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_request_header, encode_response
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -25,13 +27,18 @@ class Stage:
             lab.network, lab.clock, SimEntropy("test"), self.cache, 1, config, lab.log
         )
 
-    async def controller(self, broker_id: int, responds: bool = True) -> None:
-        """A server that is the controller from now on."""
+    async def controller(
+        self, broker_id: int, responds: bool = True, offers: tuple[int, ...] = ()
+    ) -> None:
+        """A server that is the controller from now on. Its ApiVersions has the keys ``offers``."""
 
         def on_frame(connection: Any, frame: memoryview) -> None:
             header, _ = decode_request_header(frame)
             slot = connection.open_slot(len(frame))
-            if responds:
+            if header.api_key == ApiKey.API_VERSIONS:
+                listed = ApiVersionsResponse(api_keys=[ApiVersion(key) for key in offers])
+                slot.send(encode_response(header.correlation_id, listed, header.api_version))
+            elif responds:
                 response = DescribeClusterResponse(controller_id=broker_id)
                 slot.send(encode_response(header.correlation_id, response, header.api_version))
 
@@ -85,6 +92,18 @@ async def test_tries_another_connection_when_the_controller_is_mute(stage: Any) 
         await asyncio.sleep(0)
     stage.lab.clock.advance(200)
     assert (await requests).controller_id == 3
+
+
+@pytest.mark.mission("MIX-4")
+async def test_each_controller_is_asked_what_it_offers(stage: Any) -> None:
+    request = DescribeClusterRequest()
+    await stage.controller(2, offers=(ApiKey.DESCRIBE_CLUSTER,))
+    response = await stage.link.request_if_offered(request, 0, 1000)
+    assert response.controller_id == 2
+    assert await stage.link.request_if_offered(request, 1, 1000) is None  # version 1 is not offered
+    await stage.controller(3, offers=(ApiKey.METADATA,))
+    assert await stage.link.request_if_offered(request, 0, 1000) is None
+    assert (await send(stage)).controller_id == 3
 
 
 async def test_gives_up_in_the_end(stage: Any) -> None:
