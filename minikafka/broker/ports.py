@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from uuid import UUID
 
+from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
@@ -53,6 +54,13 @@ class Controller(Protocol):
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> range:
         """Allocate a block of producer ids. Also raises BROKER_ID_NOT_REGISTERED,
         STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR."""
+        ...
+
+    async def update_features(
+        self, updates: Iterable[FeatureUpdate], validate_only: bool
+    ) -> Mapping[str, KafkaError | None]:
+        """Update finalized features. Returns each feature's error, None after a success. Also
+        raises FEATURE_UPDATE_FAILED."""
         ...
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -1,7 +1,8 @@
-"""Requests of brokers to the controller: ISRs that leaders want, blocks of producer ids."""
+"""Requests to the controller: ISRs that leaders want, blocks of producer ids, features."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from minikafka.controller.services import ControllerServices
@@ -11,7 +12,8 @@ from minikafka.core.controller.alter_partition import (
     is_current_broker,
     is_done,
 )
-from minikafka.core.controller.events import AllocateProducerIds, AlterPartition
+from minikafka.core.controller.events import AllocateProducerIds, AlterPartition, UpdateFeatures
+from minikafka.core.controller.feature_updates import decide as decide_features
 from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import BadVersion
@@ -97,3 +99,25 @@ class BrokerRequests:
         except (MalformedZnode, OverflowError) as error:
             self._log.error("producer_ids_not_allocated", error=str(error))
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+    async def on_update_features(self, request: UpdateFeatures) -> Mapping[str, KafkaError | None]:
+        """Write the valid updates to ``/feature``. Return each feature's error, or None."""
+        store = self._services.store
+        try:
+            found = await store.finalized_features()
+        except MalformedZnode as error:
+            self._log.error("feature_updates_failed", error=str(error))
+            raise KafkaError(ErrorCode.FEATURE_UPDATE_FAILED, str(error)) from error
+        finalized, version = found if found is not None else ({}, -1)
+        decision = decide_features(finalized, request.updates)
+        failed: KafkaError | None = None
+        changed = decision.target != finalized and not request.validate_only
+        if changed and not await store.set_finalized_features(
+            decision.target, version, self._services.fence
+        ):
+            self._log.warning("feature_updates_failed", error="/feature was changed meanwhile")
+            failed = KafkaError(ErrorCode.FEATURE_UPDATE_FAILED)
+        return {
+            feature: failed if reason is None else KafkaError(ErrorCode.INVALID_REQUEST, reason)
+            for feature, reason in decision.refusals.items()
+        }

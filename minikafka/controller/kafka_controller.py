@@ -45,6 +45,7 @@ from minikafka.controller.watches import Watches
 from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import BrokerResponse, ControllerEvent
+from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import (
     ElectionType,
@@ -295,6 +296,16 @@ class KafkaController:
         block: range = await self.queue.submit(events.AllocateProducerIds(broker_id, broker_epoch))
         return block
 
+    async def update_features(
+        self, updates: Iterable[FeatureUpdate], validate_only: bool
+    ) -> Mapping[str, KafkaError | None]:
+        """Update finalized features. Return each feature's error, or None. Raises ``KafkaError``:
+        NOT_CONTROLLER, FEATURE_UPDATE_FAILED."""
+        results: Mapping[str, KafkaError | None] = await self.queue.submit(
+            events.UpdateFeatures(tuple(updates), validate_only)
+        )
+        return results
+
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of a topic that this controller knows by its id."""
         return self.context.topic_names.get(topic_id)
@@ -353,6 +364,7 @@ class KafkaController:
             events.ListPartitionReassignments: self._on_list_reassignments,
             events.AlterPartition: self._broker_requests.on_alter_partition,
             events.AllocateProducerIds: self._broker_requests.on_allocate_producer_ids,
+            events.UpdateFeatures: self._broker_requests.on_update_features,
             events.ReplicaLeaderElection: self._elections.on_request,
             events.PreferredReplicaElection: (
                 lambda _: self._elections.on_preferred_election_znode()

@@ -28,6 +28,8 @@ from minikafka.broker.requests.apis import Route
 from minikafka.broker.requests.broker_to_controller import (
     AllocateProducerIdsHandler,
     AlterPartitionHandler,
+    UpdateFeaturesHandler,
+    refuse_envelope,
 )
 from minikafka.broker.requests.cluster import (
     DescribeClusterHandler,
@@ -429,6 +431,13 @@ class BrokerParts:
                 task=True,
                 changes_state=False,
             ),
+            Route(
+                ApiKey.UPDATE_FEATURES,
+                UpdateFeaturesHandler(controller),
+                task=True,
+                changes_state=False,
+            ),
+            Route(ApiKey.ENVELOPE, refuse_envelope, changes_state=False),
             Route(ApiKey.CREATE_TOPICS, create, task=True, changes_state=False),
             Route(ApiKey.CREATE_PARTITIONS, grow, task=True, changes_state=False),
             Route(ApiKey.DELETE_TOPICS, delete, task=True, changes_state=False),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from minikafka.kernel.cluster import Broker
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.ports import (
     BadVersion,
+    CoordinationOp,
     CreateOp,
     DeleteOp,
     NodeExists,
@@ -152,22 +153,33 @@ class ZkClusterStore:
                 raise_error(outcome.results)
                 return range(first, last + 1)
 
-    async def set_feature_znode(self, protocol: InterBrokerProtocol) -> None:
-        """Create ``/feature`` or adapt it to the inter-broker protocol (Kafka's
-        ``maybeSetupFeatureVersioning``). Features are enabled from 2.7 on; before, the znode is
-        disabled and empty. Finalized features of an enabled znode are kept. Raises
-        ``MalformedZnode``."""
-        found = await self._requests.get(FeatureZnode.path)
-        version, enabled = protocol.feature_znode_version, protocol.has_features
+    async def finalized_features(self) -> tuple[dict[str, int], int] | None:
+        """Return the finalized features and the version of ``/feature``; None if there is no such
+        znode. A disabled znode has no features. Raises ``MalformedZnode``."""
+        found = await self._requests.get(paths.FEATURE)
         if found is None:
-            node = FeatureZnode(enabled, version=version)
-            await self._requests.create(CreateOp(node.path, node.encode()))
-            return
-        known = FeatureZnode.decode(found[0])
-        kept = known.features if enabled and known.enabled else {}
-        node = FeatureZnode(enabled, kept, version)
-        if node != known:
-            await self._requests.multi_or_raise([SetOp(node.path, node.encode())])
+            return None
+        node = FeatureZnode.decode(found[0])
+        return (node.features if node.enabled else {}), found[1].version
+
+    async def set_finalized_features(
+        self, features: Mapping[str, int], expected_version: int, epoch_zk_version: int
+    ) -> bool:
+        """Write the finalized features; return whether ``/feature`` was at the expected version.
+        Raises ``ControllerMoved``."""
+        node = FeatureZnode(features=dict(features))
+        groups: list[list[CoordinationOp]] = [[SetOp(node.path, node.encode(), expected_version)]]
+        results = (await self._requests.fenced(groups, epoch_zk_version))[0]
+        if isinstance(results[0], BadVersion | NoNode):
+            return False
+        raise_error(results)
+        return True
+
+    async def ensure_feature_node(self) -> None:
+        """Create ``/feature`` if it is missing: enabled and without finalized features, as in a new
+        Kafka cluster."""
+        node = FeatureZnode()
+        await self._requests.create(CreateOp(node.path, node.encode()))
 
 
 def _stat(result: OpResult) -> ZnodeStat:

@@ -1,4 +1,4 @@
-"""AlterPartition and AllocateProducerIds: what brokers request from the controller (56, 67)."""
+"""AlterPartition, UpdateFeatures, Envelope, AllocateProducerIds: requests to the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from minikafka.broker.ports import Controller
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
+from minikafka.core.controller.feature_updates import FeatureUpdate, UpgradeType
 from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices
@@ -21,6 +22,13 @@ from minikafka.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionTopic,
+)
+from minikafka.protocol.messages.envelope import EnvelopeRequest
+from minikafka.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 
 # The first whose topics have ids, and whose errors have INELIGIBLE_REPLICA (KIP-841).
@@ -124,3 +132,46 @@ class AllocateProducerIdsHandler:
         return AllocateProducerIdsResponse(
             producer_id_start=block.start, producer_id_len=len(block)
         )
+
+
+class UpdateFeaturesHandler:
+    """Serves UpdateFeatures (a ``TaskHandler``).
+
+    It waits for the event in the controller's queue."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def __call__(
+        self, context: RequestContext, request: UpdateFeaturesRequest
+    ) -> UpdateFeaturesResponse:
+        updates = [_feature_update(row, context.version) for row in request.feature_updates]
+        try:
+            results = await self._controller.update_features(updates, request.validate_only)
+        except KafkaError as error:
+            return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+        return UpdateFeaturesResponse(
+            error_message=None,
+            results=[_feature_result(feature, error) for feature, error in results.items()],
+        )
+
+
+def _feature_update(row: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    if version == 0:
+        kind = UpgradeType.SAFE_DOWNGRADE if row.allow_downgrade else UpgradeType.UPGRADE
+    else:
+        known = row.upgrade_type in UpgradeType.__members__.values()
+        kind = UpgradeType(row.upgrade_type) if known else UpgradeType.UNKNOWN
+    return FeatureUpdate(row.feature, row.max_version_level, kind)
+
+
+def _feature_result(feature: str, error: KafkaError | None) -> UpdatableFeatureResult:
+    if error is None:
+        return UpdatableFeatureResult(feature, ErrorCode.NONE, None)
+    return UpdatableFeatureResult(feature, error.code, error.message)
+
+
+def refuse_envelope(context: RequestContext, request: EnvelopeRequest, reply: Reply) -> None:
+    """Close the connection (an ``ImmediateHandler``). Brokers of a ZooKeeper cluster list Envelope
+    in ApiVersions, but do not forward requests: Kafka closes the connection, too."""
+    raise UnreadableRequest("forwarding has not been enabled")

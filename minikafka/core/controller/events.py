@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
+from minikafka.core.controller.feature_updates import FeatureUpdate
 from minikafka.core.controller.request_batch import ControlRequest
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, TopicPartition
@@ -224,6 +225,16 @@ class AllocateProducerIds(ControllerEvent):
 
     broker_id: int
     broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures(ControllerEvent):
+    """An administrator requests updates of finalized features (KIP-584). ``validate_only`` writes
+    nothing."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool
+    state = ControllerState.UPDATE_FEATURES
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,7 @@ from minikafka.protocol.messages.describe_transactions import (
 )
 from minikafka.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from minikafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from minikafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -156,6 +157,10 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from minikafka.protocol.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
@@ -203,6 +208,8 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (ElectLeadersRequest, ElectLeadersResponse),
     (AlterPartitionRequest, AlterPartitionResponse),
     (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
+    (UpdateFeaturesRequest, UpdateFeaturesResponse),
+    (EnvelopeRequest, EnvelopeResponse),
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),

@@ -1,16 +1,19 @@
-"""AlterPartition and AllocateProducerIds, from the handler to the znodes."""
+"""AlterPartition, AllocateProducerIds and UpdateFeatures, from the handler to the znodes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.apis import RequestContext, UnreadableRequest
 from minikafka.broker.requests.broker_to_controller import (
     AllocateProducerIdsHandler,
     AlterPartitionHandler,
+    UpdateFeaturesHandler,
+    refuse_envelope,
 )
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -25,6 +28,8 @@ from minikafka.protocol.messages.alter_partition import (
     AlterPartitionTopic,
     IsrMember,
 )
+from minikafka.protocol.messages.envelope import EnvelopeRequest
+from minikafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
 
@@ -184,3 +189,42 @@ async def test_blocks_of_producer_ids_follow_each_other(new_cluster: NewCluster)
         assert await ask(2, epoch(cluster, 2)) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0)
         await controller.stop()
         assert await ask(2, 5) == (ErrorCode.NOT_CONTROLLER, 0, 0)
+
+
+@pytest.mark.mission("MIX-5")
+async def test_features_are_refused_one_by_one(new_cluster: NewCluster) -> None:
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        handler = UpdateFeaturesHandler(controller)
+
+        async def update(version: int, *rows: FeatureUpdateKey, check: bool = False) -> Any:
+            response = await handler(
+                context(ApiKey.UPDATE_FEATURES, version),
+                UpdateFeaturesRequest(feature_updates=list(rows), validate_only=check),
+            )
+            return response.error_code, {r.feature: r.error_code for r in response.results}
+
+        refused = (ErrorCode.NONE, {"a": ErrorCode.INVALID_REQUEST})
+        assert await update(1, FeatureUpdateKey("a", 1)) == refused
+        assert await update(1, FeatureUpdateKey("a", 1, upgrade_type=9)) == refused
+        znode = cluster.zookeeper.nodes["/feature"].data
+        assert znode == b'{"features":{},"version":2,"status":1}'
+        # A feature that another release has finalized may be deleted.
+        finalized = znode.replace(b"{}", b'{"a":{"max_version_level":3}}')
+        cluster.zookeeper.set("/feature", finalized)
+        deletion = FeatureUpdateKey("a", 0, allow_downgrade=True, upgrade_type=2)
+        deleted = (ErrorCode.NONE, {"a": ErrorCode.NONE})
+        assert await update(1, deletion, check=True) == deleted
+        assert cluster.zookeeper.nodes["/feature"].data == finalized
+        assert await update(0, deletion) == deleted
+        assert cluster.zookeeper.nodes["/feature"].data == znode
+        cluster.zookeeper.set("/feature", b"?")
+        assert await update(1, deletion) == (ErrorCode.FEATURE_UPDATE_FAILED, {})
+        await controller.stop()
+        assert await update(1, deletion) == (ErrorCode.NOT_CONTROLLER, {})
+
+
+@pytest.mark.mission("MIX-5")
+def test_no_request_is_forwarded() -> None:
+    with pytest.raises(UnreadableRequest):
+        refuse_envelope(context(ApiKey.ENVELOPE, 0), EnvelopeRequest(), lambda _: None)

@@ -1,0 +1,30 @@
+"""Envelope (key 58): a request that a broker forwards to the controller (KIP-590)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Bytes, Int16
+
+
+@dataclass(slots=True)
+class EnvelopeRequest(Message):
+    """The forwarded request with its header, and the client that had sent it."""
+
+    SPEC = request(ApiKey.ENVELOPE)
+
+    request_data: Bytes = b""
+    request_principal: Bytes | None = b""
+    client_host_address: Bytes = b""
+
+
+@dataclass(slots=True)
+class EnvelopeResponse(Message):
+    """The response to the forwarded request, or the error of the envelope."""
+
+    SPEC = response(ApiKey.ENVELOPE)
+
+    response_data: Bytes | None = None
+    error_code: Int16 = 0
