@@ -12,6 +12,7 @@ from minikafka.broker.admin.dynamic_config import (
     read_broker_configs,
 )
 from minikafka.broker.controlled_shutdown import ShutdownHandover
+from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
@@ -156,11 +157,13 @@ class BrokerNode:
         self._apis.start(tasks)
         await self._listen()
         self._config_changes.start(tasks)
+        self._features.start(tasks)
         await self._register(self._zk.store)  # another session, if the first one has expired
         self._zk.on_session_lost(self.controller.on_session_lost)
         self._zk.on_new_session(self._register)
         self._zk.on_new_session(self.controller.on_new_session)
         self._zk.on_new_session(self._config_changes.on_new_session)
+        self._zk.on_new_session(self._features.on_new_session)
         self.controller.start(tasks)
         for server in self._servers:
             server.enable_request_processing()
@@ -244,6 +247,8 @@ class BrokerNode:
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
+        features = FinalizedFeatures(lambda: self._zk.store, world.clock, self.broker_id)
+        self._features = features
         stalls = LoopStalls(
             world.clock, views.stall_meter(self._config), self.metrics, self.broker_id
         )
@@ -257,6 +262,7 @@ class BrokerNode:
             stalls=stalls.meter,
             monotonic_ms=world.clock.monotonic_ms,
             metrics=self.metrics,
+            features=lambda: (features.epoch, features.levels),
         )
         self._controlled_shutdown = ShutdownHandover(
             world.network,
@@ -365,6 +371,7 @@ class BrokerNode:
             await server.close()
         if started:
             await self._config_changes.stop()
+            await self._features.stop()
             await self.controller.stop()
             await self.parts.stop()
             self._apis.close()

@@ -153,14 +153,19 @@ class ZkClusterStore:
                 raise_error(outcome.results)
                 return range(first, last + 1)
 
-    async def finalized_features(self) -> tuple[dict[str, int], int] | None:
+    async def finalized_features(
+        self, watcher: Watcher | None = None
+    ) -> tuple[dict[str, int], int] | None:
         """Return the finalized features and the version of ``/feature``; None if there is no such
-        znode. A disabled znode has no features. Raises ``MalformedZnode``."""
+        znode, or if it is disabled. The watch fires at the next creation, change or deletion.
+        Raises ``MalformedZnode``."""
+        if watcher is not None:
+            await self._requests.exists(paths.FEATURE, watcher)
         found = await self._requests.get(paths.FEATURE)
         if found is None:
             return None
         node = FeatureZnode.decode(found[0])
-        return (node.features if node.enabled else {}), found[1].version
+        return (node.features, found[1].version) if node.enabled else None
 
     async def set_finalized_features(
         self, features: Mapping[str, int], expected_version: int, epoch_zk_version: int

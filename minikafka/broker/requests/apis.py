@@ -10,7 +10,15 @@ import asyncio
 import re
 import traceback
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +44,7 @@ from minikafka.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.schema import Message
@@ -265,8 +274,10 @@ class Apis:
         stalls: StallMeter | None = None,
         monotonic_ms: Callable[[], int] = lambda: 0,
         metrics: Metrics | None = None,
+        features: Callable[[], tuple[int, Mapping[str, int]]] = lambda: (-1, {}),
     ) -> None:
-        """Serve the ``routes`` that ``release`` has, up to the newest versions of the release."""
+        """Serve the ``routes`` that ``release`` has, up to the newest versions of the release.
+        ``features`` returns the epoch and the levels of the finalized features."""
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
         self._stall_ms = self._stalls.threshold_ms
         self._now_ms = monotonic_ms
@@ -280,7 +291,7 @@ class Apis:
         last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
         own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
         self._served = sorted([own, *(route.listed for route in kept)], key=lambda row: row.api_key)
-        handler = ApiVersionsHandler(self._served)
+        handler = ApiVersionsHandler(self._served, features)
         kept.append(Route(ApiKey.API_VERSIONS, handler, max_version=last, changes_state=False))
         self._rows = {int(route.api_key): _Row(route) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
@@ -558,16 +569,30 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions."""
+    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions.
+    ``features`` returns the epoch and the levels of the finalized features."""
 
-    def __init__(self, served: list[ApiVersion]) -> None:
+    def __init__(
+        self,
+        served: list[ApiVersion],
+        features: Callable[[], tuple[int, Mapping[str, int]]],
+    ) -> None:
         self._served = served
+        self._features = features
 
     def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
         if context.version >= FIRST_VERSION_WITH_SOFTWARE and not _names_its_software(request):
             reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         else:
-            reply(ApiVersionsResponse(api_keys=self._served))
+            epoch, levels = self._features()
+            finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
+            reply(
+                ApiVersionsResponse(
+                    api_keys=self._served,
+                    finalized_features_epoch=epoch,
+                    finalized_features=finalized,
+                )
+            )
 
 
 def _names_its_software(request: ApiVersionsRequest) -> bool:
