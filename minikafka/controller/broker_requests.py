@@ -101,8 +101,11 @@ class BrokerRequests:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     async def on_update_features(self, request: UpdateFeatures) -> Mapping[str, KafkaError | None]:
-        """Write the valid updates to ``/feature``. Return each feature's error, or None."""
-        store = self._services.store
+        """Write the valid updates to ``/feature``. Return each feature's error, or None. Raises
+        ``KafkaError``: INVALID_REQUEST before inter-broker protocol 2.7, FEATURE_UPDATE_FAILED."""
+        store, protocol = self._services.store, self._services.config.protocol
+        if not protocol.has_features:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
         try:
             found = await store.finalized_features()
         except MalformedZnode as error:
@@ -113,7 +116,7 @@ class BrokerRequests:
         failed: KafkaError | None = None
         changed = decision.target != finalized and not request.validate_only
         if changed and not await store.set_finalized_features(
-            decision.target, version, self._services.fence
+            decision.target, protocol, version, self._services.fence
         ):
             self._log.warning("feature_updates_failed", error="/feature was changed meanwhile")
             failed = KafkaError(ErrorCode.FEATURE_UPDATE_FAILED)

@@ -44,10 +44,8 @@ def release(config: Config) -> Release:
     return Release.of(config.string("inter.broker.protocol.version"))
 
 
-def allocates_producer_ids_at_controller(config: Config) -> bool:
-    """Whether ``inter.broker.protocol.version`` is 3.0-IV0 or later (KIP-730)."""
-    major, _, _ = config.string("inter.broker.protocol.version").partition(".")
-    return int(major) >= 3
+def inter_broker_protocol(config: Config) -> InterBrokerProtocol:
+    return InterBrokerProtocol.parse(config.string("inter.broker.protocol.version"))
 
 
 def zookeeper(config: Config) -> ZkSessionConfig:

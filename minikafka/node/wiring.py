@@ -245,7 +245,7 @@ class BrokerParts:
 
     def _producer_id_blocks(self) -> AllocateBlock:
         of_zookeeper = ZooKeeperBlocks(lambda: self._zk.store, self._broker_id).allocate
-        if not views.allocates_producer_ids_at_controller(self._config):
+        if not views.inter_broker_protocol(self._config).has_allocate_producer_ids:
             return of_zookeeper
         return ControllerBlocks(
             self._to_controller, self._broker_id, self._broker_epoch, of_zookeeper

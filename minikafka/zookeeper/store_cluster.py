@@ -20,6 +20,7 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.zookeeper import paths
+from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.requests import Requests, in_chunks, raise_error
 from minikafka.zookeeper.znodes import (
     BrokerZnode,
@@ -153,6 +154,27 @@ class ZkClusterStore:
                 raise_error(outcome.results)
                 return range(first, last + 1)
 
+    async def set_feature_znode(self, protocol: InterBrokerProtocol) -> None:
+        """Create ``/feature`` or adapt it to the inter-broker protocol (Kafka's
+        ``maybeSetupFeatureVersioning``). Features are enabled from 2.7 on; before, the znode is
+        disabled and empty. Finalized features of an enabled znode are kept. A malformed znode is
+        replaced. If another controller changes the znode at this moment, its state stays."""
+        enabled, version = protocol.has_features, protocol.feature_znode_version
+        node = FeatureZnode(enabled, version=version)
+        if await self._requests.create(CreateOp(node.path, node.encode())):
+            return
+        found = await self._requests.get(node.path)
+        if found is None:
+            return
+        known = _feature_znode(found[0])
+        if known is not None and known.enabled and enabled:
+            node = FeatureZnode(enabled, known.features, version)
+        if node != known:
+            update = SetOp(node.path, node.encode(), found[1].version)
+            outcome = await self._requests.multi([update])
+            if not isinstance(outcome.error, BadVersion):
+                raise_error(outcome.results)
+
     async def finalized_features(
         self, watcher: Watcher | None = None
     ) -> tuple[dict[str, int], int] | None:
@@ -168,11 +190,15 @@ class ZkClusterStore:
         return (node.features, found[1].version) if node.enabled else None
 
     async def set_finalized_features(
-        self, features: Mapping[str, int], expected_version: int, epoch_zk_version: int
+        self,
+        features: Mapping[str, int],
+        protocol: InterBrokerProtocol,
+        expected_version: int,
+        epoch_zk_version: int,
     ) -> bool:
         """Write the finalized features; return whether ``/feature`` was at the expected version.
         Raises ``ControllerMoved``."""
-        node = FeatureZnode(features=dict(features))
+        node = FeatureZnode(True, dict(features), protocol.feature_znode_version)
         groups: list[list[CoordinationOp]] = [[SetOp(node.path, node.encode(), expected_version)]]
         results = (await self._requests.fenced(groups, epoch_zk_version))[0]
         if isinstance(results[0], BadVersion | NoNode):
@@ -180,11 +206,12 @@ class ZkClusterStore:
         raise_error(results)
         return True
 
-    async def ensure_feature_node(self) -> None:
-        """Create ``/feature`` if it is missing: enabled and without finalized features, as in a new
-        Kafka cluster."""
-        node = FeatureZnode()
-        await self._requests.create(CreateOp(node.path, node.encode()))
+
+def _feature_znode(data: bytes) -> FeatureZnode | None:
+    try:
+        return FeatureZnode.decode(data)
+    except MalformedZnode:
+        return None
 
 
 def _stat(result: OpResult) -> ZnodeStat:

@@ -171,7 +171,7 @@ def test_a_broker_watches_the_controller_and_the_controller_the_cluster() -> Non
             await create(cluster, name, *([1, 2, 3] for _ in range(20)))
         controller = cluster.controller_id()
         watched = {i: {path for _, path in found} for i, found in census(cluster).items()}
-        of_every_broker = {paths.CONTROLLER, paths.CONFIG_CHANGES}
+        of_every_broker = {paths.CONTROLLER, paths.CONFIG_CHANGES, paths.FEATURE}
         for broker_id in cluster.broker_ids:
             if broker_id != controller:  # however many partitions there are
                 assert watched[broker_id] == of_every_broker

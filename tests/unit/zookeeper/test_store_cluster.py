@@ -154,6 +154,8 @@ async def test_the_feature_node_follows_the_inter_broker_protocol(
     kept = zookeeper.nodes["/feature"]
     await after("2.0")
     assert zookeeper.nodes["/feature"] is kept
+    await session.set("/feature", b"?")
+    assert await after("3.9") == b'{"features":{},"version":2,"status":1}'
 
 
 async def test_configuration(session: DirectSession) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.requests.apis import ApiVersionsHandler, RequestContext
+from minikafka.kernel.inter_broker_protocol import LATEST
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.api_versions import (
@@ -48,7 +49,7 @@ async def test_the_epoch_is_the_version_of_the_znode() -> None:
     async with asyncio.TaskGroup() as tasks:
         features.start(tasks)
         assert await shown() == (-1, [])
-        await store.ensure_feature_node()
+        await store.set_feature_znode(LATEST)
         assert await shown() == (0, [])
         zookeeper.set("/feature", ENABLED.replace(b"{}", b'{"a":{"max_version_level":3}}'))
         assert await shown() == (1, [FinalizedFeatureKey("a", 3, 3)])
