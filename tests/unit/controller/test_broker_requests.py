@@ -17,6 +17,7 @@ from minikafka.broker.requests.broker_to_controller import (
 )
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -228,3 +229,18 @@ async def test_features_are_refused_one_by_one(new_cluster: NewCluster) -> None:
 def test_no_request_is_forwarded() -> None:
     with pytest.raises(UnreadableRequest):
         refuse_envelope(context(ApiKey.ENVELOPE, 0), EnvelopeRequest(), lambda _: None)
+
+
+@pytest.mark.mission("MIX-14")
+async def test_no_feature_is_updated_before_2_7(new_cluster: NewCluster) -> None:
+    protocol = InterBrokerProtocol.parse("2.6")
+    async with new_cluster(protocol=protocol) as cluster:
+        (controller,) = await cluster.start(1)
+        response = await UpdateFeaturesHandler(controller)(
+            context(ApiKey.UPDATE_FEATURES, 1),
+            UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("a", 1)]),
+        )
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert cluster.zookeeper.nodes["/feature"].data == (
+            b'{"features":{},"version":1,"status":0}'
+        )
