@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from decimal import Decimal
 from enum import Enum
+from math import inf, isfinite
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -34,10 +36,15 @@ class ConfigType(Enum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
+    COMMA_SEPARATED = 10  # a list here, which Kafka declares as STRING
+
+    @property
+    def kafka_type(self) -> ConfigType:
+        return ConfigType.STRING if self is ConfigType.COMMA_SEPARATED else self
 
     @property
     def wire(self) -> int:
-        return self.value
+        return self.kafka_type.value
 
 
 _RANGES = {
@@ -88,6 +95,7 @@ class Setting:
 
     ``synonyms`` are the broker keys that give a topic key its default, first found wins.
     ``effective`` is False for keys that are accepted, kept and shown, but change nothing.
+    ``internal`` keys are described only if they are set.
     """
 
     name: str
@@ -97,6 +105,7 @@ class Setting:
     valid: Validator | None = None
     synonyms: tuple[str, ...] = ()
     effective: bool = True
+    internal: bool = False
 
     def parse(self, value: Any) -> Any:
         """Convert a text, or check a typed value; return the typed value. Raises ConfigError."""
@@ -139,7 +148,7 @@ class Setting:
                     return number
                 case ConfigType.DOUBLE:
                     return float(text)
-                case ConfigType.LIST:
+                case ConfigType.LIST | ConfigType.COMMA_SEPARATED:
                     if isinstance(value, tuple | list):
                         return tuple(value)
                     return tuple(item.strip() for item in text.split(",") if item.strip())
@@ -159,14 +168,42 @@ class Setting:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
-        return str(value)
+        return _java_double(value) if isinstance(value, float) else str(value)
+
+
+def _java_double(value: float) -> str:
+    """Return the value as Java's ``Double.toString`` prints it."""
+    if value == 0 or not isfinite(value) or 1e-3 <= abs(value) < 1e7:
+        return {inf: "Infinity", -inf: "-Infinity"}.get(value, str(value).replace("nan", "NaN"))
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "the value is finite"
+    text = "".join(map(str, digits))
+    power = exponent + len(text) - 1
+    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{power}"
+
+
+def row_of(kind: ConfigType, effective: bool = True) -> Callable[..., Setting]:
+    """Return a constructor of settings of one type, for the tables of keys."""
+
+    def row(
+        name: str,
+        default: Any,
+        doc: str,
+        valid: Validator | None = None,
+        synonyms: tuple[str, ...] = (),
+        effective: bool = effective,
+        internal: bool = False,
+    ) -> Setting:
+        return Setting(name, kind, default, doc, valid, synonyms, effective, internal)
+
+    return row
 
 
 @dataclass(frozen=True)
 class ConfigDef:
-    """A set of settings. ``ignored`` are keys of Kafka that are accepted without effect; keys in
-    ``refused`` have a reason why they are not accepted. ``together`` returns why parsed values do
-    not go together, if they do not."""
+    """A set of settings. ``ignored`` are keys without a row that are accepted without effect; keys
+    in ``refused`` have a reason why no value but the default is accepted. ``together`` returns why
+    parsed values do not go together, if they do not."""
 
     settings: Mapping[str, Setting]
     ignored: frozenset[str] = frozenset()
@@ -187,14 +224,22 @@ class ConfigDef:
         return cls(by_name, frozenset(ignored), ignored_prefixes, refused or {}, together)
 
     def require_known(self, name: str) -> None:
-        """Raise ConfigError for a refused key, or an unknown one with the nearest name."""
-        if name in self.refused:
-            raise ConfigError(f"Configuration {name} is not supported: {self.refused[name]}")
-        if name in self.settings or name in self.ignored or name.startswith(self.ignored_prefixes):
+        """Raise ConfigError for an unknown key, with the nearest known one."""
+        if name in self.settings or name in self.ignored or name in self.refused:
+            return
+        if name.startswith(self.ignored_prefixes):
             return
         near = difflib.get_close_matches(name, [*self.settings, *self.ignored], n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"Unknown configuration key {name}{hint}")
+
+    def _is_default(self, name: str, text: str) -> bool:
+        """Whether a value of a refused key says no more than if it were not set."""
+        row = self.settings.get(name)
+        try:
+            return not text.strip() or (row is not None and row.parse(text) == row.default)
+        except ConfigError:
+            return False
 
     def parse(self, given: Mapping[str, str]) -> Config:
         """Parse all settings and fill in the defaults.
@@ -202,8 +247,10 @@ class ConfigDef:
         Raises ConfigError for an unknown key, an invalid value, a missing required key, or values
         that do not go together.
         """
-        for name in given:
+        for name, text in given.items():
             self.require_known(name)
+            if name in self.refused and not self._is_default(name, text):
+                raise ConfigError(f"Configuration {name} is not supported: {self.refused[name]}")
         values: dict[str, Any] = {}
         for name, row in self.settings.items():
             if name in given:
@@ -217,14 +264,20 @@ class ConfigDef:
         problem = self.together(values)
         if problem is not None:
             raise ConfigError(problem)
-        without_effect = tuple(sorted(name for name in given if name not in self.settings))
+        without_effect = tuple(
+            sorted(
+                name
+                for name in given
+                if name not in self.settings or not self.settings[name].effective
+            )
+        )
         return Config(values, dict(given), without_effect)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Parsed values by Kafka key. ``given`` is what the user wrote; ``without_effect`` are keys of
-    Kafka that were given but that this broker does not have."""
+    """Parsed values by Kafka key. ``given`` is what the user wrote; ``without_effect`` are the
+    given keys that change nothing."""
 
     values: Mapping[str, Any]
     given: Mapping[str, str] = field(default_factory=dict)

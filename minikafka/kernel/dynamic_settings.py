@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from minikafka.kernel.config import ConfigDef, ConfigType, Setting, at_least
-from minikafka.kernel.settings import (
-    BROKER_SETTINGS,
-    IGNORED_BROKER_SETTINGS,
-    MAX_LONG,
-    TOPIC_SETTINGS,
-)
+from minikafka.kernel.settings import BROKER_CONFIG, MAX_LONG, TOPIC_SETTINGS
 
-# Kafka's LogCleaner, SocketServer and DynamicThreadPool have these besides the defaults of topics.
+# Settings of Kafka's LogCleaner, SocketServer, DynamicThreadPool and others, besides the defaults
+# of topics.
 _OTHERS = """
     log.cleaner.threads log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size message.max.bytes log.cleaner.io.max.bytes.per.second
@@ -20,6 +16,8 @@ _OTHERS = """
     num.network.threads num.io.threads num.replica.fetchers num.recovery.threads.per.data.dir
     background.threads
     metric.reporters producer.id.expiration.ms transaction.partition.verification.enable
+    remote.fetch.max.wait.ms remote.log.index.file.cache.total.size.bytes
+    remote.log.manager.copy.max.bytes.per.second remote.log.manager.fetch.max.bytes.per.second
 """
 # Of the broker keys that stand for one topic key, Kafka takes the finest unit only.
 _COARSE = (".hours", ".minutes", ".scheduler.interval.ms")
@@ -43,7 +41,9 @@ _AT_ONCE = frozenset(
 )
 # Of these, the settings that take effect at once. The others are stored and described.
 EFFECTIVE_AT_ONCE = frozenset(
-    row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | _AT_ONCE
+    row.name
+    for row in BROKER_CONFIG.settings.values()
+    if row.effective and row.name in _TOPIC_DEFAULTS | _AT_ONCE
 )
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -61,10 +61,12 @@ RUN_TIME_SETTINGS: tuple[Setting, ...] = tuple(
 
 # What may be written under /config/brokers, with its type where this broker knows one.
 DYNAMIC_CONFIG = ConfigDef.of(
-    (*(row for row in BROKER_SETTINGS if row.name in DYNAMIC_BROKER_SETTINGS), *RUN_TIME_SETTINGS),
-    ignored=[name for name in IGNORED_BROKER_SETTINGS if name in DYNAMIC_BROKER_SETTINGS],
+    (
+        *(row for row in BROKER_CONFIG.settings.values() if row.name in DYNAMIC_BROKER_SETTINGS),
+        *RUN_TIME_SETTINGS,
+    )
 )
 
 
 def is_dynamic(name: str) -> bool:
-    return name in DYNAMIC_CONFIG.settings or name in DYNAMIC_CONFIG.ignored
+    return name in DYNAMIC_CONFIG.settings

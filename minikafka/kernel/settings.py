@@ -1,4 +1,7 @@
-"""The configuration keys: Kafka's names, types, defaults and what they do here, one row each."""
+"""The configuration keys: Kafka's names, types, defaults and what they do here, one row each.
+
+Most broker keys without effect are in ``ineffective_settings``.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,18 @@ from minikafka.kernel.config import (
     ConfigDef,
     ConfigType,
     Setting,
-    Validator,
     at_least,
     between,
     non_empty,
     one_of,
+    row_of,
+)
+from minikafka.kernel.ineffective_settings import (
+    IGNORED_BROKER_PREFIXES,
+    IGNORED_BROKER_SETTINGS,
+    INEFFECTIVE_SETTINGS,
+    REFUSED_BROKER_SETTINGS,
+    REFUSED_SETTINGS,
 )
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.listeners import (
@@ -32,20 +42,6 @@ REPLICA_SELECTORS = (
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "org.apache.kafka.common.replica.LeaderSelector",
 )
-
-
-def _row(kind: ConfigType) -> Any:
-    def row(
-        name: str,
-        default: Any,
-        doc: str,
-        valid: Validator | None = None,
-        synonyms: tuple[str, ...] = (),
-        effective: bool = True,
-    ) -> Setting:
-        return Setting(name, kind, default, doc, valid, synonyms, effective)
-
-    return row
 
 
 def _gzip_level(value: Any) -> str | None:
@@ -77,12 +73,14 @@ def _throttled_replicas(value: Any) -> str | None:
     )
 
 
-_bool = _row(ConfigType.BOOLEAN)
-_string = _row(ConfigType.STRING)
-_int = _row(ConfigType.INT)
-_long = _row(ConfigType.LONG)
-_double = _row(ConfigType.DOUBLE)
-_list = _row(ConfigType.LIST)
+_bool = row_of(ConfigType.BOOLEAN)
+_string = row_of(ConfigType.STRING)
+_int = row_of(ConfigType.INT)
+_short = row_of(ConfigType.SHORT)
+_long = row_of(ConfigType.LONG)
+_double = row_of(ConfigType.DOUBLE)
+_list = row_of(ConfigType.LIST)
+_comma_separated = row_of(ConfigType.COMMA_SEPARATED)
 
 # fmt: off
 BROKER_SETTINGS: tuple[Setting, ...] = (
@@ -96,9 +94,9 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _bool("broker.id.generation.enable", True, "Allow ids to be generated when broker.id is -1."),
     _int("reserved.broker.max.id", 1000, "Largest id that can be given by broker.id.", at_least(0)),
     _string("broker.rack", None, "Rack of this broker, for rack-aware placement."),
-    _list("listeners", ("PLAINTEXT://:9092",), "Where to listen: NAME://host:port,... An empty host is every interface.", non_empty),
-    _list("advertised.listeners", None, "Addresses that clients and brokers connect to; the listeners if unset."),
-    _list("listener.security.protocol.map", ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "Security protocol of each listener name."),
+    _comma_separated("listeners", ("PLAINTEXT://:9092",), "Where to listen: NAME://host:port,... An empty host is every interface.", non_empty),
+    _comma_separated("advertised.listeners", None, "Addresses that clients and brokers connect to; the listeners if unset."),
+    _comma_separated("listener.security.protocol.map", ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"), "Security protocol of each listener name."),
     _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),
     _string("security.inter.broker.protocol", "PLAINTEXT", "Picks the inter-broker listener when it is not named.", one_of("PLAINTEXT")),
     # -- connections
@@ -122,7 +120,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _bool("unclean.leader.election.enable", False, "Let a replica outside the ISR lead when no other is alive; may lose data."),
     # -- log
     _string("log.dir", "/tmp/kafka-logs", "Directory of the log data, if log.dirs is not set."),
-    _list("log.dirs", None, "Directories of the log data."),
+    _comma_separated("log.dirs", None, "Directories of the log data."),
     _int("log.segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14)),
     _long("log.roll.ms", None, "Age at which a new segment is rolled; log.roll.hours if unset.", at_least(1)),
     _int("log.roll.hours", 168, "As log.roll.ms, in hours.", at_least(1)),
@@ -134,7 +132,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("log.retention.minutes", None, "As log.retention.ms, in minutes; log.retention.hours if unset."),
     _int("log.retention.hours", 168, "As log.retention.ms, in hours."),
     _long("log.retention.check.interval.ms", 300000, "How often retention looks for what may go.", at_least(1)),
-    _long("log.initial.task.delay.ms", 30000, "Pause after the start before retention, flushes and checkpoints run for the first time.", at_least(0)),
+    _long("log.initial.task.delay.ms", 30000, "Pause after the start before retention, flushes and checkpoints run for the first time.", at_least(0), internal=True),
     _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
     _int("compression.gzip.level", -1, "Level when recompressing with gzip; -1 is gzip's own default.", _gzip_level),
     _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17)),
@@ -155,7 +153,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("log.flush.offset.checkpoint.interval.ms", 60000, "How often recovery points are written.", at_least(0)),
     _int("log.flush.start.offset.checkpoint.interval.ms", 60000, "How often log start offsets are written.", at_least(0)),
     _int("producer.id.expiration.ms", 86400000, "How long an idempotent producer may be silent before its sequence numbers are forgotten.", at_least(1)),
-    _int("producer.id.expiration.check.interval.ms", 600000, "How often that is looked at.", at_least(1)),
+    _int("producer.id.expiration.check.interval.ms", 600000, "How often that is looked at.", at_least(1), internal=True),
     _long("log.segment.delete.delay.ms", 60000, "Pause before the files of a deleted segment or partition are removed.", at_least(0)),
     _bool("log.cleaner.enable", True, "Compact the topics whose cleanup.policy says so."),
     _int("log.cleaner.threads", 1, "Logs compacted at the same time, turn by turn.", at_least(0)),
@@ -204,7 +202,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("offsets.retention.minutes", 7 * 24 * 60, "How long offsets are kept after the group has become empty.", at_least(1)),
     _long("offsets.retention.check.interval.ms", 600000, "How often it is looked for offsets to delete.", at_least(1)),
     _int("offsets.topic.num.partitions", 50, "Partitions of the offsets topic, when it is created.", at_least(1)),
-    _int("offsets.topic.replication.factor", 3, "Replicas of the offsets topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
+    _short("offsets.topic.replication.factor", 3, "Replicas of the offsets topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
     _int("offsets.topic.segment.bytes", 100 * 1024 * 1024, "Segment size of the offsets topic, when it is created.", at_least(1)),
     _int("offsets.topic.compression.codec", 0, "Codec in which groups and offsets are stored: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
     # -- transactions
@@ -214,7 +212,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
     _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),
-    _int("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
+    _short("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
     _int("transaction.state.log.min.isr", 2, "min.insync.replicas of the transaction topic, when it is created.", at_least(1)),
     _int("transaction.state.log.segment.bytes", 100 * 1024 * 1024, "Segment size of the transaction topic, when it is created.", at_least(1)),
     _int("transaction.state.log.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when transactions are loaded.", at_least(1)),
@@ -227,65 +225,6 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("controlled.shutdown.max.retries", 3, "Attempts at a controlled shutdown.", at_least(0)),
     _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),
 )
-
-# Keys of Kafka that may be in a configuration file and have no effect: key, and why.
-_ONE_THREAD = "A broker here is one event loop, with a few helper threads for disks."
-_NO_METRICS = "Metrics go to debug.listener alone."
-_NO_LOGIN = "All listeners are PLAINTEXT: there is no authentication."
-_NO_QUOTAS = "Clients are not throttled."
-_OS_BUFFERS = "The operating system sizes the buffers of sockets."
-_NO_RATE = "Connections are limited in number, not in rate."
-IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
-    "advertised.host.name": "Kafka 3.0 removed it; see advertised.listeners.",
-    "advertised.port": "Kafka 3.0 removed it; see advertised.listeners.",
-    "background.threads": _ONE_THREAD,
-    "connection.failed.authentication.delay.ms": _NO_LOGIN,
-    "connections.max.reauth.ms": _NO_LOGIN,
-    "control.plane.listener.name": "The controller uses the listener that brokers use among themselves.",
-    "controller.quota.window.num": _NO_QUOTAS,
-    "controller.quota.window.size.seconds": _NO_QUOTAS,
-    "group.consumer.heartbeat.interval.ms": "Groups of KIP-848 are not served, as by Kafka 3.9 with ZooKeeper.",
-    "group.coordinator.threads": _ONE_THREAD,
-    "log.preallocate": "Segment files grow as records are appended.",
-    "max.connection.creation.rate": _NO_RATE,
-    "max.request.partition.size.limit": "DescribeTopicPartitions is not served, as by Kafka 3.9 with ZooKeeper.",
-    "metric.reporters": _NO_METRICS,
-    "metrics.num.samples": _NO_METRICS,
-    "metrics.recording.level": _NO_METRICS,
-    "metrics.sample.window.ms": _NO_METRICS,
-    "num.io.threads": _ONE_THREAD,
-    "num.network.threads": _ONE_THREAD,
-    "principal.builder.class": _NO_LOGIN,
-    "quota.window.num": _NO_QUOTAS,
-    "quota.window.size.seconds": _NO_QUOTAS,
-    "replica.socket.receive.buffer.bytes": _OS_BUFFERS,
-    "request.timeout.ms": "See replica.socket.timeout.ms and controller.socket.timeout.ms.",
-    "socket.listen.backlog.size": "The length of the accept queue is fixed.",
-    "socket.receive.buffer.bytes": _OS_BUFFERS,
-    "socket.send.buffer.bytes": _OS_BUFFERS,
-    "zookeeper.max.in.flight.requests": "Requests to ZooKeeper are bundled instead, hundreds in one.",
-}
-IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
-    "client.quota.": _NO_QUOTAS,
-    "listener.name.": "All listeners are PLAINTEXT, and all are configured alike.",
-    "sasl.": _NO_LOGIN,
-    "ssl.": "All listeners are PLAINTEXT: nothing is encrypted.",
-    "zookeeper.ssl.": "ZooKeeper is reached without TLS.",
-}
-
-# Keys of Kafka that are refused, since an operator who sets one relies on its effect: key, and why.
-_KRAFT = "Brokers here keep their metadata in ZooKeeper."
-_NO_JAVA = "Brokers here load no Java class, so the policy would not be applied."
-REFUSED_BROKER_SETTINGS: Mapping[str, str] = {
-    "alter.config.policy.class.name": _NO_JAVA,
-    "authorizer.class.name": "Brokers here authorize everybody.",
-    "controller.listener.names": _KRAFT,
-    "controller.quorum.voters": _KRAFT,
-    "create.topic.policy.class.name": _NO_JAVA,
-    "node.id": f"{_KRAFT} Set broker.id.",
-    "process.roles": _KRAFT,
-    "super.users": "Brokers here authorize everybody.",
-}
 
 # What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.
 TOPIC_SETTINGS: tuple[Setting, ...] = (
@@ -315,6 +254,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _long("min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0), ("log.cleaner.min.compaction.lag.ms",)),
     _int("min.insync.replicas", 1, "Least ISR size for which acks=all is accepted.", at_least(1), ("min.insync.replicas",)),
     _bool("preallocate", False, "Segment files grow as records are appended.", None, ("log.preallocate",), False),
+    _bool("remote.log.copy.disable", False, "Tiered storage is not part of this broker.", None, (), False),
+    _bool("remote.log.delete.on.disable", False, "Tiered storage is not part of this broker.", None, (), False),
     _bool("remote.storage.enable", False, "Tiered storage is not part of this broker.", lambda v: "tiered storage is not supported" if v else None, (), False),
     _long("retention.bytes", -1, "Most bytes a partition keeps.", at_least(-1), ("log.retention.bytes",)),
     _long("retention.ms", 604800000, "How long a partition keeps data.", at_least(-1), ("log.retention.ms", "log.retention.minutes", "log.retention.hours")),
@@ -338,7 +279,7 @@ def _together(values: Mapping[str, Any]) -> str | None:
 
 
 BROKER_CONFIG = ConfigDef.of(
-    BROKER_SETTINGS,
+    (*BROKER_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS),
     IGNORED_BROKER_SETTINGS,
     ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
     refused=REFUSED_BROKER_SETTINGS,

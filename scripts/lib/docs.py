@@ -7,13 +7,15 @@ from pathlib import Path
 
 from minikafka.kernel.config import REQUIRED, Setting
 from minikafka.kernel.dynamic_settings import EFFECTIVE_AT_ONCE, RUN_TIME_SETTINGS, is_dynamic
-from minikafka.kernel.settings import (
-    BROKER_SETTINGS,
+from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,
+    INEFFECTIVE_GROUPS,
     REFUSED_BROKER_SETTINGS,
-    TOPIC_SETTINGS,
+    REFUSED_GROUPS,
+    SettingGroup,
 )
+from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -22,10 +24,26 @@ FILE_MAP = ROOT / "docs" / "file-map.md"
 
 def table(rows: Iterable[Setting]) -> list[str]:
     lines = ["| key | type | default | what it does |", "|---|---|---|---|"]
-    for row in rows:
-        default = "required" if row.default is REQUIRED else row.text(row.default) or ""
-        later = "" if row.effective else " *No effect.*"
-        lines.append(f"| `{row.name}` | {row.type.name.lower()} | {default} | {row.doc}{later} |")
+    return lines + [f"{facts(row)}{'' if row.effective else ' *No effect.*'} |" for row in rows]
+
+
+def facts(row: Setting) -> str:
+    """The line of a setting, without its end."""
+    default = "required" if row.default is REQUIRED else row.text(row.default) or ""
+    return f"| `{row.name}` | {row.type.kafka_type.name.lower()} | {default} | {row.doc}"
+
+
+def groups(found: Iterable[SettingGroup]) -> list[str]:
+    """A paragraph with the reason, and a table, for each group."""
+    lines = []
+    for group in found:
+        lines += [
+            group.reason,
+            "",
+            "| key | type | default | what Kafka uses it for |",
+            "|---|---|---|---|",
+        ]
+        lines += [*(f"{facts(row)} |" for row in group.rows), ""]
     return lines
 
 
@@ -45,13 +63,15 @@ def reasons(keys: Mapping[str, str]) -> list[str]:
 
 def configuration() -> str:
     """docs/configuration.md as it should be."""
+    described = {row.name for group in REFUSED_GROUPS for row in group.rows}
     lines = [
         "# Configuration",
         "",
-        "Drawn by `scripts/docs` from `minikafka/kernel/settings.py`. Keys, types and defaults are",
-        "Kafka 3.9's. A broker takes them from a `.properties` file, from `KAFKA_*` variables of",
-        "the environment (`KAFKA_LOG_DIRS` is `log.dirs`) and from `--override key=value`; later",
-        "ones win. A key that is none of Kafka's is an error.",
+        "Drawn by `scripts/docs` from `settings.py` and `ineffective_settings.py` in",
+        "`minikafka/kernel`. Keys, types and defaults are Kafka 3.9's. A broker takes them from a",
+        "`.properties` file, from `KAFKA_*` variables of the environment (`KAFKA_LOG_DIRS` is",
+        "`log.dirs`) and from `--override key=value`; later ones win. A key that is none of",
+        "Kafka's is an error.",
         "",
         "## Broker",
         "",
@@ -74,18 +94,26 @@ def configuration() -> str:
         "## Accepted without effect",
         "",
         "These keys of Kafka may be in a configuration file, so that existing files can be used.",
-        "They change nothing, and the broker logs their names when it starts. Keys that are marked",
-        "*No effect* in the tables above are accepted too, and shown to clients.",
+        "A value must be valid for Kafka. It changes nothing, and the broker logs the names of",
+        "such keys when it starts. DescribeConfigs shows them with their types and defaults.",
+        "",
+        *groups(INEFFECTIVE_GROUPS),
+        "These are accepted too, and have no default.",
         "",
         *reasons(IGNORED_BROKER_SETTINGS),
         *reasons({f"{prefix}*": why for prefix, why in IGNORED_BROKER_PREFIXES.items()})[2:],
         "",
         "## Refused",
         "",
-        "Whoever sets one of these keys of Kafka relies on its effect, so a broker does not start",
-        "with it.",
+        "An operator who sets one of these keys of Kafka relies on its effect, so a broker does",
+        "not start with a value other than the default. DescribeConfigs shows the default.",
         "",
-        *reasons(REFUSED_BROKER_SETTINGS),
+        *groups(REFUSED_GROUPS),
+        "These have no default:",
+        "",
+        *reasons(
+            {name: why for name, why in REFUSED_BROKER_SETTINGS.items() if name not in described}
+        ),
         "",
     ]
     return "\n".join(lines)

@@ -8,17 +8,23 @@ from pathlib import Path
 import pytest
 
 from minikafka.kernel.config import Setting
-from minikafka.kernel.settings import (
-    BROKER_SETTINGS,
+from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,
+    INEFFECTIVE_GROUPS,
+    INEFFECTIVE_SETTINGS,
     REFUSED_BROKER_SETTINGS,
-    TOPIC_SETTINGS,
+    REFUSED_GROUPS,
+    REFUSED_SETTINGS,
 )
+from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, which is no use of them.
-DESCRIPTIONS = {ROOT / "kernel" / "settings.py", ROOT / "kernel" / "dynamic_settings.py"}
+DESCRIPTIONS = {
+    ROOT / "kernel" / f"{name}.py"
+    for name in ("settings", "ineffective_settings", "dynamic_settings")
+}
 TREES = {
     path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py") if path not in DESCRIPTIONS
 }
@@ -51,7 +57,14 @@ PREFIXES = {"", *(text for text in STRINGS if text.endswith("."))}
 DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name in row.synonyms}
 
 
-@pytest.mark.parametrize("row", [*BROKER_SETTINGS, *TOPIC_SETTINGS], ids=lambda row: row.name)
+# Our clients have settings of these names.
+OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms"}
+ROWS = [*BROKER_SETTINGS, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name not in OF_CLIENTS], ids=lambda row: row.name
+)
 def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(row: Setting) -> None:
     is_field = any(
         row.name.removeprefix(prefix) in FIELDS
@@ -62,11 +75,14 @@ def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(row: Setting)
     assert is_read == row.effective
 
 
-@pytest.mark.parametrize("keys", [IGNORED_BROKER_SETTINGS, REFUSED_BROKER_SETTINGS])
-def test_keys_without_effect_have_a_reason_and_no_row(keys: dict[str, str]) -> None:
-    rows = {row.name for row in BROKER_SETTINGS}
-    assert not rows & keys.keys()
-    assert all(why.endswith(".") for why in (*keys.values(), *IGNORED_BROKER_PREFIXES.values()))
+def test_keys_without_effect_have_a_reason_and_one_row_at_most() -> None:
+    rows = [row.name for row in (*BROKER_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS)]
+    assert len(rows) == len(set(rows))
+    assert not IGNORED_BROKER_SETTINGS.keys() & set(rows)
+    reasons = [group.reason for group in (*INEFFECTIVE_GROUPS, *REFUSED_GROUPS)]
+    for keys in (IGNORED_BROKER_SETTINGS, IGNORED_BROKER_PREFIXES, REFUSED_BROKER_SETTINGS):
+        reasons += keys.values()
+    assert all(why.endswith(".") for why in reasons)
 
 
 def test_every_field_of_a_configuration_is_read() -> None:

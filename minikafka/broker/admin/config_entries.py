@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from types import MappingProxyType
 
@@ -18,7 +18,7 @@ from minikafka.kernel.config import (
     Setting,
 )
 from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic
-from minikafka.kernel.settings import TOPIC_SETTINGS
+from minikafka.kernel.settings import TOPIC_SETTINGS, topic_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,51 @@ class ConfigEntries:
 
     def broker_entries(self) -> list[ConfigEntry]:
         """Return all settings of the broker. Settings that change only by a restart are marked
-        read-only."""
-        rows = [*self._broker_def.settings.values(), *self._altered(self._broker.cluster)]
+        read-only. Internal ones are left out unless they are set."""
+        given = self._broker.current.given
+        rows = [
+            *(
+                row
+                for row in self._broker_def.settings.values()
+                if not row.internal or row.name in given
+            ),
+            *self._altered(self._broker.cluster),
+        ]
         known = {row.name for row in rows}
         rows += [row for row in self._altered(self._broker.own) if row.name not in known]
-        return [_entry(row, self._own_synonyms(row), not is_dynamic(row.name)) for row in rows]
+        entries = [self._broker_entry(row) for row in rows]
+        unlisted = self._broker.static.given.keys() - self._broker_def.settings.keys()
+        return entries + [self._unlisted_entry(name) for name in sorted(unlisted)]
+
+    def _broker_entry(self, row: Setting) -> ConfigEntry:
+        synonyms = self._own_synonyms(row)
+        if row.name == KRAFT_ID:
+            synonyms = tuple(
+                ConfigSynonym(KRAFT_ID, s.value, s.source)
+                for s in self._named_synonyms([BROKER_ID])
+            )
+            return _entry(row, synonyms[0].value, synonyms, read_only=True)
+        if row.name in self._broker.current.values:
+            value = row.text(self._broker.current.values[row.name])
+        else:
+            value = synonyms[0].value
+        return _entry(row, value, synonyms, not is_dynamic(row.name))
+
+    def _unlisted_entry(self, name: str) -> ConfigEntry:
+        """Return the entry of a key in the configuration file that has no row. A key of one
+        listener has the type of the key for all; the value of any other is hidden: it may be a
+        secret."""
+        base = self._broker_def.settings.get(_without_listener(name))
+        if base is None:
+            synonym = ConfigSynonym(name, None, ConfigSource.STATIC_BROKER_CONFIG)
+            return ConfigEntry(name, None, synonym.source, None, None, True, True, (synonym,))
+        row = replace(base, name=name, effective=False)
+        return _entry(
+            row,
+            _text(row, self._broker.static.given[name]),
+            self._named_synonyms([name, base.name], row),
+            read_only=True,
+        )
 
     def cluster_entries(self) -> list[ConfigEntry]:
         """Return the dynamic settings that apply to all brokers."""
@@ -88,21 +128,22 @@ class ConfigEntries:
             synonym = ConfigSynonym(
                 name, _text(row, text), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             )
-            shown.append(_entry(row, (synonym,), read_only=False))
+            shown.append(_entry(row, synonym.value, (synonym,), read_only=False))
         return shown
 
     def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]:
         """Return all settings of a topic whose own settings are ``given``. A key in ``given`` that
         this broker does not know is listed without its value."""
         entries = []
+        defaults = topic_defaults(self._broker.current)
         for row in self._topic_def.settings.values():
-            synonyms = self._broker_synonyms(row, row.synonyms)
+            synonyms = self._named_synonyms(row.synonyms, row)
+            value = row.text(defaults[row.name])
             if row.name in given:
-                own = ConfigSynonym(
-                    row.name, _text(row, given[row.name]), ConfigSource.DYNAMIC_TOPIC_CONFIG
-                )
+                value = _text(row, given[row.name])
+                own = ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
                 synonyms = (own, *synonyms)
-            entries.append(_entry(row, synonyms, read_only=False))
+            entries.append(_entry(row, value, synonyms, read_only=False))
         unknown = sorted(set(given) - set(self._topic_def.settings))
         return entries + [_unknown(name, given[name]) for name in unknown]
 
@@ -112,27 +153,47 @@ class ConfigEntries:
         return [_unlisted(name) for name in sorted(layer.keys() - self._broker_def.settings.keys())]
 
     def _own_synonyms(self, row: Setting) -> tuple[ConfigSynonym, ...]:
-        """Return the synonyms of a broker setting. As in Kafka's response, they begin with the
-        first that has the setting's own name."""
-        found = self._broker_synonyms(row, _FAMILIES.get(row.name, (row.name,)))
-        return tuple(dropwhile(lambda synonym: synonym.name != row.name, found))
+        return self._named_synonyms(_FAMILIES.get(row.name, (row.name,)), row)
 
-    def _broker_synonyms(self, row: Setting, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
+    def _named_synonyms(
+        self, names: Sequence[str], row: Setting | None = None
+    ) -> tuple[ConfigSynonym, ...]:
+        """Return the configured values and the defaults of ``names``, by precedence. As in Kafka's
+        response, they begin with the first that has the first name. ``row`` is that of a name
+        which the configuration file cannot have."""
+        rows = self._broker_def.settings
         layers = (
             (self._broker.own, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self._broker.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             (self._broker.static.given, ConfigSource.STATIC_BROKER_CONFIG),
         )
         found = [
-            ConfigSynonym(name, _text(row, layer[name]), source)
+            ConfigSynonym(name, _text(rows.get(name) or row, layer[name]), source)
             for layer, source in layers
             for name in names
             if name in layer
         ]
-        if row.default is not None and row.default is not REQUIRED:
-            name = names[0] if names else row.name
-            found.append(ConfigSynonym(name, row.text(row.default), ConfigSource.DEFAULT_CONFIG))
-        return tuple(found)
+        for name in names:
+            known = rows.get(name)
+            if known is None and row is not None and row.name == name and name in _RUN_TIME:
+                known = row
+            if known is not None and known.default is not None and known.default is not REQUIRED:
+                text = known.text(known.default)
+                found.append(ConfigSynonym(name, text, ConfigSource.DEFAULT_CONFIG))
+        return tuple(dropwhile(lambda synonym: synonym.name != names[0], found))
+
+
+KRAFT_ID = "node.id"  # Kafka shows it with the value of broker.id
+BROKER_ID = "broker.id"
+_LISTENER_PREFIX = "listener.name."
+
+
+def _without_listener(name: str) -> str:
+    """Return the key that ``listener.name.NAME.KEY`` sets for one listener; other names as they
+    are."""
+    if not name.startswith(_LISTENER_PREFIX):
+        return name
+    return name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
 
 
 # Broker keys for the same setting in different units, finest first (``brokerConfigSynonyms``).
@@ -153,16 +214,19 @@ def _unlisted(name: str) -> Setting:
     return _RUN_TIME.get(name) or Setting(name, ConfigType.STRING, None, "")
 
 
-def _entry(row: Setting, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -> ConfigEntry:
+def _entry(
+    row: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...], read_only: bool
+) -> ConfigEntry:
     sensitive = row.type is ConfigType.PASSWORD
     if sensitive:
+        value = None
         synonyms = tuple(ConfigSynonym(s.name, None, s.source) for s in synonyms)
     return ConfigEntry(
         row.name,
-        _effective(row, synonyms[0]) if synonyms else None,
+        value,
         synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         row.type,
-        row.doc,
+        row.doc if row.effective else f"{row.doc} No effect on this broker.",
         read_only,
         sensitive,
         synonyms,
@@ -184,19 +248,11 @@ def _unknown(name: str, value: str) -> ConfigEntry:
     )
 
 
-def _text(row: Setting, value: str) -> str | None:
+def _text(row: Setting | None, value: str) -> str | None:
     """Return ``value`` in Kafka's spelling; unchanged if it cannot be parsed."""
+    if row is None:
+        return value
     try:
         return row.text(row.parse(value))
     except ConfigError:
         return value
-
-
-def _effective(row: Setting, synonym: ConfigSynonym) -> str | None:
-    """Return the value of ``row`` that ``synonym`` gives, converted from the synonym's unit."""
-    if synonym.value is None:
-        return None
-    try:
-        return row.text(row.parse_synonym(synonym.name, synonym.value))
-    except ConfigError:
-        return synonym.value

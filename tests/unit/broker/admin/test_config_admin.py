@@ -270,7 +270,7 @@ async def test_where_a_broker_s_values_come_from(lab: Lab) -> None:
     roll = found["log.roll.ms"]
     assert (roll.value, roll.config_source) == ("9", 3)
     assert [(s.name, s.source) for s in roll.synonyms] == [
-        ("log.roll.ms", 3), ("log.roll.hours", 4),
+        ("log.roll.ms", 3), ("log.roll.hours", 4), ("log.roll.hours", 5),
     ]  # fmt: skip
     assert (found["num.io.threads"].value, found["num.io.threads"].config_source) == ("3", 2)
     everywhere = await lab.describe(BROKER, "")

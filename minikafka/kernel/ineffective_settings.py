@@ -1,0 +1,326 @@
+"""Kafka's broker keys that have no effect here: keys that are accepted, and keys that are refused.
+
+DescribeConfigs shows both kinds with Kafka's type and default. A value must be valid for Kafka. A
+refused key may only have its default: an operator who sets another value relies on its effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from minikafka.kernel.config import (
+    ConfigType,
+    Setting,
+    at_least,
+    between,
+    non_empty,
+    one_of,
+    row_of,
+)
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+_bool = row_of(ConfigType.BOOLEAN, effective=False)
+_string = row_of(ConfigType.STRING, effective=False)
+_int = row_of(ConfigType.INT, effective=False)
+_short = row_of(ConfigType.SHORT, effective=False)
+_long = row_of(ConfigType.LONG, effective=False)
+_double = row_of(ConfigType.DOUBLE, effective=False)
+_list = row_of(ConfigType.LIST, effective=False)
+_class = row_of(ConfigType.CLASS, effective=False)
+_password = row_of(ConfigType.PASSWORD, effective=False)
+
+
+def _minus_one_or_more(value: int) -> str | None:
+    return None if value == -1 or value >= 1 else "Value must be -1 or at least 1"
+
+
+class SettingGroup(NamedTuple):
+    """Keys that have no effect for the same reason."""
+
+    reason: str
+    rows: tuple[Setting, ...]
+
+
+# fmt: off
+INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
+    SettingGroup("A broker here is one event loop, with a few helper threads for disks.", (
+        _int("background.threads", 10, "Threads for background tasks.", at_least(1)),
+        _int("group.coordinator.threads", 1, "Threads of the new group coordinator.", at_least(1)),
+        _int("num.io.threads", 8, "Threads that process requests.", at_least(1)),
+        _int("num.network.threads", 3, "Threads of each listener that receive requests and send responses.", at_least(1)),
+    )),
+    SettingGroup("Metrics go to debug.listener alone.", (
+        _bool("auto.include.jmx.reporter", True, "Report metrics over JMX although metric.reporters does not name that reporter."),
+        _int("kafka.metrics.polling.interval.secs", 10, "Seconds between two readings of kafka.metrics.reporters.", at_least(1)),
+        _list("kafka.metrics.reporters", (), "Classes that report the metrics of the Yammer library."),
+        _list("metric.reporters", (), "Classes that report metrics."),
+        _int("metrics.num.samples", 2, "Samples kept for each metric.", at_least(1)),
+        _string("metrics.recording.level", "INFO", "Least important level of metrics that are recorded."),
+        _long("metrics.sample.window.ms", 30000, "Length of a sample.", at_least(1)),
+        _int("telemetry.max.bytes", 1024 * 1024, "Largest batch of metrics that a client may push.", at_least(1)),
+    )),
+    SettingGroup("The operating system sizes the buffers of sockets, and the length of the accept queue is fixed.", (
+        _int("replica.socket.receive.buffer.bytes", 64 * 1024, "Receive buffer of a follower's connection."),
+        _int("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", at_least(1)),
+        _int("socket.receive.buffer.bytes", 100 * 1024, "Receive buffer of a client's connection; -1 for the system's."),
+        _int("socket.send.buffer.bytes", 100 * 1024, "Send buffer of a client's connection; -1 for the system's."),
+    )),
+    SettingGroup("See replica.socket.timeout.ms and controller.socket.timeout.ms.", (
+        _int("request.timeout.ms", 30000, "Time-out of requests that the broker sends as a client."),
+        _long("socket.connection.setup.timeout.max.ms", 30000, "Longest time-out of a new connection after many failures."),
+        _long("socket.connection.setup.timeout.ms", 10000, "Time-out of a new connection."),
+    )),
+    SettingGroup("Clients are not throttled.", (
+        _class("client.quota.callback.class", None, "Class that decides which quota a request belongs to."),
+        _int("controller.quota.window.num", 11, "Samples kept for quotas of topic changes.", at_least(1)),
+        _int("controller.quota.window.size.seconds", 1, "Length of such a sample.", at_least(1)),
+        _int("quota.window.num", 11, "Samples kept for quotas of clients.", at_least(1)),
+        _int("quota.window.size.seconds", 1, "Length of such a sample.", at_least(1)),
+    )),
+    SettingGroup("Connections are limited in number, not in rate.", (
+        _int("max.connection.creation.rate", MAX_INT, "Most new connections a second.", at_least(0)),
+    )),
+    SettingGroup("Segment files grow as records are appended.", (
+        _bool("log.preallocate", False, "Give a new segment file its full size at once."),
+    )),
+    SettingGroup("Requests to ZooKeeper are bundled instead, hundreds in one.", (
+        _int("zookeeper.max.in.flight.requests", 10, "Most requests to ZooKeeper without a response.", at_least(1)),
+    )),
+    SettingGroup("ZooKeeper is reached without TLS.", (
+        _string("zookeeper.clientCnxnSocket", None, "Class of the ZooKeeper client's connection; TLS needs the one of Netty."),
+        _list("zookeeper.ssl.cipher.suites", None, "Cipher suites offered to ZooKeeper."),
+        _bool("zookeeper.ssl.crl.enable", False, "Check revocation lists for ZooKeeper's certificate."),
+        _list("zookeeper.ssl.enabled.protocols", None, "TLS versions offered to ZooKeeper."),
+        _string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", "Whether ZooKeeper's host name must be in its certificate."),
+        _string("zookeeper.ssl.keystore.location", None, "File with the broker's key for ZooKeeper."),
+        _password("zookeeper.ssl.keystore.password", None, "Password of that file."),
+        _string("zookeeper.ssl.keystore.type", None, "Format of that file; by its ending if unset."),
+        _bool("zookeeper.ssl.ocsp.enable", False, "Ask an OCSP service about ZooKeeper's certificate."),
+        _string("zookeeper.ssl.protocol", "TLSv1.2", "TLS version with which ZooKeeper is reached."),
+        _string("zookeeper.ssl.truststore.location", None, "File with the certificates trusted for ZooKeeper."),
+        _password("zookeeper.ssl.truststore.password", None, "Password of that file."),
+        _string("zookeeper.ssl.truststore.type", None, "Format of that file; by its ending if unset."),
+    )),
+    SettingGroup("The controller uses the listener that brokers use among themselves.", (
+        _string("control.plane.listener.name", None, "Listener for requests of the controller alone."),
+    )),
+    SettingGroup("All commits wait for the whole ISR.", (
+        _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
+    )),
+    SettingGroup("All listeners are PLAINTEXT: there is no authentication.", (
+        _int("connection.failed.authentication.delay.ms", 100, "Pause before a connection whose login failed is closed.", at_least(0)),
+        _long("connections.max.reauth.ms", 0, "Time after which a SASL connection must log in again; 0 for never."),
+        _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens.", at_least(1)),
+        _long("delegation.token.expiry.time.ms", 86400000, "Life of a token that is not renewed.", at_least(1)),
+        _password("delegation.token.master.key", None, "Older name of delegation.token.secret.key."),
+        _long("delegation.token.max.lifetime.ms", 604800000, "Longest life of a token.", at_least(1)),
+        _password("delegation.token.secret.key", None, "Secret with which tokens are signed, the same on all brokers."),
+        _string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", "Cipher of passwords that are stored in ZooKeeper."),
+        _int("password.encoder.iterations", 4096, "Iterations when the key of that cipher is derived.", at_least(1024)),
+        _int("password.encoder.key.length", 128, "Bits of that key.", at_least(8)),
+        _string("password.encoder.keyfactory.algorithm", None, "Algorithm that derives that key."),
+        _password("password.encoder.old.secret", None, "Secret before the last change of password.encoder.secret."),
+        _password("password.encoder.secret", None, "Secret with which passwords in ZooKeeper are encrypted."),
+        _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
+        _class("sasl.client.callback.handler.class", None, "Class that answers SASL callbacks as a client."),
+        _list("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use."),
+        _password("sasl.jaas.config", None, "Login of a SASL mechanism, as in a JAAS file."),
+        _string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Path of Kerberos' kinit."),
+        _long("sasl.kerberos.min.time.before.relogin", 60000, "Least pause between two Kerberos logins, in ms."),
+        _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), "Rules that make a short name of a Kerberos principal."),
+        _string("sasl.kerberos.service.name", None, "Kerberos name under which brokers run."),
+        _double("sasl.kerberos.ticket.renew.jitter", 0.05, "Random share added to the time of a ticket's renewal."),
+        _double("sasl.kerberos.ticket.renew.window.factor", 0.8, "Share of a ticket's life after which it is renewed."),
+        _class("sasl.login.callback.handler.class", None, "Class that answers callbacks of a login."),
+        _class("sasl.login.class", None, "Class that logs in."),
+        _int("sasl.login.connect.timeout.ms", None, "Time-out of a connection to an OAuth provider."),
+        _int("sasl.login.read.timeout.ms", None, "Time-out of a response of an OAuth provider."),
+        _short("sasl.login.refresh.buffer.seconds", 300, "Seconds before its end by which a credential should be refreshed."),
+        _short("sasl.login.refresh.min.period.seconds", 60, "Least seconds between two refreshes."),
+        _double("sasl.login.refresh.window.factor", 0.8, "Share of a credential's life after which it is refreshed."),
+        _double("sasl.login.refresh.window.jitter", 0.05, "Random share added to that time."),
+        _long("sasl.login.retry.backoff.max.ms", 10000, "Longest pause between attempts at an OAuth provider."),
+        _long("sasl.login.retry.backoff.ms", 100, "First pause between attempts at an OAuth provider."),
+        _string("sasl.mechanism.controller.protocol", "GSSAPI", "SASL mechanism towards a KRaft controller."),
+        _string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism between brokers."),
+        _int("sasl.oauthbearer.clock.skew.seconds", 30, "Tolerated difference to the clock of the OAuth provider."),
+        _list("sasl.oauthbearer.expected.audience", None, "Audiences one of which a token must name."),
+        _string("sasl.oauthbearer.expected.issuer", None, "Issuer that a token must name."),
+        _long("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3600000, "Pause between two readings of the provider's keys."),
+        _long("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10000, "Longest pause between attempts to read those keys."),
+        _long("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, "First pause between attempts to read those keys."),
+        _string("sasl.oauthbearer.jwks.endpoint.url", None, "Address of those keys."),
+        _string("sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scope."),
+        _string("sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that holds its subject."),
+        _string("sasl.oauthbearer.token.endpoint.url", None, "Address at which tokens are requested."),
+        _class("sasl.server.callback.handler.class", None, "Class that answers SASL callbacks as a server."),
+        _int("sasl.server.max.receive.size", 512 * 1024, "Largest message of a SASL login."),
+        _string("security.providers", None, "Java classes that add security algorithms."),
+    )),
+    SettingGroup("All listeners are PLAINTEXT: nothing is encrypted.", (
+        _bool("ssl.allow.dn.changes", False, "Let a key file that is loaded later have another distinguished name."),
+        _bool("ssl.allow.san.changes", False, "Let a key file that is loaded later lack alternative names."),
+        _list("ssl.cipher.suites", (), "Cipher suites that may be used; all if empty."),
+        _string("ssl.client.auth", "none", "Whether clients must show a certificate.", one_of("required", "requested", "none")),
+        _list("ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that may be used."),
+        _string("ssl.endpoint.identification.algorithm", "https", "Whether a server's host name must be in its certificate."),
+        _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
+        _password("ssl.key.password", None, "Password of the private key."),
+        _string("ssl.keymanager.algorithm", "SunX509", "Java's algorithm that chooses a key."),
+        _password("ssl.keystore.certificate.chain", None, "The broker's certificates, as PEM text."),
+        _password("ssl.keystore.key", None, "The broker's private key, as PEM text."),
+        _string("ssl.keystore.location", None, "File with the broker's key."),
+        _password("ssl.keystore.password", None, "Password of that file."),
+        _string("ssl.keystore.type", "JKS", "Format of that file."),
+        _string("ssl.principal.mapping.rules", "DEFAULT", "Rules that make a principal of a certificate's name."),
+        _string("ssl.protocol", "TLSv1.3", "TLS version of the Java context."),
+        _string("ssl.provider", None, "Java's provider of TLS."),
+        _string("ssl.secure.random.implementation", None, "Java's source of random numbers for TLS."),
+        _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
+        _password("ssl.truststore.certificates", None, "The trusted certificates, as PEM text."),
+        _string("ssl.truststore.location", None, "File with the trusted certificates."),
+        _password("ssl.truststore.password", None, "Password of that file."),
+        _string("ssl.truststore.type", "JKS", "Format of that file."),
+    )),
+    SettingGroup("Groups of KIP-848 and share groups are not served, as by Kafka 3.9 with ZooKeeper.", (
+        _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
+        _int("group.consumer.heartbeat.interval.ms", 5000, "Heartbeat interval of a consumer group's members.", at_least(1)),
+        _int("group.consumer.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a group may have.", at_least(1)),
+        _int("group.consumer.max.session.timeout.ms", 60000, "Longest session time-out that a group may have.", at_least(1)),
+        _int("group.consumer.max.size", MAX_INT, "Most members of a consumer group.", at_least(1)),
+        _string("group.consumer.migration.policy", "disabled", "Whether classic groups may become consumer groups and back.", one_of("disabled", "downgrade", "upgrade", "bidirectional"), internal=True),
+        _int("group.consumer.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a group may have.", at_least(1)),
+        _int("group.consumer.min.session.timeout.ms", 45000, "Shortest session time-out that a group may have.", at_least(1)),
+        _int("group.consumer.session.timeout.ms", 45000, "Session time-out of a consumer group's members.", at_least(1)),
+        _int("group.coordinator.append.linger.ms", 10, "How long the new coordinator collects records before it writes them.", at_least(0)),
+        _bool("group.coordinator.new.enable", False, "Use the new group coordinator.", internal=True),
+        _list("group.coordinator.rebalance.protocols", ("classic",), "Kinds of groups that are served.", one_of("consumer", "classic", "share", "unknown")),
+        _int("group.share.delivery.count.limit", 5, "How often a record is delivered at most.", between(2, 10)),
+        _bool("group.share.enable", False, "Serve share groups.", internal=True),
+        _int("group.share.heartbeat.interval.ms", 5000, "Heartbeat interval of a share group's members.", at_least(1)),
+        _short("group.share.max.groups", 10, "Most share groups.", between(1, 100)),
+        _int("group.share.max.heartbeat.interval.ms", 15000, "Largest heartbeat interval that a share group may have.", at_least(1)),
+        _int("group.share.max.record.lock.duration.ms", 60000, "Longest time for which a record may be acquired.", between(30000, 3600000)),
+        _int("group.share.max.session.timeout.ms", 60000, "Longest session time-out that a share group may have.", at_least(1)),
+        _short("group.share.max.size", 200, "Most members of a share group.", between(10, 1000)),
+        _int("group.share.min.heartbeat.interval.ms", 5000, "Smallest heartbeat interval that a share group may have.", at_least(1)),
+        _int("group.share.min.record.lock.duration.ms", 15000, "Shortest time for which a record may be acquired.", between(1000, 30000)),
+        _int("group.share.min.session.timeout.ms", 45000, "Shortest session time-out that a share group may have.", at_least(1)),
+        _int("group.share.partition.max.record.locks", 200, "Most acquired records of a partition.", between(100, 10000)),
+        _int("group.share.record.lock.duration.ms", 30000, "How long a record is acquired.", between(1000, 60000)),
+        _int("group.share.session.timeout.ms", 45000, "Session time-out of a share group's members.", at_least(1)),
+    )),
+    SettingGroup("DescribeTopicPartitions is not served, as by Kafka 3.9 with ZooKeeper.", (
+        _int("max.request.partition.size.limit", 2000, "Most partitions in one response to DescribeTopicPartitions.", at_least(1)),
+    )),
+    SettingGroup("Kafka uses it with KRaft. Brokers here keep their metadata in ZooKeeper.", (
+        _int("broker.heartbeat.interval.ms", 2000, "Pause between a broker's heartbeats to the controller."),
+        _int("broker.session.timeout.ms", 9000, "Silence after which the controller fences a broker."),
+        _int("controller.quorum.append.linger.ms", 25, "How long the leader of the quorum collects records."),
+        _int("controller.quorum.election.backoff.max.ms", 1000, "Longest pause before another election."),
+        _int("controller.quorum.election.timeout.ms", 1000, "Wait for votes before another election."),
+        _int("controller.quorum.fetch.timeout.ms", 2000, "Silence of the leader after which a voter calls an election."),
+        _int("controller.quorum.request.timeout.ms", 2000, "Time-out of requests of the quorum."),
+        _int("controller.quorum.retry.backoff.ms", 20, "Pause before such a request is sent again."),
+        _string("early.start.listeners", None, "Listeners that start before the broker is authorized."),
+        _bool("eligible.leader.replicas.enable", False, "Keep replicas that may lead although they left the ISR."),
+        _int("initial.broker.registration.timeout.ms", 60000, "Longest wait for the first registration."),
+        _long("log.dir.failure.timeout.ms", 30000, "How long a broker tries to report a failed log directory before it stops.", at_least(1)),
+        _string("metadata.log.dir", None, "Directory of the metadata log."),
+        _long("metadata.log.max.record.bytes.between.snapshots", 20 * 1024 * 1024, "Bytes of metadata after which a snapshot is made.", at_least(1)),
+        _long("metadata.log.max.snapshot.interval.ms", 3600000, "Time after which a snapshot is made; 0 for no such time.", at_least(0)),
+        _int("metadata.log.segment.bytes", 1024 * 1024 * 1024, "Segment size of the metadata log.", at_least(12)),
+        _int("metadata.log.segment.min.bytes", 8 * 1024 * 1024, "Least segment size of the metadata log.", at_least(12), internal=True),
+        _long("metadata.log.segment.ms", 604800000, "Age at which a segment of the metadata log is rolled."),
+        _int("metadata.max.idle.interval.ms", 500, "Pause between no-op records of an idle controller; 0 for none.", at_least(0)),
+        _long("metadata.max.retention.bytes", 100 * 1024 * 1024, "Most bytes of the metadata log and its snapshots."),
+        _long("metadata.max.retention.ms", 604800000, "How long the metadata log and its snapshots are kept."),
+        _long("server.max.startup.time.ms", MAX_LONG, "Longest time that a start may take.", at_least(0), internal=True),
+        _long("unclean.leader.election.interval.ms", 300000, "Pause between looks for partitions that need an unclean leader.", at_least(1), internal=True),
+        _bool("unstable.api.versions.enable", False, "Offer versions of requests that are not final.", internal=True),
+        _bool("unstable.feature.versions.enable", False, "Allow versions of features that are not final.", internal=True),
+        _int("zookeeper.metadata.migration.min.batch.size", 200, "Least records in a batch of a migration to KRaft.", at_least(1), internal=True),
+    )),
+    SettingGroup("Tiered storage is not part of this broker.", (
+        _long("log.local.retention.bytes", -2, "Most bytes that stay on the local disk; -2 for log.retention.bytes.", at_least(-2)),
+        _long("log.local.retention.ms", -2, "How long data stays on the local disk; -2 for log.retention.ms.", at_least(-2)),
+        _int("remote.fetch.max.wait.ms", 500, "Longest wait for remote data in a Fetch.", at_least(1)),
+        _long("remote.log.index.file.cache.total.size.bytes", 1024 * 1024 * 1024, "Local space for indexes of remote segments.", at_least(1)),
+        _int("remote.log.manager.copier.thread.pool.size", -1, "Threads that copy segments; -1 for remote.log.manager.thread.pool.size.", _minus_one_or_more),
+        _long("remote.log.manager.copy.max.bytes.per.second", MAX_LONG, "Most bytes a second that are copied to remote storage.", at_least(1)),
+        _int("remote.log.manager.copy.quota.window.num", 11, "Samples kept for that rate.", at_least(1)),
+        _int("remote.log.manager.copy.quota.window.size.seconds", 1, "Length of such a sample.", at_least(1)),
+        _int("remote.log.manager.expiration.thread.pool.size", -1, "Threads that delete remote segments; -1 for remote.log.manager.thread.pool.size.", _minus_one_or_more),
+        _long("remote.log.manager.fetch.max.bytes.per.second", MAX_LONG, "Most bytes a second that are read from remote storage.", at_least(1)),
+        _int("remote.log.manager.fetch.quota.window.num", 11, "Samples kept for that rate.", at_least(1)),
+        _int("remote.log.manager.fetch.quota.window.size.seconds", 1, "Length of such a sample.", at_least(1)),
+        _long("remote.log.manager.task.interval.ms", 30000, "Pause between looks for segments to copy or delete.", at_least(1)),
+        _long("remote.log.manager.task.retry.backoff.max.ms", 30000, "Longest pause before such work is tried again.", at_least(1), internal=True),
+        _long("remote.log.manager.task.retry.backoff.ms", 500, "First pause before such work is tried again.", at_least(1), internal=True),
+        _double("remote.log.manager.task.retry.jitter", 0.2, "Random share of those pauses.", between(0, 0.5), internal=True),
+        _int("remote.log.manager.thread.pool.size", 10, "Threads that plan this work.", at_least(1)),
+        _int("remote.log.metadata.custom.metadata.max.bytes", 128, "Largest custom metadata of a remote segment.", at_least(0)),
+        _string("remote.log.metadata.manager.class.name", "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", "Class that keeps the metadata of remote segments.", non_empty),
+        _string("remote.log.metadata.manager.class.path", None, "Where that class is found."),
+        _string("remote.log.metadata.manager.impl.prefix", "rlmm.config.", "Prefix of the keys of that class.", non_empty),
+        _string("remote.log.metadata.manager.listener.name", None, "Listener that it uses to reach brokers.", non_empty),
+        _int("remote.log.reader.max.pending.tasks", 100, "Most reads of remote data that wait for a thread.", at_least(1)),
+        _int("remote.log.reader.threads", 10, "Threads that read remote data.", at_least(1)),
+        _string("remote.log.storage.manager.class.name", None, "Class that stores remote segments.", non_empty),
+        _string("remote.log.storage.manager.class.path", None, "Where that class is found."),
+        _string("remote.log.storage.manager.impl.prefix", "rsm.config.", "Prefix of the keys of that class.", non_empty),
+    )),
+)
+
+# Keys without a row: those that Kafka removed, and the ends of families of keys.
+_REMOVED = "Kafka 3.0 removed it; see advertised.listeners."
+IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
+    "advertised.host.name": _REMOVED,
+    "advertised.port": _REMOVED,
+}
+IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
+    "client.quota.": "Clients are not throttled.",
+    "listener.name.": "All listeners are PLAINTEXT, and all are configured alike.",
+    "rlmm.config.": "Tiered storage is not part of this broker.",
+    "rsm.config.": "Tiered storage is not part of this broker.",
+}
+
+REFUSED_GROUPS: tuple[SettingGroup, ...] = (
+    SettingGroup("Brokers here keep their metadata in ZooKeeper.", (
+        _string("controller.listener.names", None, "Listeners of KRaft controllers."),
+        _list("controller.quorum.bootstrap.servers", (), "Addresses at which the KRaft quorum is found."),
+        _list("controller.quorum.voters", (), "Ids and addresses of the KRaft quorum."),
+        _list("process.roles", (), "Roles of a KRaft process: broker, controller or both.", one_of("broker", "controller")),
+        _bool("zookeeper.metadata.migration.enable", False, "Move the metadata from ZooKeeper to KRaft."),
+    )),
+    SettingGroup("Brokers here keep their metadata in ZooKeeper. Set broker.id.", (
+        _int("node.id", -1, "Id of a KRaft process; shown with the value of broker.id."),
+    )),
+    SettingGroup("Brokers here load no Java class, so the policy would not be applied.", (
+        _class("alter.config.policy.class.name", None, "Class that may refuse changes of configurations."),
+        _class("create.topic.policy.class.name", None, "Class that may refuse new topics."),
+    )),
+    SettingGroup("Brokers here authorize everybody.", (
+        _string("authorizer.class.name", "", "Class that decides who may do what."),
+    )),
+    SettingGroup("ZooKeeper is reached without TLS.", (
+        _bool("zookeeper.ssl.client.enable", False, "Reach ZooKeeper over TLS."),
+    )),
+    SettingGroup("Tiered storage is not part of this broker.", (
+        _bool("remote.log.storage.system.enable", False, "Keep old segments in remote storage."),
+    )),
+)
+# fmt: on
+
+INEFFECTIVE_SETTINGS: tuple[Setting, ...] = tuple(
+    row for group in INEFFECTIVE_GROUPS for row in group.rows
+)
+REFUSED_SETTINGS: tuple[Setting, ...] = tuple(row for group in REFUSED_GROUPS for row in group.rows)
+# Refused keys and why; keys of Kafka's authorizer have no row.
+REFUSED_BROKER_SETTINGS: Mapping[str, str] = {
+    "super.users": "Brokers here authorize everybody.",
+    **{row.name: group.reason for group in REFUSED_GROUPS for row in group.rows},
+}
