@@ -174,6 +174,20 @@ class LogSegment:
     def persist(self) -> None:
         """Complete the time index and write the indexes to files, for a clean shutdown."""
         self._complete()
+        self.write_indexes()
+
+    @property
+    def indexes_written(self) -> bool:
+        """Whether the index files have all entries."""
+        return (
+            self.offset_index.is_written
+            and self.time_index.is_written
+            and self.txn_index.is_written
+        )
+
+    def write_indexes(self) -> None:
+        """Write the entries so far to the index files, for tools that read them. Raises OSError."""
+        assert self._is_open, "the segment is not open: another one may have these names now"
         self.offset_index.persist()
         self.time_index.persist()
         self.txn_index.persist()

@@ -29,8 +29,10 @@ class SparseIndex:
     ``last`` has the fields of the last entry, None if the index is empty. With ``full_count``
     entries the index is full, and the log rolls.
 
-    The index of the active segment has all its entries in one bytearray and writes new ones in
-    chunks of 8 KB: after a crash they are rebuilt from the segment anyway. ``release`` frees the
+    The index of the active segment has all its entries in one bytearray, and writes new ones now
+    and then: in chunks of 8 KB, and when ``persist`` is called. After a crash they are rebuilt from
+    the segment anyway. The file has no preallocated tail, unlike Kafka's, so at any time it is what
+    Kafka leaves when it closes an index. ``release`` frees the
     memory. After that a search opens the file, reads a few entries and closes it, because a log may
     have more segments than a process may have open files.
     """
@@ -51,6 +53,11 @@ class SparseIndex:
     @property
     def is_full(self) -> bool:
         return self.count >= self.full_count
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file exists and has all entries."""
+        return self._in_place and self._written == self.count
 
     @property
     def size_bytes(self) -> int:
@@ -90,7 +97,7 @@ class SparseIndex:
 
     def persist(self) -> None:
         """Write the entries that the file lacks. Raises OSError, and may then be called again."""
-        if self._entries is None or (self._in_place and self._written == self.count):
+        if self._entries is None or self.is_written:
             return
         start = self._written * self._entry_bytes
         file = self._files.open(self.path, create=True)

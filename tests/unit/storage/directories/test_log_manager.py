@@ -289,3 +289,75 @@ async def test_a_truncated_log_lowers_its_recovery_point_in_the_file() -> None:
     fill(log, 3)
     assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 2\n"
     assert not log.recovery_point_lowered
+
+
+# -------------------------------------------------------------------- indexes of active segments
+
+
+DENSE = LogConfig(index_interval_bytes=0)
+
+
+def index_sizes(files: InstantFiles, directory: str) -> dict[str, int]:
+    names = [name for name in files.list(directory) if name.endswith("index")]
+    return {name: files.size(f"{directory}/{name}") for name in sorted(names)}
+
+
+@pytest.mark.mission("MIX-21")
+async def test_active_segments_have_their_index_files_within_a_second() -> None:
+    files, clock = InstantFiles(), VirtualClock()
+    logs = manager(files, clock=clock)
+    async with asyncio.TaskGroup() as tasks:
+        await logs.start(tasks)
+        log = logs.get_or_create(A, ID, DENSE)
+        fill(log, 1)
+        first = "00000000000000000000"
+        assert index_sizes(files, log.directory) == {}
+        await clock.advance(1000)
+        assert index_sizes(files, log.directory) == {f"{first}.index": 0, f"{first}.timeindex": 0}
+        fill(log, 3)
+        await clock.advance(1000)
+        assert index_sizes(files, log.directory) == {f"{first}.index": 24, f"{first}.timeindex": 12}
+        await logs.shutdown()
+
+
+@pytest.mark.mission("MIX-21")
+async def test_one_round_writes_a_bounded_number_of_indexes() -> None:
+    files = InstantFiles()
+    one = await started(files)
+    logs = [one.get_or_create(TopicPartition("a", number), ID, DENSE) for number in range(120)]
+    for log in logs:
+        fill(log, 1)
+
+    def written() -> int:
+        return sum(len(index_sizes(files, log.directory)) == 2 for log in logs)
+
+    rounds = []
+    for _ in range(4):
+        await one.background_tasks.write_indexes()
+        rounds.append(written())
+    assert rounds == [50, 100, 120, 120]
+    fill(logs[0], 1)
+    logs[1].close()
+    await one.background_tasks.write_indexes()  # a log that is closed is left out
+    one.close()
+
+
+@pytest.mark.mission("MIX-21")
+async def test_recovery_does_not_believe_the_index_files_of_an_active_segment() -> None:
+    files = InstantFiles()
+    one = await started(files)
+    log = one.get_or_create(A, ID, DENSE)
+    fill(log, 4)
+    await one.background_tasks.write_indexes()
+    index = f"{log.directory}/00000000000000000000.index"
+    right = files.read_all(index)
+    assert len(right) == 3 * 8
+    one.close()  # as if the process had been killed
+    files.replace_unsynced(index, right[:8] + b"\x7f" * 8)
+    again = manager(files)
+    await again.start(configs={A.topic: DENSE})
+    found = again.get(A)
+    assert found is not None
+    assert found.log_end_offset == 4
+    assert files.read_all(index) == right
+    again.close()
