@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+# In DescribeConfigs of a broker, a broker of ours has this read-only entry with its version. Kafka
+# hides the value of a key that it does not know, so no file can make Kafka show one.
+SOFTWARE_VERSION: Final = "minikafka.version"
 
 
 class ResourceType(IntEnum):

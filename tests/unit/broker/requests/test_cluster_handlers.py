@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from importlib.metadata import version
 from typing import Any, cast
 
 import pytest
@@ -17,12 +18,14 @@ from minikafka.broker.requests.cluster import DescribeClusterHandler, FindCoordi
 from minikafka.broker.requests.configs import DescribeConfigsHandler
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
 from minikafka.broker.requests.transactions import InitProducerIdHandler
+from minikafka.core.config_resources import SOFTWARE_VERSION
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     LEADER_DURING_DELETE,
     CoordinatorType,
     TopicPartition,
 )
+from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
@@ -263,6 +266,14 @@ async def test_synonyms_and_documentation_are_included_when_requested() -> None:
     assert (plain.synonyms, plain.documentation) == ([], None)
 
 
+@pytest.mark.mission("MIX-30")
+async def test_a_broker_tells_that_it_is_minikafka() -> None:
+    entry = (await entries(1, BROKER, "1"))[SOFTWARE_VERSION]
+    assert (entry.value, entry.read_only, entry.is_sensitive) == (version("minikafka"), True, False)
+    with pytest.raises(ConfigError, match="Unknown configuration key"):
+        BROKER_CONFIG.require_known(SOFTWARE_VERSION)  # no file can set it
+
+
 @pytest.mark.mission("SAFE-33")
 async def test_a_resource_that_is_named_twice_has_two_equal_results() -> None:
     plain = DescribeConfigsResource(BROKER, "1", None)
@@ -270,8 +281,8 @@ async def test_a_resource_that_is_named_twice_has_two_equal_results() -> None:
     topic = DescribeConfigsResource(TOPIC, "a", None)
     results = (await describe(4, plain, some, topic, plain, some, topic)).results
     assert results[:3] == results[3:]
-    shown = sum(not row.internal for row in BROKER_CONFIG.settings.values())
-    assert [len(result.configs) for result in results[:2]] == [shown, 1]
+    # All settings, and the version of the software.
+    assert [len(result.configs) for result in results[:2]] == [len(BROKER_CONFIG.settings) + 1, 1]
     assert results[2].resource_name == "a"
 
 
