@@ -35,6 +35,10 @@ VERBS = {
     ),
     "controller": ("minikafka.cli.cluster.controller", "show the state of the controller"),
     "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
+    "migrate": (
+        "minikafka.cli.cluster.migrate",
+        "plan and check a rolling migration between Kafka and minikafka",
+    ),
     "elect-leaders": (
         "minikafka.cli.cluster.elect_leaders",
         "request preferred or unclean leader elections",

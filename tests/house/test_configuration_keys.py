@@ -20,10 +20,10 @@ from minikafka.kernel.ineffective_settings import (
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
-# Here keys are described, which is no use of them.
+# Here keys are described, or looked up in the settings of other brokers: no use of our own.
 DESCRIPTIONS = {
-    ROOT / "kernel" / f"{name}.py"
-    for name in ("settings", "ineffective_settings", "dynamic_settings")
+    *(ROOT / "kernel" / "settings.py", ROOT / "kernel" / "dynamic_settings.py"),
+    *(ROOT / "core" / "migration").glob("*.py"),
 }
 TREES = {
     path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py") if path not in DESCRIPTIONS

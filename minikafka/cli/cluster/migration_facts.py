@@ -1,0 +1,212 @@
+"""Gather the facts of a migration from brokers, from ZooKeeper and from local log directories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from minikafka.client.admin.admin import Admin
+from minikafka.core.client.admin.configs import ConfigValue
+from minikafka.core.client.cluster_view import Node
+from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource, ResourceType
+from minikafka.core.migration.facts import (
+    BrokerFacts,
+    ClusterFacts,
+    DirectoryFacts,
+    Kind,
+    ZookeeperFacts,
+    kafka_releases,
+)
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Coordination
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.requests import Requests
+
+TOPICS_PER_REQUEST: Final = 500
+ZOOKEEPER_TIMEOUT_MS: Final = 10_000
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+MAGIC_AT: Final = 16  # of a record batch, and of a message set
+FIRST_BATCH_FORMAT: Final = 2
+
+
+async def gather(
+    admin: Admin,
+    coordination: Coordination,
+    zookeeper: str | None,
+    directories: Sequence[DirectoryFacts] = (),
+) -> ClusterFacts:
+    """Return the facts of a cluster as they are now. ``zookeeper`` is its zookeeper.connect.
+
+    Raises KafkaError, and CoordinationError if ZooKeeper does not respond.
+    """
+    in_zookeeper = None if zookeeper is None else await read_zookeeper(coordination, zookeeper)
+    cluster = await admin.describe_cluster()
+    brokers = await asyncio.gather(*(describe_broker(admin, node) for node in cluster.nodes))
+    topics = await admin.list_topics(include_internal=True)
+    reassigning = await _reassigning(admin)
+    if reassigning is None and in_zookeeper is not None:
+        reassigning = frozenset()  # the znode tells
+    return ClusterFacts(
+        cluster.controller_id,
+        {broker.broker_id: broker for broker in brokers},
+        {
+            TopicPartition(topic.name, number): view
+            for topic in topics
+            for number, view in topic.partitions.items()
+        },
+        await _topic_settings(admin, [topic.name for topic in topics]),
+        reassigning,
+        in_zookeeper,
+        tuple(directories),
+    )
+
+
+async def describe_broker(admin: Admin, node: Node) -> BrokerFacts:
+    """Return the facts of one broker; an error of it is its ``silence``."""
+    address = f"{node.host}:{node.port}"
+    try:
+        rows = await admin.describe_configs(ResourceType.BROKER, str(node.id))
+        found = (await admin.describe_log_dirs([node.id]))[node.id]
+    except KafkaError as error:
+        return BrokerFacts(node.id, Kind.UNKNOWN, address=address, silence=str(error))
+    kind = kind_of(rows)
+    if kind is Kind.MINIKAFKA:
+        release = rows[SOFTWARE_VERSION].value or ""
+    else:
+        versions = admin.session.connections.versions(node.id)
+        release = kafka_releases(versions.get(ApiKey.FETCH, (0, 0))[1])
+    return BrokerFacts(
+        node.id,
+        kind,
+        release,
+        address,
+        {name: row.value for name, row in rows.items() if row.value is not None},
+        {
+            name: row.value
+            for name, row in rows.items()
+            if row.value is not None and row.source is not ConfigSource.DEFAULT_CONFIG
+        },
+        in_file(rows),
+        tuple(sorted(path for path, row in found.items() if row.error is not ErrorCode.NONE)),
+    )
+
+
+def kind_of(rows: Mapping[str, ConfigValue]) -> Kind:
+    """Return the kind of a broker that has these settings."""
+    row = rows.get(SOFTWARE_VERSION)
+    return Kind.KAFKA if row is None or row.value is None else Kind.MINIKAFKA
+
+
+def in_file(rows: Mapping[str, ConfigValue]) -> dict[str, str | None]:
+    """Return the settings of a broker's server.properties."""
+    return {
+        synonym: value
+        for row in rows.values()
+        for synonym, value, source in row.synonyms
+        if source is ConfigSource.STATIC_BROKER_CONFIG
+    }
+
+
+async def _topic_settings(admin: Admin, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    found: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(names), TOPICS_PER_REQUEST):
+        found |= await admin.topic_configs(names[start : start + TOPICS_PER_REQUEST])
+    return found
+
+
+async def _reassigning(admin: Admin) -> frozenset[TopicPartition] | None:
+    try:
+        return frozenset(await admin.list_partition_reassignments())
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return None
+
+
+# ------------------------------------------------------------------------------------- ZooKeeper
+
+
+async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperFacts:
+    """Raises CoordinationError."""
+    session = await coordination.open(connect, ZOOKEEPER_TIMEOUT_MS, ZOOKEEPER_TIMEOUT_MS)
+    try:
+        requests = Requests(session)
+        migration = await requests.exists("/migration")
+        reassignment = await requests.exists(paths.REASSIGN_PARTITIONS)
+        tokens = await requests.children("/delegation_token/tokens")
+        quotas, credentials = await _entities(requests)
+        return ZookeeperFacts(
+            migration is not None,
+            reassignment is not None,
+            await _acls(requests),
+            len(tokens),
+            tuple(quotas),
+            tuple(credentials),
+        )
+    finally:
+        await session.close()
+
+
+async def _acls(requests: Requests) -> int:
+    """Return how many resources have ACLs: literal ones, and those of prefixes (KIP-290)."""
+    extended = "/kafka-acl-extended"
+    roots = ["/kafka-acl", *(f"{extended}/{kind}" for kind in await requests.children(extended))]
+    count = 0
+    for root in roots:
+        kinds = [f"{root}/{kind}" for kind in await requests.children(root)]
+        count += sum(map(len, await requests.children_all(kinds)))
+    return count
+
+
+async def _entities(requests: Requests) -> tuple[list[str], list[str]]:
+    """Return the users, clients and addresses with quotas, and the users with credentials."""
+    quotas: list[str] = []
+    credentials: list[str] = []
+    for kind in (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS):
+        names = [f"{kind}/{name}" for name in await requests.children(f"{paths.CONFIG}/{kind}")]
+        if kind == paths.USER_CONFIGS:
+            below = [f"{paths.CONFIG}/{name}/clients" for name in names]
+            of_users = zip(list(names), await requests.children_all(below), strict=True)
+            names += [f"{user}/clients/{client}" for user, found in of_users for client in found]
+        nodes = await requests.get_all([f"{paths.CONFIG}/{name}" for name in names])
+        for name, node in zip(names, nodes, strict=True):
+            keys = _config_keys(node[0] if node else b"")
+            if any(not key.startswith("SCRAM-") for key in keys):
+                quotas.append(name)
+            if any(key.startswith("SCRAM-") for key in keys):
+                credentials.append(name)
+    return quotas, credentials
+
+
+def _config_keys(data: bytes) -> Iterable[str]:
+    """Return the keys of a configuration znode; none if it cannot be read, as brokers do."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return ()
+    config = found.get("config") if isinstance(found, dict) else None
+    return tuple(config) if isinstance(config, dict) else ()
+
+
+# ----------------------------------------------------------------------------------- directories
+
+
+def read_directory(path: Path) -> DirectoryFacts:
+    """Return the facts of a stopped broker's log directory on this machine. Raises OSError."""
+    if not path.is_dir():
+        return DirectoryFacts(str(path), exists=False)
+    segments = sorted(path.glob("*/*.log"))
+    old = tuple(str(segment.relative_to(path)) for segment in segments if _is_old(segment))
+    return DirectoryFacts(str(path), True, (path / CLEAN_SHUTDOWN).exists(), old)
+
+
+def _is_old(segment: Path) -> bool:
+    """Return whether a segment begins with a message set. Formats only rise within a log."""
+    with segment.open("rb") as file:
+        head = file.read(MAGIC_AT + 1)
+    return len(head) > MAGIC_AT and head[MAGIC_AT] < FIRST_BATCH_FORMAT
