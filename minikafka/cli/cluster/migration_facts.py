@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.broker_calls import call_broker
 from minikafka.core.client.admin.configs import ConfigValue
-from minikafka.core.client.cluster_view import Node
+from minikafka.core.client.admin.topics import describe_topics
+from minikafka.core.client.cluster_view import Node, PartitionView
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource, ResourceType
 from minikafka.core.migration.facts import (
     BrokerFacts,
@@ -19,6 +21,7 @@ from minikafka.core.migration.facts import (
     Kind,
     ZookeeperFacts,
     kafka_releases,
+    settled,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -47,20 +50,19 @@ async def gather(
     in_zookeeper = None if zookeeper is None else await read_zookeeper(coordination, zookeeper)
     cluster = await admin.describe_cluster()
     brokers = await asyncio.gather(*(describe_broker(admin, node) for node in cluster.nodes))
-    topics = await admin.list_topics(include_internal=True)
+    views = await _partitions(admin, [b.broker_id for b in brokers if not b.silence])
+    partitions, unsettled = settled(views)
+    topics = sorted({tp.topic for tp in partitions})
     reassigning = await _reassigning(admin)
     if reassigning is None and in_zookeeper is not None:
         reassigning = frozenset()  # the znode tells
     return ClusterFacts(
         cluster.controller_id,
         {broker.broker_id: broker for broker in brokers},
-        {
-            TopicPartition(topic.name, number): view
-            for topic in topics
-            for number, view in topic.partitions.items()
-        },
-        await _topic_settings(admin, [topic.name for topic in topics]),
+        partitions,
+        await _topic_settings(admin, topics),
         reassigning,
+        unsettled,
         in_zookeeper,
         tuple(directories),
     )
@@ -110,6 +112,23 @@ def in_file(rows: Mapping[str, ConfigValue]) -> dict[str, str | None]:
         for synonym, value, source in row.synonyms
         if source is ConfigSource.STATIC_BROKER_CONFIG
     }
+
+
+async def _partitions(
+    admin: Admin, broker_ids: Sequence[int]
+) -> list[dict[TopicPartition, PartitionView]]:
+    """Return the partitions as each broker shows them. Raises KafkaError."""
+    session, call = admin.session, describe_topics(None)
+    deadline_ms = session.deadline_ms()
+    found = await asyncio.gather(*(call_broker(session, b, call, deadline_ms) for b in broker_ids))
+    return [
+        {
+            TopicPartition(topic.name, number): view
+            for topic in topics
+            for number, view in topic.partitions.items()
+        }
+        for topics in found
+    ]
 
 
 async def _topic_settings(admin: Admin, names: Sequence[str]) -> dict[str, Mapping[str, str]]:

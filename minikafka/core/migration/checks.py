@@ -43,6 +43,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "kraft": "brokers without ZooKeeper, or a migration to KRaft under way",
         "broker-silent": "a broker does not describe its configuration or its log directories",
         "no-controller": "no controller is known",
+        "metadata-differs": "partitions that not all brokers show alike",
         "offline-partitions": "partitions without a leader",
         "offline-log-dirs": "failed log directories",
         "under-replicated": "partitions with replicas out of sync",
@@ -134,6 +135,11 @@ def _health(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[MigrationFi
             )
     if step.action in (Action.START, Action.ADD):
         return
+    if facts.unsettled:
+        yield MigrationFinding(
+            "metadata-differs",
+            f"brokers differ on {_some(facts.unsettled)}: a change is on its way; run this again",
+        )
     away = {tp for tp, view in facts.partitions.items() if view.leader not in facts.brokers}
     if away:
         yield MigrationFinding("offline-partitions", f"no leader: {_some(away)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
@@ -110,6 +110,7 @@ class DirectoryFacts:
 class ClusterFacts:
     """A cluster at one moment.
 
+    ``unsettled`` are partitions that not all brokers show alike: a change is on its way to them.
     ``reassigning`` is None if the brokers cannot list reassignments (Kafka before 2.4) and
     ZooKeeper was not read. ``zookeeper`` is None if it was not read.
     """
@@ -119,6 +120,7 @@ class ClusterFacts:
     partitions: Mapping[TopicPartition, PartitionView]
     topic_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reassigning: frozenset[TopicPartition] | None = frozenset()
+    unsettled: frozenset[TopicPartition] = frozenset()
     zookeeper: ZookeeperFacts | None = None
     directories: tuple[DirectoryFacts, ...] = ()
 
@@ -166,3 +168,23 @@ def kafka_releases(highest_fetch: int | None) -> str:
         17: "3.9",
     }
     return known.get(highest_fetch, "") if highest_fetch is not None else ""
+
+
+def settled(
+    shown: Sequence[Mapping[TopicPartition, PartitionView]],
+) -> tuple[dict[TopicPartition, PartitionView], frozenset[TopicPartition]]:
+    """Combine the partitions that each broker shows.
+
+    Return them with the replicas that all brokers count as in sync, and those partitions that not
+    all show alike. One broker's metadata may be late, or in part, just after its start.
+    """
+    views: dict[TopicPartition, PartitionView] = {}
+    unsettled: set[TopicPartition] = set()
+    for tp in sorted({tp for partitions in shown for tp in partitions}):
+        found = [partitions[tp] for partitions in shown if tp in partitions]
+        common = set(found[0].isr).intersection(*(view.isr for view in found))
+        views[tp] = found[0]._replace(isr=tuple(sorted(common)))
+        alike = {(view.leader, view.replicas, frozenset(view.isr)) for view in found}
+        if len(found) < len(shown) or len(alike) > 1:
+            unsettled.add(tp)
+    return views, frozenset(unsettled)

@@ -67,7 +67,7 @@ def _next_with_new_brokers(facts: ClusterFacts, goal: Goal, old: Sequence[int]) 
     hosting = {broker for view in facts.partitions.values() for broker in view.replicas}
     new = facts.of_kind(goal.to)
     if not new or (hosting & set(old) and len(new) < _largest_factor(facts)):
-        return Step(Action.ADD, tuple(old))
+        return Step(Action.ADD, tuple(sorted(old)))
     if hosting & set(old):
         return Step(Action.REASSIGN, tuple(sorted(new)))
     return Step(Action.STOP, (old[0],))

@@ -20,6 +20,7 @@ from minikafka.core.migration.facts import (
     ZookeeperFacts,
     kafka_releases,
     parse_version,
+    settled,
 )
 from minikafka.core.migration.steps import Action, Step, next_step
 from minikafka.kernel.cluster import TopicPartition
@@ -123,6 +124,7 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     ("broker-silent", TO_OURS, lambda c: with_broker(c, 2, silence="no response")),
     ("broker-silent", TO_OURS, lambda c: with_broker(c, 2, kind=Kind.UNKNOWN)),
     ("no-controller", TO_OURS, lambda c: replace(c, controller=-1)),
+    ("metadata-differs", TO_OURS, lambda c: replace(c, unsettled=frozenset({T0}))),
     ("offline-log-dirs", TO_OURS, lambda c: with_broker(c, 2, offline_dirs=("/d",))),
     (
         "under-replicated",
@@ -277,6 +279,18 @@ def test_too_few_new_brokers() -> None:
     found = findings(facts, ADDING, Step(Action.REASSIGN, (9,)))
     assert [finding.name for finding in found] == ["too-few-brokers"]
     assert next_step(facts, ADDING).action is Action.ADD
+
+
+@pytest.mark.mission("MIX-32")
+def test_a_partition_counts_as_settled_if_all_brokers_show_it_alike() -> None:
+    same = PartitionView(0, 1, 5, (1, 2, 3), (3, 1, 2))
+    old = PartitionView(0, 1, 5, (1, 2, 3), (1, 2))
+    assert settled([{T0: same}, {T0: same._replace(isr=(1, 2, 3))}])[1] == frozenset()
+    views, unsettled = settled([{T0: same, T1: same}, {T0: old, T1: same}, {T0: same}])
+    assert unsettled == {T0, T1}  # the last broker knows only a part
+    assert (views[T0].isr, views[T1].isr) == ((1, 2), (1, 2, 3))
+    assert settled([{T0: same}, {T0: same._replace(leader=2)}])[1] == {T0}
+    assert settled([]) == ({}, frozenset())
 
 
 def test_every_finding_has_an_example() -> None:

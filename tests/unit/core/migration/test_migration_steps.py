@@ -155,7 +155,7 @@ def test_the_steps_of_both_ways() -> None:
         Step(Action.ELECT),
     ]
     assert plan(facts, Goal(Kind.MINIKAFKA, Way.ADD)) == [
-        Step(Action.ADD, (2, 1)),
+        Step(Action.ADD, (1, 2)),
         Step(Action.REASSIGN, (3, 4)),
         Step(Action.STOP, (2,)),
         Step(Action.STOP, (1,)),
@@ -166,4 +166,4 @@ def test_the_steps_of_both_ways() -> None:
 def test_a_plan_with_too_few_new_brokers_ends() -> None:
     partitions = {TopicPartition("t", 0): PartitionView(0, 1, 0, (1, 2), (1, 2))}
     facts = ClusterFacts(1, {b: broker(b, Kind.KAFKA) for b in (1, 2)}, partitions)
-    assert plan(facts, Goal(Kind.MINIKAFKA, Way.ADD), [3]) == [Step(Action.ADD, (2, 1))]
+    assert plan(facts, Goal(Kind.MINIKAFKA, Way.ADD), [3]) == [Step(Action.ADD, (1, 2))]
