@@ -37,7 +37,7 @@ class ControlledShutdownConfig:
     retry_backoff_ms: int = 5_000
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener: str = "PLAINTEXT"
-    protocol: InterBrokerProtocol = LATEST
+    inter_broker_protocol: InterBrokerProtocol = LATEST
 
     @property
     def limit_ms(self) -> int:
@@ -73,7 +73,7 @@ class ShutdownHandover:
         self._cache = cache
         self._broker_id = broker_id
         self._config = config
-        self._version = config.protocol.controlled_shutdown_version
+        self._version = config.inter_broker_protocol.controlled_shutdown_version
         self._log = event_log("kafka-shutdown-hook", broker=broker_id)
 
     async def run_while(self, possible: Callable[[], bool], broker_epoch: int) -> bool:

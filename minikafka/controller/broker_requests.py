@@ -103,7 +103,7 @@ class BrokerRequests:
     async def on_update_features(self, request: UpdateFeatures) -> Mapping[str, KafkaError | None]:
         """Write the valid updates to ``/feature``. Return each feature's error, or None. Raises
         ``KafkaError``: INVALID_REQUEST before inter-broker protocol 2.7, FEATURE_UPDATE_FAILED."""
-        store, protocol = self._services.store, self._services.config.protocol
+        store, protocol = self._services.store, self._services.config.inter_broker_protocol
         if not protocol.has_features:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
         try:

@@ -244,7 +244,7 @@ class ControllerChannels:
 
     async def _deliver(self, peer: _Peer, request: ControlRequest) -> Any:
         """Send a request until there is a response. ``remove_broker`` cancels this task."""
-        version = request_version(request, self._config.protocol)
+        version = request_version(request, self._config.inter_broker_protocol)
         while True:
             try:
                 if peer.channel is None:

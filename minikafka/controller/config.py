@@ -21,6 +21,6 @@ class ControllerConfig:
     leader_imbalance_per_broker_percentage: int = 10
     leader_imbalance_check_interval_seconds: int = 300
     controller_socket_timeout_ms: int = 30_000
-    protocol: InterBrokerProtocol = LATEST
+    inter_broker_protocol: InterBrokerProtocol = LATEST
     zookeeper_session_timeout_ms: int = 18_000
     internal_replication_factors: Mapping[str, int] = field(default_factory=dict)

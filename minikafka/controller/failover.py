@@ -68,7 +68,7 @@ class Failover:
         services, context = self._services, self._services.context
         services.watches.begin_term()
         try:
-            await services.store.set_feature_znode(services.config.protocol)
+            await services.store.set_feature_znode(services.config.inter_broker_protocol)
         except MalformedZnode as error:  # brokers here do not depend on it
             self._log.error("feature_znode_malformed", error=str(error))
         await self._delete_stale_notifications()

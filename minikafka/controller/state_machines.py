@@ -136,7 +136,7 @@ class StateMachines:
                 strategy,
                 read,
                 unclean,
-                self._config.protocol.has_leader_recovery,
+                self._config.inter_broker_protocol.has_leader_recovery,
             )
             plan, doubtful = self._without_doubtful_refusals(plan, read)
             results = await self._write(plan.creates, plan.updates)

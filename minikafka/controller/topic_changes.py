@@ -112,7 +112,7 @@ class TopicChanges:
         an id, which is written to its znode; None if the inter-broker protocol has no ids. An id
         that exists is kept in any case, so that a reassignment does not remove it."""
         known = found[topic].topic_id
-        if known is not None or not self._services.config.protocol.has_topic_ids:
+        if known is not None or not self._services.config.inter_broker_protocol.has_topic_ids:
             return known
         made = UUID(bytes=self._services.entropy.random_bytes(16), version=4)
         await self._services.store.set_topic_assignment(

@@ -179,7 +179,7 @@ class InterBrokerProtocol(IntEnum):
 
     def offset_commit_value_version(self, expires: bool) -> int:
         """Return the version of an offset's record in ``__consumer_offsets``. Only version 1 has an
-        expiry of its own."""
+        expiry time."""
         return 1 if expires else _step(self, _OFFSET_COMMIT_VALUE)
 
 

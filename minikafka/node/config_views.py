@@ -131,7 +131,7 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
         inter_broker_listener_name=listener,
         isr=IsrConfig(replica_lag_time_max_ms=config.integer("replica.lag.time.max.ms")),
         fetcher=view_of(
-            ReplicaFetcherConfig, config.values, protocol=inter_broker_protocol(config)
+            ReplicaFetcherConfig, config.values, inter_broker_protocol=inter_broker_protocol(config)
         ),
         quota=_quota(config, "replication.quota."),
     )
@@ -143,7 +143,7 @@ def controller(config: Config, broker_id: int, listener: str) -> ControllerConfi
         config.values,
         broker_id=broker_id,
         inter_broker_listener_name=listener,
-        protocol=inter_broker_protocol(config),
+        inter_broker_protocol=inter_broker_protocol(config),
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
             TRANSACTION_STATE_TOPIC: config.integer("transaction.state.log.replication.factor"),
@@ -159,7 +159,9 @@ def to_controller(config: Config, listener: str) -> NodeToControllerConfig:
 
 
 def topic_admin(config: Config) -> TopicAdminConfig:
-    return view_of(TopicAdminConfig, config.values, protocol=inter_broker_protocol(config))
+    return view_of(
+        TopicAdminConfig, config.values, inter_broker_protocol=inter_broker_protocol(config)
+    )
 
 
 def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
@@ -189,7 +191,7 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
         group=view_of(
             GroupConfig,
             config.values,
-            protocol=inter_broker_protocol(config),
+            inter_broker_protocol=inter_broker_protocol(config),
             offsets_retention_ms=config.integer("offsets.retention.minutes") * 60_000,
         ),
         compression=Compression(config.integer("offsets.topic.compression.codec")),
@@ -221,5 +223,5 @@ def controlled_shutdown(config: Config, listener: str) -> ControlledShutdownConf
         "controlled.shutdown.",
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
         inter_broker_listener=listener,
-        protocol=inter_broker_protocol(config),
+        inter_broker_protocol=inter_broker_protocol(config),
     )

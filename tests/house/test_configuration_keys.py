@@ -22,7 +22,10 @@ from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, or looked up in the settings of other brokers: no use of our own.
 DESCRIPTIONS = {
-    *(ROOT / "kernel" / "settings.py", ROOT / "kernel" / "dynamic_settings.py"),
+    *(
+        ROOT / "kernel" / f"{name}.py"
+        for name in ("settings", "ineffective_settings", "dynamic_settings")
+    ),
     *(ROOT / "core" / "migration").glob("*.py"),
 }
 TREES = {

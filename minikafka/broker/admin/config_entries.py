@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import dropwhile
 from types import MappingProxyType
@@ -76,12 +76,53 @@ class ConfigEntries:
 
     def broker_entries(self) -> list[ConfigEntry]:
         """Return all settings of the broker, and the version of the software. Settings that change
-        only by a restart are marked read-only."""
-        rows = [*self._broker_def.settings.values(), *self._altered(self._broker.cluster)]
+        only by a restart are marked read-only. Internal ones are left out unless they are set."""
+        given = self._broker.current.given
+        rows = [
+            *(
+                row
+                for row in self._broker_def.settings.values()
+                if not row.internal or row.name in given
+            ),
+            *self._altered(self._broker.cluster),
+        ]
         known = {row.name for row in rows}
         rows += [row for row in self._altered(self._broker.own) if row.name not in known]
-        entries = [_entry(row, self._own_synonyms(row), not is_dynamic(row.name)) for row in rows]
-        return [*entries, _entry(_SOFTWARE, self._broker_synonyms(_SOFTWARE, ()), read_only=True)]
+        entries = [self._broker_entry(row) for row in rows]
+        unlisted = self._broker.static.given.keys() - self._broker_def.settings.keys()
+        entries += [self._unlisted_entry(name) for name in sorted(unlisted)]
+        software = ConfigSynonym(SOFTWARE_VERSION, _SOFTWARE.default, ConfigSource.DEFAULT_CONFIG)
+        return [*entries, _entry(_SOFTWARE, _SOFTWARE.default, (software,), read_only=True)]
+
+    def _broker_entry(self, row: Setting) -> ConfigEntry:
+        synonyms = self._own_synonyms(row)
+        if row.name == KRAFT_ID:
+            synonyms = tuple(
+                ConfigSynonym(KRAFT_ID, s.value, s.source)
+                for s in self._named_synonyms([BROKER_ID])
+            )
+            return _entry(row, synonyms[0].value, synonyms, read_only=True)
+        if row.name in self._broker.current.values:
+            value = row.text(self._broker.current.values[row.name])
+        else:
+            value = synonyms[0].value
+        return _entry(row, value, synonyms, not is_dynamic(row.name))
+
+    def _unlisted_entry(self, name: str) -> ConfigEntry:
+        """Return the entry of a key in the configuration file that has no row. A key of one
+        listener has the type of the key for all; the value of any other is hidden: it may be a
+        secret."""
+        base = self._broker_def.settings.get(_without_listener(name))
+        if base is None:
+            synonym = ConfigSynonym(name, None, ConfigSource.STATIC_BROKER_CONFIG)
+            return ConfigEntry(name, None, synonym.source, None, None, True, True, (synonym,))
+        row = replace(base, name=name, effective=False)
+        return _entry(
+            row,
+            _text(row, self._broker.static.given[name]),
+            self._named_synonyms([name, base.name], row),
+            read_only=True,
+        )
 
     def cluster_entries(self) -> list[ConfigEntry]:
         """Return the dynamic settings that apply to all brokers."""

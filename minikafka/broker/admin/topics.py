@@ -89,7 +89,7 @@ class TopicAdminConfig:
     num_partitions: int = 1
     default_replication_factor: int = 1
     max_partitions_per_topic: int = 10_000
-    protocol: InterBrokerProtocol = LATEST
+    inter_broker_protocol: InterBrokerProtocol = LATEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,11 @@ class TopicAdmin:
             if not validate_only:
                 if await self._store().topic_marked_for_deletion(topic.name):
                     raise _marked_for_deletion(topic.name)  # since the listing
-                made = self._new_topic_id() if self._config.protocol.has_topic_ids else None
+                made = (
+                    self._new_topic_id()
+                    if self._config.inter_broker_protocol.has_topic_ids
+                    else None
+                )
                 await self._store().create_topic(topic.name, made, replicas, config)
                 topic_id = made or ZERO_UUID
                 known.add(topic.name)

@@ -233,7 +233,7 @@ class ReplicaFetcherManager:
             session_epoch=FINAL_EPOCH,  # without a session
             topics=[FetchTopic(topic=topic, partitions=[wanted])],
         )
-        version = min(config.protocol.fetch_version, FETCH_VERSION_BY_NAME)
+        version = min(config.inter_broker_protocol.fetch_version, FETCH_VERSION_BY_NAME)
         channel = await self._connect(source)
         try:
             response: FetchResponse = await channel.begin(

@@ -58,7 +58,7 @@ class ReplicaFetcherConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     num_replica_fetchers: int = 1
-    protocol: InterBrokerProtocol = LATEST
+    inter_broker_protocol: InterBrokerProtocol = LATEST
 
 
 class _PartitionRequest(NamedTuple):
@@ -93,6 +93,8 @@ class LeaderSession:
         self._log_start_offset = log_start_offset
         self._log_start_moves = log_start_moves
         self._config = config
+        self._fetch_version = config.inter_broker_protocol.fetch_version
+        self._truncates_on_fetch = config.inter_broker_protocol.truncates_on_fetch
         self._handler: FetchSessionHandler[_PartitionRequest] = FetchSessionHandler()
         # What the session holds: under which key, built from which state.
         self._sent: dict[TopicPartition, tuple[PartitionKey, PartitionFetchState]] = {}
@@ -115,7 +117,7 @@ class LeaderSession:
             topics=self._topics(fetch),
             forgotten_topics_data=self._forgotten(fetch),
         )
-        version = config.protocol.fetch_version
+        version = self._fetch_version
         if not self._by_id:
             version = min(version, FETCH_VERSION_BY_NAME)
         if version >= FETCH_VERSION_REPLICA_STATE:
@@ -133,7 +135,7 @@ class LeaderSession:
         gone = self._gone(states, changed)
         by_id = self._by_id
         if changed or gone:
-            by_id = self._config.protocol.fetch_version > FETCH_VERSION_BY_NAME and all(
+            by_id = self._fetch_version > FETCH_VERSION_BY_NAME and all(
                 state.topic_id is not None for state in states.values()
             )
         if self._handler.names_all or by_id != self._by_id:
@@ -186,7 +188,11 @@ class LeaderSession:
             if isinstance(key[0], UUID):
                 self._names[key[0]] = topic_partition.topic
             self._sent[topic_partition] = key, state
-            epoch = state.last_fetched_epoch if self._config.protocol.truncates_on_fetch else None
+            epoch = (
+                state.last_fetched_epoch
+                if self._config.inter_broker_protocol.truncates_on_fetch
+                else None
+            )
             requests[key] = _PartitionRequest(
                 state.leader_epoch,
                 state.fetch_offset,

@@ -117,7 +117,10 @@ class ReplicaFetcher:
 
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
         """Start to fetch this partition, or restart it from ``state`` in a new leader epoch."""
-        if not self._config.protocol.truncates_on_fetch and state.last_fetched_epoch is not None:
+        if (
+            not self._config.inter_broker_protocol.truncates_on_fetch
+            and state.last_fetched_epoch is not None
+        ):
             self._uncompared.add(topic_partition)
         self._put(topic_partition, state)
 
@@ -412,7 +415,7 @@ class ReplicaFetcher:
         does not have (KIP-101, KIP-279). Only for leaders that do not compare epochs in Fetch."""
         self._interrupted = False
         request = self._session.epoch_request(requested)
-        version = self._config.protocol.offset_for_leader_epoch_version
+        version = self._config.inter_broker_protocol.offset_for_leader_epoch_version
         response: OffsetForLeaderEpochResponse | None
         response = await self._response_to(self._send(request, version))
         left = {tp: state for tp, state in requested.items() if self._states.get(tp) is state}
@@ -463,7 +466,7 @@ class ReplicaFetcher:
         """Return the start or end of the leader's log. None if the request failed or the partition
         has changed since; after a failure the partition is delayed."""
         request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
-        version = self._config.protocol.list_offsets_version
+        version = self._config.inter_broker_protocol.list_offsets_version
         response = await self._response_to(self._send(request, version))
         if self._states.get(topic_partition) is not state:
             return None

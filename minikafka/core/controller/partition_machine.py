@@ -158,14 +158,8 @@ def plan(
         if fenced := newer_controller(context.epoch, state):
             refusals.append(RefusedChange(partition, before, target, fenced))
             continue
-        result = elect(
-            context,
-            partition,
-            state.leader_and_isr,
-            strategy,
-            partition.topic in unclean_topics,
-            leader_recovery,
-        )
+        allowed, current = partition.topic in unclean_topics, state.leader_and_isr
+        result = elect(context, partition, current, strategy, allowed, leader_recovery)
         if result.leader_and_isr is None:
             reason = _no_candidate(context, partition, strategy, state.leader_and_isr)
             refusals.append(RefusedChange(partition, before, target, reason))

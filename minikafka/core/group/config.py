@@ -24,4 +24,4 @@ class GroupConfig:
     group_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
-    protocol: InterBrokerProtocol = LATEST
+    inter_broker_protocol: InterBrokerProtocol = LATEST

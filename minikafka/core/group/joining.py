@@ -78,7 +78,10 @@ class Joining:
 
     def handle(self) -> None:
         group, facts = self._group, self._facts
-        if facts.group_instance_id is not None and not self._config.protocol.has_static_members:
+        if (
+            facts.group_instance_id is not None
+            and not self._config.inter_broker_protocol.has_static_members
+        ):
             # The records of such a protocol have no instance ids: another coordinator would not
             # know the member.
             self._refuse(ErrorCode.UNSUPPORTED_VERSION, facts.member_id)

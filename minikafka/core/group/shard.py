@@ -84,7 +84,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     # -- records
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
-        return records.encode_record(record, self._config.protocol)
+        return records.encode_record(record, self._config.inter_broker_protocol)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> GroupRecord | None:

@@ -95,7 +95,7 @@ async def test_tries_another_connection_when_the_controller_is_mute(stage: Any) 
 
 
 @pytest.mark.mission("MIX-4")
-async def test_each_controller_is_asked_what_it_offers(stage: Any) -> None:
+async def test_the_versions_of_each_controller_are_requested(stage: Any) -> None:
     request = DescribeClusterRequest()
     await stage.controller(2, offers=(ApiKey.DESCRIBE_CLUSTER,))
     response = await stage.link.request_if_offered(request, 0, 1000)

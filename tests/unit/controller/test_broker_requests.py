@@ -234,7 +234,7 @@ def test_no_request_is_forwarded() -> None:
 @pytest.mark.mission("MIX-14")
 async def test_no_feature_is_updated_before_2_7(new_cluster: NewCluster) -> None:
     protocol = InterBrokerProtocol.parse("2.6")
-    async with new_cluster(protocol=protocol) as cluster:
+    async with new_cluster(inter_broker_protocol=protocol) as cluster:
         (controller,) = await cluster.start(1)
         response = await UpdateFeaturesHandler(controller)(
             context(ApiKey.UPDATE_FEATURES, 1),

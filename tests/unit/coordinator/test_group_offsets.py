@@ -453,7 +453,7 @@ def test_records_have_the_version_of_the_inter_broker_protocol(
 
 @pytest.mark.mission("MIX-15")
 def test_a_coordinator_writes_records_of_its_protocol() -> None:
-    shard = GroupShard(GroupConfig(protocol=InterBrokerProtocol.IBP_2_0_IV1))
+    shard = GroupShard(GroupConfig(inter_broker_protocol=InterBrokerProtocol.IBP_2_0_IV1))
     _, value = shard.encode(OffsetCommitted("g", T0, CommittedOffset(1)))
     assert value is not None
     assert int.from_bytes(value[:2]) == 1
@@ -461,10 +461,10 @@ def test_a_coordinator_writes_records_of_its_protocol() -> None:
 
 @pytest.mark.mission("MIX-15")
 def test_static_members_need_a_protocol_that_stores_them() -> None:
-    old = GroupLab(protocol=InterBrokerProtocol.IBP_2_2_IV1)
+    old = GroupLab(inter_broker_protocol=InterBrokerProtocol.IBP_2_2_IV1)
     (refused,) = old.join(instance="i")
     assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
-    known = GroupLab(protocol=InterBrokerProtocol.IBP_2_3_IV0)
+    known = GroupLab(inter_broker_protocol=InterBrokerProtocol.IBP_2_3_IV0)
     joined = known.join(instance="i")
     known.clock.advance(10_000)
     assert [response.error_code for response in joined] == [ErrorCode.NONE]

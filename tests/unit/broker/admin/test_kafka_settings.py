@@ -26,6 +26,7 @@ NOT_KAFKAS = {
     "log.scrubber.bytes.per.second",
     "log.scrubber.interval.ms",
     "max.partitions.per.topic",
+    "minikafka.version",
 }
 # Kafka changes these while it runs: listeners, and the keys of TLS and SASL. Here only a restart
 # does.

@@ -156,7 +156,7 @@ def test_after_a_failure_everything_is_named() -> None:
 def test_the_protocol_decides_version_and_names(
     protocol: str, version: int, by_id: bool, has_replica_state: bool
 ) -> None:
-    config = ReplicaFetcherConfig(protocol=InterBrokerProtocol.parse(protocol))
+    config = ReplicaFetcherConfig(inter_broker_protocol=InterBrokerProtocol.parse(protocol))
     follower = Follower(config)
     request = follower.fetch({P[0]: state()})
     assert follower.version == version

@@ -112,7 +112,7 @@ async def test_nothing_acknowledged_is_lost(
 ) -> None:
     async with ReplicaCluster(
         isr=IsrConfig(replica_lag_time_max_ms=2_000),
-        fetcher=ReplicaFetcherConfig(protocol=InterBrokerProtocol.parse(protocol)),
+        fetcher=ReplicaFetcherConfig(inter_broker_protocol=InterBrokerProtocol.parse(protocol)),
     ) as cluster:
         cluster.configs.by_topic[TP.topic] = TopicConfig(min_insync_replicas=min_insync_replicas)
         await cluster.elect(1)

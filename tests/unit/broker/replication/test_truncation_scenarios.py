@@ -17,7 +17,7 @@ SOON_MS = 2_000
 @pytest.fixture(params=["2.0-IV1", "2.6-IV0", "2.7-IV1", "3.4-IV0", "3.9-IV0"])
 def fetcher(request: pytest.FixtureRequest) -> ReplicaFetcherConfig:
     """Brokers of release 2.0 compare epochs before the first Fetch, others in every Fetch."""
-    return ReplicaFetcherConfig(protocol=InterBrokerProtocol.parse(request.param))
+    return ReplicaFetcherConfig(inter_broker_protocol=InterBrokerProtocol.parse(request.param))
 
 
 async def lead(

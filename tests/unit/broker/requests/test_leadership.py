@@ -70,7 +70,7 @@ async def test_every_version_makes_leaders_and_followers(version: int) -> None:
         await cluster.clock.advance(1_000)
         assert error_of(produced) is ErrorCode.NONE
         by_id = {version for _, _, _, version in cluster.requests}
-        assert by_id == ({12} if version < 5 else {16})
+        assert by_id == ({12} if version < 5 else {17})
 
 
 async def partition_error(cluster: ReplicaCluster, **election: object) -> ErrorCode:

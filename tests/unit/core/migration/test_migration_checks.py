@@ -247,7 +247,7 @@ def test_findings_with_one_cause() -> None:
     assert names_and_safety(leaderless, TO_OURS)[0] == {"offline-partitions", "under-replicated"}
     keys = {"delegation.token.secret.key": None}
     told = names_and_safety(with_broker(cluster(), 2, in_file=keys), TO_OURS)
-    assert told == ({"delegation-tokens", "setting-refused"}, False)
+    assert told == ({"delegation-tokens"}, False)
     old = with_protocol(cluster(), "2.8-IV1", given="yes")
     for broker_id in old.brokers:
         old = with_broker(old, broker_id, {"log.message.format.version": "0.10.2-IV0"})
