@@ -19,6 +19,7 @@ from scripts.lib.bench import (
     timer,
     transactions,
 )
+from scripts.lib.bench.apache_kafka import NoApacheKafka
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
@@ -49,11 +50,15 @@ def main() -> int:
         print(f"bench: no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
     report = Report()
-    for name in names:
-        if name == "stalls":
-            stalls.run(report, rows)
-        else:
-            BENCHMARKS[name](report)
+    try:
+        for name in names:
+            if name == "stalls":
+                stalls.run(report, rows)
+            else:
+                BENCHMARKS[name](report)
+    except NoApacheKafka as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

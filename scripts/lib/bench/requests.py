@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import struct
 import time
+from collections.abc import Sequence
 
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.fetch import (
@@ -10,6 +14,11 @@ from minikafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+)
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
 )
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -21,6 +30,8 @@ from minikafka.protocol.records.builder import build_batch
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
+METADATA_VERSION = 8
+ANSWER_LIMIT_S = 5
 
 
 def produce_frame(
@@ -70,3 +81,26 @@ def fetched(answer: bytes) -> memoryview:
     if partition.error_code:
         raise RuntimeError(f"fetch was answered with error {partition.error_code}")
     return memoryview(partition.records or b"")
+
+
+def metadata(port: int, topics: Sequence[str] = ()) -> MetadataResponse | None:
+    """Return what the broker at a port knows of brokers and topics; None if it does not respond."""
+    wanted = [MetadataRequestTopic(name=topic) for topic in topics]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    frame = encode_request(RequestHeader(3, METADATA_VERSION, 1, "bench"), request)
+    with contextlib.suppress(OSError):
+        address = ("127.0.0.1", port)
+        with socket.create_connection(address, ANSWER_LIMIT_S) as connection:
+            connection.sendall(frame)
+            with connection.makefile("rb") as stream:
+                size = stream.read(4)
+                if len(size) == 4:
+                    body = memoryview(stream.read(*struct.unpack(">i", size)))
+                    return decode_response(MetadataResponse, METADATA_VERSION, body)[1]
+    return None
+
+
+def live_brokers(port: int) -> set[int]:
+    """Return the ids of the brokers that the broker at a port lists; none if it does not serve."""
+    found = metadata(port)
+    return {broker.node_id for broker in found.brokers} if found else set()

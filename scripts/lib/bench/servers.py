@@ -8,8 +8,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
 
 FRESH_MEMORY_BYTES = 2 << 30
+
+
+class Servers(Protocol):
+    """A cluster as a context: minikafka's or Kafka's."""
+
+    bootstrap: str
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def broker_pid(self, broker_id: int) -> int: ...
 
 
 def take_memory(directory: Path) -> None:

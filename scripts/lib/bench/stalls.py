@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
 import socket
 import tempfile
@@ -11,18 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.bench import apache_kafka, nasty_inputs
-from scripts.lib.bench.apache_kafka import ApacheKafka
+from scripts.lib.bench.broker_processes import BrokerProcesses
 from scripts.lib.bench.nasty_inputs import NastyInput, Target, receive
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import produce_frame
+from scripts.lib.bench.servers import Servers
 from scripts.lib.cluster import Cluster
 
 LIMIT_S = 60.0  # what takes longer is "never"
@@ -30,23 +32,6 @@ SETTLE_S = 1.0
 SPOILT_MS = 10_000  # a broker that stood still for longer may have lost its session
 AIM = 1.5
 NEIGHBOUR = "neighbour"
-
-
-class Servers(Protocol):
-    """A cluster: ours or Kafka's."""
-
-    bootstrap: str
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def broker_pid(self, broker_id: int) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -178,18 +163,15 @@ def chosen(names: Sequence[str]) -> list[NastyInput]:
 
 
 def run(report: Report, names: Sequence[str] = ()) -> None:
-    jars = apache_kafka.jars()
+    jars = apache_kafka.jars(os.environ)
     report.section("longest wait of a neighbour's produce, acks=1 (ms)", probe="Kafka")
     with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
         ours = Lab(lambda directory, brokers: Cluster(directory, brokers), Path(home) / "ours")
         stack.callback(ours.close)
         kafkas = None
         if jars is not None:
-            folder = jars
-            kafkas = Lab(
-                lambda directory, brokers: ApacheKafka(folder, directory, brokers),
-                Path(home) / "kafka",
-            )
+            command = partial(apache_kafka.broker_command, jars)
+            kafkas = Lab(partial(BrokerProcesses, command), Path(home) / "kafka")
             stack.callback(kafkas.close)
         for row in chosen(names):
             mine = ours.measure(row)
