@@ -86,9 +86,13 @@ class BrokerProcesses:
     def kill_broker(self, broker_id: int, number: signal.Signals = signal.SIGKILL) -> None:
         self._brokers[broker_id].send_signal(number)
 
+    def wait_broker(self, broker_id: int) -> None:
+        """Wait until a broker that was killed has ended."""
+        self._brokers[broker_id].wait(STOP_LIMIT_S)
+
     def restart_broker(self, broker_id: int) -> None:
         """Wait for the end of a broker that was killed, and start it again on its data and port."""
-        self._brokers[broker_id].wait(STOP_LIMIT_S)
+        self.wait_broker(broker_id)
         self._start_broker(broker_id)
 
     def wait_for_all(self) -> None:

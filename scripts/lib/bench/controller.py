@@ -113,9 +113,9 @@ class Lab:
 
     def kill(self, broker_id: int) -> float:
         """From the expiry of its session until all that it led is led elsewhere."""
-        with self.gone(f"/brokers/ids/{broker_id}") as gone:
+        with gone(self.zk, f"/brokers/ids/{broker_id}") as when:
             self.cluster.kill_broker(broker_id)
-            expired = until(gone, "the session expired")
+            expired = until(when, "the session expired")
         self.dead = broker_id
         return self.until_led(self.others(broker_id)) - expired
 
@@ -123,9 +123,9 @@ class Lab:
         """From the expiry of its session until the new one has made a topic, and until all that
         the old one led is led elsewhere."""
         self.dead = self.controller()
-        with self.gone("/controller") as gone:
+        with gone(self.zk, "/controller") as when:
             self.cluster.kill_broker(self.dead)
-            expired = until(gone, "the session expired")
+            expired = until(when, "the session expired")
         self.create(f"probe{len(self.sizes)}", 1, replicas=2)
         answered = time.monotonic()
         return answered - expired, self.until_led(self.others(self.dead)) - expired
@@ -190,13 +190,6 @@ class Lab:
         except (FileNotFoundError, psutil.NoSuchProcess):
             return False
 
-    @contextmanager
-    def gone(self, path: str) -> Iterator[Callable[[], float]]:
-        """Tells when the node has gone, by a watch; 0 before."""
-        seen: list[float] = []
-        self.zk.exists(path, watch=lambda _: seen.append(time.monotonic()))
-        yield lambda: seen[0] if seen else 0.0
-
     def metric(self, broker_id: int, name: str) -> float:
         """-1 while the broker does not tell."""
         host, port = self._address
@@ -225,6 +218,14 @@ class Lab:
         name = "kafka.server:UnderReplicatedPartitions"
         self.until_led(BROKERS)
         until(lambda: [self.metric(b, name) for b in BROKERS] == [0, 0, 0], "replicas in sync")
+
+
+@contextmanager
+def gone(zk: Any, path: str) -> Iterator[Callable[[], float]]:
+    """Tell when the znode has gone, by a watch; 0 before."""
+    seen: list[float] = []
+    zk.exists(path, watch=lambda _: seen.append(time.monotonic()))
+    yield lambda: seen[0] if seen else 0.0
 
 
 def until(look: Callable[[], T], what: str) -> T:

@@ -30,6 +30,7 @@ class Probe(asyncio.BufferedProtocol):
         self._position = 0
         self._produce_answer = produce_answer
         self._fetch_bytes = fetch_bytes
+        self._data = bytearray(fetch_bytes)
         self._buffer = memoryview(bytearray(4 << 20))
         self._used = 0
 
@@ -41,33 +42,36 @@ class Probe(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._used += nbytes
-        start, answers = 0, []
+        start = 0
+        answers: list[bytes | bytearray] = []
         while self._used - start >= 4:
             (size,) = SIZE.unpack_from(self._buffer, start)
             if self._used - start < 4 + size:
                 break
-            answers.append(self._answer(self._buffer[start + 4 : start + 4 + size]))
+            answers.extend(self._answer(self._buffer[start + 4 : start + 4 + size]))
             start += 4 + size
         rest = self._used - start
         if start and rest:
             self._buffer[:rest] = bytes(self._buffer[start : self._used])
         self._used = rest
         if answers:
-            self._transport.write(b"".join(answers) if len(answers) > 1 else answers[0])
+            if self._fetch_bytes:
+                self._transport.writelines(answers)  # without a copy
+            else:
+                self._transport.write(b"".join(answers) if len(answers) > 1 else answers[0])
 
-    def _answer(self, frame: memoryview) -> bytes:
+    def _answer(self, frame: memoryview) -> tuple[bytes | bytearray, ...]:
+        """The pieces of a response."""
         key, _version, correlation_id = HEADER.unpack_from(frame)
         if key != PRODUCE:
-            data = os.pread(self._fd, self._fetch_bytes, 0)
-            return SIZE.pack(4 + len(data)) + SIZE.pack(correlation_id) + data
+            # The same memory for all responses: fresh memory would cost page faults.
+            os.preadv(self._fd, [self._data], 0)
+            return SIZE.pack(4 + len(self._data)) + SIZE.pack(correlation_id), self._data
         crc32c.crc32c(frame[BATCH_CRC_START:])
         os.pwrite(self._fd, frame, self._position)
         self._position += len(frame)
-        return (
-            SIZE.pack(4 + len(self._produce_answer))
-            + SIZE.pack(correlation_id)
-            + self._produce_answer
-        )
+        head = SIZE.pack(4 + len(self._produce_answer)) + SIZE.pack(correlation_id)
+        return (head + self._produce_answer,)
 
 
 async def serve(directory: str, answer_bytes: int, fetch_bytes: int) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from scripts.lib.bench import requests, servers
 from scripts.lib.bench.load import Result, drive, drive_in_turn
 from scripts.lib.bench.report import Report
+from scripts.lib.bench.servers import Servers
 from scripts.lib.cluster import Cluster
 
 IN_FLIGHT = 5
@@ -32,16 +33,16 @@ SIZES = (
 FETCH_BYTES = 1 << 20
 
 
-def port_of(cluster: Cluster) -> int:
+def port_of(cluster: Servers) -> int:
     return int(cluster.bootstrap.split(",")[0].rpartition(":")[2])
 
 
-def create(cluster: Cluster, topic: str, replicas: int) -> None:
+def create(cluster: Servers, topic: str, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(30)
 
 
-def leader_port(cluster: Cluster, topic: str) -> int:
+def leader_port(cluster: Servers, topic: str) -> int:
     """Asks until the broker that happens to be asked has heard of the topic."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     deadline = time.monotonic() + PATIENCE_S
@@ -99,9 +100,7 @@ def run_latency(report: Report) -> None:
         port = leader_port(cluster, "bench")
         for name, acks in (("produce acks=1", 1), ("produce acks=all", -1)):
             frame = requests.produce_frame("bench", 1 << 10, acks)
-            uvloop.run(drive(port, frame, 200, 1))
-            result, answer = uvloop.run(drive(port, frame, 2_000, 1))
-            requests.check_produced(answer)
+            result, answer = one_at_a_time(port, frame)
             with servers.probe(Path(home), len(answer) - 4) as probe_port:
                 bare, _ = uvloop.run(drive(probe_port, frame, 2_000, 1))
             for share in (0.5, 0.99):
@@ -111,6 +110,13 @@ def run_latency(report: Report) -> None:
         for share in (0.5, 0.99):
             value = latencies[int(len(latencies) * share)]
             report.row(f"produce to consumer, acks=all p{share * 100:.0f}", "ms", value)
+
+
+def one_at_a_time(port: int, frame: bytes) -> tuple[Result, bytes]:
+    uvloop.run(drive(port, frame, 200, 1))
+    result, answer = uvloop.run(drive(port, frame, 2_000, 1))
+    requests.check_produced(answer)
+    return result, answer
 
 
 async def end_to_end(bootstrap: str, count: int) -> list[float]:
@@ -143,16 +149,7 @@ def run_fetch(report: Report) -> None:
         create(cluster, "bench", 1)
         port = port_of(cluster)
         for size in (1 << 10, 16 << 10, 256 << 10):
-            frame = requests.produce_frame("bench", size, acks=1)
-            first = offset_of_next(port, frame)
-            uvloop.run(drive(port, frame, max(4, (8 << 20) // size), IN_FLIGHT))
-            step = FETCH_BYTES // size  # no two in flight want the same: it would be read once
-            fetches = [
-                requests.fetch_frame("bench", first + step * i, FETCH_BYTES)
-                for i in range(IN_FLIGHT)
-            ]
-            _, answer = uvloop.run(drive_in_turn(port, fetches, 50, IN_FLIGHT))
-            records = len(requests.fetched(answer))
+            fetches, records = fill_and_fetch(port, "bench", size)
             ours, bare = [], []
             with servers.probe(Path(home), 0, records) as probe_port:
                 for _ in range(ROUNDS):
@@ -162,6 +159,20 @@ def run_fetch(report: Report) -> None:
             report.row(
                 f"batches of {size >> 10} KB", "MB/s", rate(ours) * volume, rate(bare) * volume
             )
+
+
+def fill_and_fetch(port: int, topic: str, batch_bytes: int) -> tuple[list[bytes], int]:
+    """Append 8 MB of batches; return Fetch requests of 1 MB and the bytes of records in a response.
+
+    No two requests in flight want the same records: a broker may read them once for both.
+    """
+    frame = requests.produce_frame(topic, batch_bytes, acks=1)
+    first = offset_of_next(port, frame)
+    uvloop.run(drive(port, frame, max(4, (8 << 20) // batch_bytes), IN_FLIGHT))
+    step = FETCH_BYTES // batch_bytes
+    fetches = [requests.fetch_frame(topic, first + step * i, FETCH_BYTES) for i in range(IN_FLIGHT)]
+    _, answer = uvloop.run(drive_in_turn(port, fetches, 50, IN_FLIGHT))
+    return fetches, len(requests.fetched(answer))
 
 
 def offset_of_next(port: int, frame: bytes) -> int:

@@ -29,6 +29,7 @@ from scripts.lib.bench import requests, servers
 from scripts.lib.bench.load import Result, drive, drive_in_turn
 from scripts.lib.bench.produce import IN_FLIGHT, create, leader_port, offset_of_next, rate, round_of
 from scripts.lib.bench.report import Report
+from scripts.lib.bench.servers import Servers
 from scripts.lib.cluster import Cluster
 
 ROUNDS = 5
@@ -192,13 +193,13 @@ def catching_up(report: Report) -> None:
             report.row(name, "MB/s", sorted(speeds)[1], rate(results) * volume, aim)
 
 
-def create_at(cluster: Cluster, topic: str, assignment: list[list[int]]) -> None:
+def create_at(cluster: Servers, topic: str, assignment: list[list[int]]) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = NewTopic(topic, len(assignment), replica_assignment=assignment)
     admin.create_topics([new])[topic].result(30)
 
 
-def in_sync(cluster: Cluster, topic: str) -> int:
+def in_sync(cluster: Servers, topic: str) -> int:
     found = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, 30)
     return len(found.topics[topic].partitions[0].isrs)
 
@@ -224,7 +225,8 @@ class Pacer:
     """A producer with its defaults, one record of 1 KB every few milliseconds, and what became of
     each: (when it was sent, how long it took, its error)."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Servers, topic: str, every_s: float = PRODUCE_EVERY_S) -> None:
+        self._every_s = every_s
         self.rows: list[tuple[float, float, object]] = []
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self._topic = topic
@@ -243,7 +245,7 @@ class Pacer:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._send(time.monotonic())
-            self._producer.poll(PRODUCE_EVERY_S)
+            self._producer.poll(self._every_s)
 
     def _send(self, sent: float) -> None:
         def settled(error: object, message: object) -> None:

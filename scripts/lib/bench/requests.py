@@ -50,10 +50,15 @@ def produce_frame(
 
 def check_produced(answer: bytes) -> None:
     """Raises unless the record was accepted: a refused one would be quick."""
-    _, response = decode_response(ProduceResponse, PRODUCE_VERSION, memoryview(answer))
-    error = response.responses[0].partition_responses[0].error_code
+    error = produce_error(answer)
     if error:
         raise RuntimeError(f"produce was answered with error {error}")
+
+
+def produce_error(answer: bytes) -> int:
+    """The error code of the one partition of a Produce response; 0 if it was accepted."""
+    _, response = decode_response(ProduceResponse, PRODUCE_VERSION, memoryview(answer))
+    return int(response.responses[0].partition_responses[0].error_code)
 
 
 def fetch_frame(

@@ -1,0 +1,112 @@
+"""The figures of minikafka beside official Kafka, and the tables of them in docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from scripts.lib.bench.report import figure
+
+OURS, KAFKA, PROBE = "minikafka", "Kafka", "bare probe"
+BEGIN = "<!-- measured: scripts/bench kafka writes all lines up to the end mark -->"
+END = "<!-- end of measured -->"
+ALIKE = 0.05  # sides that differ by less are equal
+
+Row = tuple["Section", str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table. ``unit`` is that of all its rows."""
+
+    title: str
+    unit: str
+    more_is_better: bool = False
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title} ({self.unit}, {'more' if self.more_is_better else 'less'} is better)"
+
+
+class Sheet:
+    """All figures of one run. ``order`` lists the sections; rows keep the order of their coming."""
+
+    def __init__(self, order: Sequence[Section]) -> None:
+        self._order = order
+        self.figures: dict[Row, dict[str, list[float]]] = {}
+
+    def add(self, side: str, section: Section, name: str, value: float) -> None:
+        self.figures.setdefault((section, name), {}).setdefault(side, []).append(value)
+
+    @property
+    def sections(self) -> list[Section]:
+        return [section for section in self._order if self.rows(section)]
+
+    def rows(self, section: Section) -> list[tuple[str, dict[str, list[float]]]]:
+        return [(name, sides) for (of, name), sides in self.figures.items() if of == section]
+
+
+def ahead(section: Section, sides: dict[str, list[float]]) -> str:
+    """Return the side with the better median; "equal" if they hardly differ."""
+    ours, kafkas = median(sides[OURS]), median(sides[KAFKA])
+    if abs(ours - kafkas) <= ALIKE * max(ours, kafkas):
+        return "equal"
+    return OURS if (ours > kafkas) == section.more_is_better else KAFKA
+
+
+def tables(sheet: Sheet) -> str:
+    """Return all sections as Markdown. Every row has figures of both sides."""
+    parts = [_counted(sheet)]
+    for section in sheet.sections:
+        probed = any(PROBE in sides for _, sides in sheet.rows(section))
+        head = ["", OURS, KAFKA, f"{OURS} / {KAFKA}", "ahead", *([PROBE] if probed else [])]
+        lines = [
+            f"### {section.heading}",
+            "",
+            _line(head),
+            _line(["---"] + ["--:"] * len(head[1:])),
+        ]
+        for name, sides in sheet.rows(section):
+            cells = [name, _cell(sides[OURS]), _cell(sides[KAFKA]), _ratio(sides)]
+            cells.append(ahead(section, sides))
+            if probed:
+                cells.append(_cell(sides.get(PROBE, ())))
+            lines.append(_line(cells))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def insert(document: str, measured: str) -> str:
+    """Return the document with other lines between its marks. Raises ValueError without marks."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document lacks the line {BEGIN if not begin else END}")
+    return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{after}"
+
+
+def _counted(sheet: Sheet) -> str:
+    found = [ahead(section, sides) for (section, _), sides in sheet.figures.items()]
+    return (
+        f"Of {len(found)} rows minikafka is ahead in {found.count(OURS)}, Kafka in "
+        f"{found.count(KAFKA)}, and {found.count('equal')} differ by at most {ALIKE:.0%}."
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(values: Sequence[float]) -> str:
+    """The median, and the smallest and the largest value."""
+    if not values:
+        return ""
+    middle = figure(median(values))
+    low, high = figure(min(values)), figure(max(values))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _ratio(sides: dict[str, list[float]]) -> str:
+    kafkas = median(sides[KAFKA])
+    return f"{median(sides[OURS]) / kafkas:.2f}" if kafkas else ""
