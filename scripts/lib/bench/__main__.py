@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from scripts.lib.apache_kafka import NoApacheKafka
 from scripts.lib.bench import (
     clients,
     codec,
@@ -20,7 +21,6 @@ from scripts.lib.bench import (
     timer,
     transactions,
 )
-from scripts.lib.bench.apache_kafka import NoApacheKafka
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {

@@ -1,7 +1,8 @@
 """Official Apache Kafka for comparisons in one run: its jars, and the command that runs a broker.
 
 The environment variable MINIKAFKA_BENCH_KAFKA_JARS names the directory of the jars, or its parent
-if the jars are in ``libs`` there, as in Kafka's own archive.
+if the jars are in ``libs`` there, as in Kafka's own archive. Otherwise ``scripts.lib.apache_kafka``
+says where the jars are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from minikafka.cli.processes.embedded_zookeeper import ZookeeperError, find_java
+from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, class_path
 
 JARS = "MINIKAFKA_BENCH_KAFKA_JARS"
 BROKER_JAR = re.compile(r"kafka_[0-9.]+-([0-9]+\.[0-9]+\.[0-9]+)\.jar")
@@ -25,10 +27,6 @@ JVM_OPTIONS = (
 LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
-class NoApacheKafka(Exception):
-    """Jars or Java are missing; the message says what to do."""
-
-
 def jars(environ: Mapping[str, str]) -> Path | None:
     """Return the directory of Kafka's jars that the environment names; None if it names none.
 
@@ -36,6 +34,12 @@ def jars(environ: Mapping[str, str]) -> Path | None:
     """
     named = environ.get(JARS)
     return jars_in(Path(named)) if named else None
+
+
+def jars_to_compare(environ: Mapping[str, str]) -> Path:
+    """Return the directory that the environment names, or that of the newest version that
+    scripts/kafka-jars has downloaded. Raises NoApacheKafka if there are no jars."""
+    return jars(environ) or Path(class_path(NEWEST)).parent
 
 
 def jars_in(directory: Path) -> Path:

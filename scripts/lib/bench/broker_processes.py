@@ -17,7 +17,7 @@ from scripts.lib.bench.requests import live_brokers
 from scripts.lib.cluster import free_ports
 
 START_LIMIT_S = 120
-STOP_LIMIT_S = 30
+STOP_LIMIT_S = 60
 LOOK_EVERY_S = 0.01
 LAST_LINES = 15
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.bench.apache_kafka import JARS, NoApacheKafka, jars, jars_in, version_in
+from scripts.lib import apache_kafka
+from scripts.lib.apache_kafka import NoApacheKafka
+from scripts.lib.bench.apache_kafka import JARS, jars, jars_in, jars_to_compare, version_in
 from scripts.lib.bench.broker_processes import BrokerProcesses
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,6 +58,19 @@ def test_a_directory_without_a_broker_is_refused(tmp_path: Path, name: str) -> N
 def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoApacheKafka, match="elsewhere"):
         jars({JARS: str(tmp_path / "elsewhere")})
+
+
+def test_the_downloaded_jars_are_compared_if_no_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(apache_kafka.JARS, str(tmp_path / "downloaded"))
+    named = put_jar(tmp_path / "named")
+    with pytest.raises(NoApacheKafka, match="scripts/kafka-jars downloads"):
+        jars_to_compare({})
+    downloaded = put_jar(tmp_path / "downloaded" / apache_kafka.NEWEST)
+
+    assert jars_to_compare({}) == downloaded
+    assert jars_to_compare({JARS: str(named)}) == named
 
 
 def test_the_version_is_in_the_name_of_the_jar(tmp_path: Path) -> None:
