@@ -39,7 +39,8 @@ ROOT_LOGGER = "root"  # its level counts for every logger without one
 LOGGERS = (
     "apis", "auto-topic-creation", "channel", "client-quotas", "config-admin", "config-changes",
     "consumer", "controller", "controller-channels", "dynamic-config", "features",
-    "group-coordinator", "http", "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
+    "group-coordinator", "http", "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner",
+    "log_manager", "loop",
     "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
     "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "scram-credentials",
     "state-change", "topic-admin", "topic-config", "transaction-coordinator",

@@ -188,11 +188,7 @@ class LeaderSession:
             if isinstance(key[0], UUID):
                 self._names[key[0]] = topic_partition.topic
             self._sent[topic_partition] = key, state
-            epoch = (
-                state.last_fetched_epoch
-                if self._config.inter_broker_protocol.truncates_on_fetch
-                else None
-            )
+            epoch = state.last_fetched_epoch if self._truncates_on_fetch else None
             requests[key] = _PartitionRequest(
                 state.leader_epoch,
                 state.fetch_offset,
