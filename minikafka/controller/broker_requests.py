@@ -37,33 +37,30 @@ class BrokerRequests:
     async def on_alter_partition(
         self, request: AlterPartition
     ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
-        """Write the ISRs that are acceptable, and send all named partitions to all brokers. Return
-        each partition's state or error. Raises ``KafkaError``: STALE_BROKER_EPOCH.
+        """Write the ISRs that are acceptable, and send them to all brokers. Return each partition's
+        state or error. Raises ``KafkaError``: STALE_BROKER_EPOCH.
 
         A reassignment whose replicas are in sync now goes on with the watch on the partition's
         state, which this write fires."""
         if not is_current_broker(self._context, request.broker_id, request.broker_epoch):
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
-        await self._services.machines.leaderships.refresh(
-            [tp for tp, state in request.states.items() if is_ahead(self._context, tp, state)]
-        )
+        context, machines = self._context, self._services.machines
+        states = request.states.items()
+        ahead = [
+            partition
+            async for partition, requested in in_slices(states, DECIDED_AT_ONCE)
+            if is_ahead(context, partition, requested)
+        ]
+        await machines.leaderships.refresh(ahead)
         results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
-        async for partition, requested in in_slices(request.states.items(), DECIDED_AT_ONCE):
-            result = decide(self._context, partition, requested)
+        async for partition, requested in in_slices(states, DECIDED_AT_ONCE):
+            result = decide(context, partition, requested)
             if result is None:
                 accepted[partition] = requested
             else:
                 results[partition] = result
-        refused = {str(tp): r.name for tp, r in results.items() if isinstance(r, ErrorCode)}
-        if refused:
-            self._log.info(
-                "isr_changes_refused",
-                requesting_broker=request.broker_id,
-                partitions=len(refused),
-                first=next(iter(refused.items())),
-            )
-        written = await self._services.machines.write_isrs(accepted) if accepted else {}
+        written = await machines.write_isrs(accepted) if accepted else {}
         for partition, outcome in written.items():
             if isinstance(outcome, BadVersion):
                 results[partition] = self._after_bad_version(partition, accepted[partition])
@@ -71,11 +68,30 @@ class BrokerRequests:
                 results[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             else:
                 results[partition] = outcome
-        self._services.machines.send_update_metadata(
-            self._context.live_or_shutting_down_broker_ids(),
-            [tp for tp, r in results.items() if r is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
-        )
+        await self._announce(request, results)
         return results
+
+    async def _announce(
+        self, request: AlterPartition, results: Mapping[TopicPartition, LeaderAndIsr | ErrorCode]
+    ) -> None:
+        """Send the states to all brokers, and log that others were refused. Kafka sends the
+        refused ones, too, which costs much when a leader repeats its request fast."""
+        current: list[TopicPartition] = []
+        refused: list[TopicPartition] = []
+        async for partition, result in in_slices(results.items(), DECIDED_AT_ONCE):
+            (current if isinstance(result, LeaderAndIsr) else refused).append(partition)
+        if current:
+            brokers = self._context.live_or_shutting_down_broker_ids()
+            self._services.machines.send_update_metadata(brokers, current)
+        if refused:
+            error = results[refused[0]]
+            self._log.info(
+                "isr_changes_refused",
+                requesting_broker=request.broker_id,
+                partitions=len(refused),
+                first=str(refused[0]),
+                error=error.name if isinstance(error, ErrorCode) else "",
+            )
 
     def _after_bad_version(
         self, partition: TopicPartition, requested: LeaderAndIsr

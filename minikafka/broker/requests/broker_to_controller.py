@@ -52,7 +52,11 @@ class AlterPartitionHandler:
         self, context: RequestContext, request: AlterPartitionRequest
     ) -> AlterPartitionResponse:
         version = context.header.api_version
-        names = [self._name(topic, version) for topic in request.topics]
+        names: list[str | None] = []
+        topics: list[AlteredTopic] = []
+        async for topic in in_slices(request.topics, AT_ONCE):
+            names.append(self._name(topic, version))
+            topics.append(AlteredTopic(topic.topic_name, topic.topic_id))
         states: dict[TopicPartition, LeaderAndIsr] = {}
         async for number, row in in_slices(_rows(request), AT_ONCE):
             name = names[number]
@@ -65,7 +69,6 @@ class AlterPartitionHandler:
             )
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
-        topics = [AlteredTopic(topic.topic_name, topic.topic_id) for topic in request.topics]
         async for number, row in in_slices(_rows(request), AT_ONCE):
             name = names[number]
             result: LeaderAndIsr | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID

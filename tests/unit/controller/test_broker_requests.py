@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from minikafka.broker.requests import broker_to_controller
 from minikafka.broker.requests.apis import RequestContext, UnreadableRequest
 from minikafka.broker.requests.broker_to_controller import (
     AllocateProducerIdsHandler,
@@ -15,6 +16,7 @@ from minikafka.broker.requests.broker_to_controller import (
     UpdateFeaturesHandler,
     refuse_envelope,
 )
+from minikafka.controller import broker_requests
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
@@ -33,8 +35,10 @@ from minikafka.protocol.messages.envelope import EnvelopeRequest
 from minikafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
+from tests.support.world.turns import most_calls_in_a_turn
 
 VERSIONS = range(4)
+COUNT = 2_000
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
@@ -244,3 +248,28 @@ async def test_no_feature_is_updated_before_2_7(new_cluster: NewCluster) -> None
         assert cluster.zookeeper.nodes["/feature"].data == (
             b'{"features":{},"version":1,"status":0}'
         )
+
+
+@pytest.mark.mission("SAFE-37")
+@pytest.mark.parametrize("topics", [1, COUNT])
+async def test_isrs_of_thousands_of_partitions_are_decided_in_slices(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    monkeypatch.setattr(broker_requests, "DECIDED_AT_ONCE", 5)
+    monkeypatch.setattr(broker_to_controller, "AT_ONCE", 5)
+    rows = [AlterPartitionPartition(number, 7, [1]) for number in range(COUNT // topics)]
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2)
+        names = [f"unknown-{number}" for number in range(topics)]
+        message = AlterPartitionRequest(
+            1, epoch(cluster, 1), [AlterPartitionTopic(name, partitions=rows) for name in names]
+        )
+        handler = AlterPartitionHandler(cluster.active)
+        response, most = await most_calls_in_a_turn(
+            handler(context(ApiKey.ALTER_PARTITION, 1), message)
+        )
+    assert [topic.topic_name for topic in response.topics] == names
+    results = [row for topic in response.topics for row in topic.partitions]
+    assert len(results) == COUNT
+    assert {row.error_code for row in results} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert most < COUNT
