@@ -113,7 +113,7 @@ class ReplicaElections:
         results.update(dict.fromkeys(found.being_deleted, deleted))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for tp in found.unknown:
-            results[tp] = KafkaError(unknown, f"The partition {tp} does not exist.")
+            results[tp] = KafkaError(unknown, "The partition does not exist.")
         return results
 
 

@@ -371,7 +371,8 @@ def _batch(marker: WritableTxnMarker, now_ms: int) -> bytes:
 
 
 class DescribeProducersHandler:
-    """Serves DescribeProducers (an ``ImmediateHandler``)."""
+    """Serves DescribeProducers (an ``ImmediateHandler``). Followers serve it, too: a tool that
+    looks for hanging transactions requests all replicas of one broker."""
 
     def __init__(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
@@ -397,10 +398,7 @@ class DescribeProducersHandler:
     def _of_partition(self, topic_partition: TopicPartition) -> PartitionResponse:
         index = topic_partition.partition
         try:
-            partition = self._hosted.require(topic_partition)
-            if not partition.is_leader:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            entries = partition.log.producers.states.entries
+            entries = self._hosted.require(topic_partition).log.producers.states.entries
         except KafkaError as error:
             return PartitionResponse(index, error.code, error.message)
         return PartitionResponse(

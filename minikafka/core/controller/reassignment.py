@@ -50,9 +50,7 @@ def requested_assignment(
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         target = origin_replicas(current)
     if not current.replicas or context.is_queued_for_deletion(partition.topic):
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition {partition} does not exist."
-        )
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     return reassign_to(current, target)
 
 

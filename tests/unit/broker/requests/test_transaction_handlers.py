@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -185,8 +186,8 @@ def test_describe_and_list() -> None:
 # -- at a leader
 
 
-async def led(cluster: ReplicaCluster) -> Node:
-    await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1])
+async def led(cluster: ReplicaCluster, replicas: Sequence[int] = (1,)) -> Node:
+    await cluster.elect(1, isr=replicas, replicas=replicas, partitions=[0, 1])
     node = cluster[1]
     data = build_batch(
         [(NOW, None, b"v", [])],
@@ -227,7 +228,7 @@ async def test_markers_are_written(version: int, committed: bool) -> None:
         assert send(handler, version, WriteTxnMarkersRequest()).markers == []
 
 
-async def test_producers_are_described_by_their_leader() -> None:
+async def test_a_leader_describes_producers() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         handler = DescribeProducersHandler(node.replicas.hosted)
@@ -239,6 +240,17 @@ async def test_producers_are_described_by_their_leader() -> None:
         assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
         assert (quiet.error_code, quiet.active_producers) == (0, [])
         assert unknown.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_follower_describes_producers() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await led(cluster, replicas=[1, 2])
+        await cluster.clock.advance(1_000)
+        handler = DescribeProducersHandler(cluster[2].replicas.hosted)
+        request = DescribeProducersRequest([TopicRequest(TOPIC, [0])])
+        (described,) = send(handler, 0, request).topics[0].partitions
+        assert described.error_code == E.NONE
+        assert [producer.producer_id for producer in described.active_producers] == [7]
 
 
 # -- TxnOffsetCommit

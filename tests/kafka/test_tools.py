@@ -1,0 +1,254 @@
+"""Kafka's own tools print the same about brokers of ours as about official ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pytest
+
+from scripts.lib.apache_kafka import NEWEST
+from tests.kafka.conftest import Mixed
+from tests.support.cluster.kafka_tools import ToolOutput, run_tool
+from tests.support.cluster.mixed_cluster import OURS, MixedCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka"), pytest.mark.mission("MIX-40")]
+
+AT = ("--bootstrap-server", "{bootstrap}")
+PROPERTIES = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
+
+
+class Pair(NamedTuple):
+    """Three brokers of ours and three official ones."""
+
+    ours: MixedCluster
+    official: MixedCluster
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[ToolOutput, ToolOutput]:
+        """Run a tool on both, at the same time."""
+        with ThreadPoolExecutor(2) as pool:
+            ours = pool.submit(run_tool, self.ours, tool, *arguments, stdin=stdin)
+            official = pool.submit(run_tool, self.official, tool, *arguments, stdin=stdin)
+            return ours.result(), official.result()
+
+    def same(
+        self,
+        tool: str,
+        *arguments: str,
+        stdin: str = "",
+        of: Callable[[str], object] = str,
+    ) -> ToolOutput:
+        """Run a tool on both: the exit status and the output must be the same. ``of`` returns what
+        is compared of the output. Return the output of the official brokers."""
+        ours, official = self.run(tool, *arguments, stdin=stdin)
+        assert (ours.status, of(ours.out), ours.err) == (
+            official.status,
+            of(official.out),
+            official.err,
+        )
+        return official
+
+
+def lines(text: str) -> list[str]:
+    """For output in any order."""
+    return sorted(text.splitlines())
+
+
+@pytest.fixture(scope="module")
+def pair(mixed: Mixed) -> Iterator[Pair]:
+    """Both have the topic ``t`` with four records in each of two partitions."""
+    with (
+        mixed(OURS, OURS, OURS, properties=PROPERTIES) as ours,
+        mixed(NEWEST, NEWEST, NEWEST, properties=PROPERTIES) as official,
+    ):
+        both = Pair(ours, official)
+        created = both.same(
+            "topics",
+            *(*AT, "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1"),
+            *("--config", "retention.ms=86400000"),
+        )
+        assert created.out == "Created topic t.\n"
+        for partition in range(2):
+            values = "".join(f"{key}:{key}-{partition}\n" for key in "abcd")
+            both.same("console-producer", *AT, "--topic", "t", *KEYED, stdin=values)
+        yield both
+
+
+KEYED = ("--property", "parse.key=true", "--property", "key.separator=:")
+
+
+def test_topics(pair: Pair) -> None:
+    pair.same("topics", *AT, "--list", of=lines)
+    described = pair.same("topics", *AT, "--describe", "--topic", "t")
+    assert "ReplicationFactor: 3" in described.out
+    pair.same("topics", *AT, "--describe", "--under-replicated-partitions")
+    pair.same("topics", *AT, "--describe", "--unavailable-partitions", "--topic", "t")
+    pair.same("topics", *AT, "--create", "--topic", "t", "--partitions", "2")
+    pair.same("topics", *AT, "--create", "--topic", "bad/name", "--partitions", "2")
+    pair.same("topics", *AT, "--create", "--topic", "u", "--replication-factor", "9")
+    pair.same("topics", *AT, "--create", "--topic", "u", "--config", "retention.ms=soon")
+    pair.same("topics", *AT, "--create", "--topic", "u", "--replica-assignment", "1,2")
+    pair.same("topics", *AT, "--alter", "--topic", "u", "--partitions", "3")
+    pair.same("topics", *AT, "--alter", "--topic", "u", "--partitions", "1")
+    pair.same("topics", *AT, "--delete", "--topic", "u")
+    pair.same("topics", *AT, "--delete", "--topic", "unknown")
+
+
+def test_configs(pair: Pair) -> None:
+    topic = ("--entity-type", "topics", "--entity-name", "t")
+    pair.same("configs", *AT, *topic, "--describe")
+    pair.same("configs", *AT, *topic, "--alter", "--add-config", "segment.bytes=1048576")
+    pair.same("configs", *AT, *topic, "--alter", "--add-config", "segment.bytes=few")
+    pair.same("configs", *AT, *topic, "--alter", "--add-config", "no.such.key=1")
+    described = pair.same("configs", *AT, *topic, "--describe", "--all", of=lines)
+    assert "segment.bytes=1048576" in described.out
+    pair.same("configs", *AT, *topic, "--alter", "--delete-config", "segment.bytes")
+    brokers = ("--entity-type", "brokers")
+    pair.same(
+        *("configs", *AT, *brokers, "--entity-default", "--alter"),
+        *("--add-config", "log.cleaner.threads=2"),
+    )
+    pair.same("configs", *AT, *brokers, "--entity-default", "--describe")
+    pair.same("configs", *AT, *brokers, "--entity-name", "1", "--describe")
+    pair.same(
+        *("configs", *AT, *brokers, "--entity-name", "1", "--alter"),
+        *("--add-config", "zookeeper.connect=x:1"),
+    )
+    client = ("--entity-type", "clients", "--entity-name", "c")
+    pair.same("configs", *AT, *client, "--alter", "--add-config", "producer_byte_rate=1000")
+    pair.same("configs", *AT, *client, "--describe")
+    pair.same("configs", *AT, "--entity-type", "users", "--describe")
+    pair.same("configs", *AT, "--entity-type", "ips", "--describe")
+
+
+def test_records_and_offsets(pair: Pair) -> None:
+    read = pair.same(
+        *("console-consumer", *AT, "--topic", "t", "--from-beginning", "--max-messages", "8"),
+        *("--property", "print.key=true", "--property", "print.partition=true"),
+        *("--timeout-ms", "30000"),
+        of=lines,
+    )
+    assert len(read.out.splitlines()) == 8
+    pair.same("get-offsets", *AT, "--topic", "t")
+    pair.same("get-offsets", *AT, "--topic", "t", "--time", "earliest")
+    pair.same("get-offsets", *AT, "--topic", "unknown")
+    for cluster in pair:
+        request = '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":1}]}'
+        (cluster.directory / "delete.json").write_text(request)
+    pair.same("delete-records", *AT, "--offset-json-file", "{home}/delete.json")
+    pair.same("get-offsets", *AT, "--topic", "t", "--time", "earliest")
+
+
+def test_consumer_groups(pair: Pair) -> None:
+    group = ("--group", "g")
+    pair.same(
+        *("console-consumer", *AT, "--topic", "t", *group, "--from-beginning"),
+        *("--max-messages", "7", "--timeout-ms", "30000"),
+        of=lines,
+    )
+    pair.same("consumer-groups", *AT, "--list", of=lines)
+    pair.same("consumer-groups", *AT, "--list", "--state", of=lines)
+    pair.same("consumer-groups", *AT, "--describe", *group, of=_columns)
+    pair.same("consumer-groups", *AT, "--describe", *group, "--members")
+    pair.same("consumer-groups", *AT, "--describe", *group, "--state", of=_state)
+    pair.same("consumer-groups", *AT, "--describe", "--group", "unknown")
+    pair.same(
+        *("consumer-groups", *AT, *group, "--reset-offsets", "--to-earliest"),
+        *("--topic", "t", "--execute"),
+        of=lines,
+    )
+    pair.same("consumer-groups", *AT, *group, "--delete-offsets", "--topic", "t", of=lines)
+    pair.same("consumer-groups", *AT, *group, "--delete")
+    pair.same("consumer-groups", *AT, *group, "--delete")
+
+
+def _state(text: str) -> list[list[str]]:
+    """State and number of members: which broker is the coordinator is chance."""
+    return [line.split()[-2:] for line in text.splitlines()]
+
+
+def _columns(text: str) -> list[list[str]]:
+    """The words of each line, sorted: widths follow the addresses."""
+    return sorted(line.split() for line in text.splitlines())
+
+
+def test_elections_and_reassignments(pair: Pair) -> None:
+    for cluster in pair:
+        plan = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'
+        (cluster.directory / "plan.json").write_text(plan)
+        topics = '{"version":1,"topics":[{"topic":"t"}]}'
+        (cluster.directory / "topics.json").write_text(topics)
+    plan_file = ("--reassignment-json-file", "{home}/plan.json")
+    pair.same("reassign-partitions", *AT, "--list")
+    pair.same("reassign-partitions", *AT, *plan_file, "--execute", "--throttle", "10000000")
+    for cluster in pair:
+        cluster.until_isr("t", 0, [1, 2])
+    pair.same("reassign-partitions", *AT, *plan_file, "--verify")
+    pair.same("topics", *AT, "--describe", "--topic", "t")
+    pair.same("reassign-partitions", *AT, *plan_file, "--cancel")
+    elect = ("--election-type", "preferred")
+    pair.same("leader-election", *AT, *elect, "--topic", "t", "--partition", "0")
+    pair.same("leader-election", *AT, *elect, "--topic", "t", "--partition", "0")
+    pair.same("leader-election", *AT, *elect, "--topic", "t", "--partition", "9")
+    pair.same("topics", *AT, "--describe", "--topic", "t")
+
+
+def test_producers_and_transactions(pair: Pair) -> None:
+    count = ("--num-records", "50", "--record-size", "10", "--throughput", "-1")
+    pair.same(
+        *("producer-perf-test", "--topic", "t", *count, "--transactional-id", "tx"),
+        *("--transaction-duration-ms", "100"),
+        *("--producer-props", "bootstrap.servers={bootstrap}"),
+        of=lambda text: text.split(" records sent")[0],
+    )
+    pair.same("transactions", *AT, "list", of=_without_producer)
+    pair.same("transactions", *AT, "describe", "--transactional-id", "tx", of=_without_producer)
+    pair.same(
+        *("transactions", *AT, "describe-producers", "--topic", "t", "--partition", "0"),
+        of=lambda text: text.splitlines()[0].split(),
+    )
+    pair.same("transactions", *AT, "find-hanging", "--broker-id", "1")
+    pair.same(
+        *("verifiable-producer", *AT, "--topic", "t", "--max-messages", "5"),
+        of=lambda text: text.count("producer_send_success"),
+    )
+
+
+def _without_producer(text: str) -> list[list[str]]:
+    """Columns without the coordinator and the producer id, which are chosen by chance."""
+    return [[word for word in line.split() if not word.isdigit()] for line in text.splitlines()]
+
+
+def test_the_cluster(pair: Pair) -> None:
+    pair.same("cluster", "cluster-id", *AT)
+    pair.same("features", *AT, "describe")
+    pair.same("broker-api-versions", *AT, of=_apis)
+    pair.same("log-dirs", *AT, "--describe", "--topic-list", "t", of=_log_dirs)
+
+
+def _apis(text: str) -> list[str]:
+    """Each broker's versions; the brokers come in any order."""
+    return sorted(line.strip() for line in text.splitlines())
+
+
+def _log_dirs(text: str) -> int:
+    return text.count('"error":null')
+
+
+def test_what_a_cluster_without_security_refuses(pair: Pair) -> None:
+    pair.same("acls", *AT, "--list")
+    pair.same("metadata-quorum", *AT, "describe", "--status")
+
+
+def test_the_segments_on_disk(pair: Pair) -> None:
+    log = "{data}/t-1/00000000000000000000.log"
+    dumped = pair.same("dump-log", "--files", log, "--print-data-log", of=_data)
+    assert "payload" in dumped.out
+    index = "{data}/t-1/00000000000000000000.index"
+    pair.same("dump-log", "--files", index, "--index-sanity-check", of=lambda text: None)
+
+
+def _data(text: str) -> list[str]:
+    """The records with keys. Those without are random."""
+    return [line[line.index("keySize") :] for line in text.splitlines() if " key: " in line]

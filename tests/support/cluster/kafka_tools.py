@@ -1,0 +1,97 @@
+"""Kafka's own command-line tools, run against a cluster, and their output without what differs
+between two clusters in the same state."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+
+from scripts.lib.apache_kafka import NEWEST, java_command
+from tests.support.cluster.mixed_cluster import MixedCluster
+
+TOOL_JVM = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+LIMIT_S = 120
+
+CLASSES = {
+    "acls": "kafka.admin.AclCommand",
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "kafka.tools.ConsoleProducer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "kafka.tools.DumpLogSegments",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """The exit status and both outputs of a tool."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run_tool(cluster: MixedCluster, tool: str, *arguments: str, stdin: str = "") -> ToolOutput:
+    """Run a tool of Kafka 3.9.1. ``{bootstrap}`` in an argument is the first broker's address,
+    ``{data}`` its data directory, and ``{home}`` the cluster's directory."""
+    first = cluster.broker_ids[0]
+    places = {
+        "{bootstrap}": cluster.address(first),
+        "{data}": str(cluster.data(first)),
+        "{home}": str(cluster.directory),
+    }
+    given = []
+    for argument in arguments:
+        for name, value in places.items():
+            argument = argument.replace(name, value)
+        given.append(argument)
+    command = java_command(NEWEST, CLASSES[tool], *given, jvm=(*TOOL_JVM, QUIET))
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    return ToolOutput(
+        done.returncode, normalised(cluster, done.stdout), normalised(cluster, done.stderr)
+    )
+
+
+# What two clusters in the same state have in different words, and what stands for it.
+_REPLACED = (
+    (r"TopicId: \S+", "TopicId: <id>"),
+    (r"ClusterId: \S+|Cluster ID: \S+", "Cluster ID: <id>"),
+    (r"\b\d{13}\b", "<time>"),
+    (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.:,]\d+Z?", "<date>"),
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
+    (r"console-consumer-\d+", "console-consumer-<n>"),
+    (r"baseOffset: (\d+)(.*?)crc: \d+", r"baseOffset: \1\2crc: <crc>"),
+    (r"[ \t]+\n", "\n"),
+)
+
+
+def normalised(cluster: MixedCluster, text: str) -> str:
+    """Replace addresses, directories, ids, times and checksums."""
+    for broker_id in cluster.broker_ids:
+        text = text.replace(cluster.address(broker_id), f"<broker {broker_id}>")
+        _, _, port = cluster.address(broker_id).partition(":")
+        text = re.sub(rf"\b{port}\b", f"<port {broker_id}>", text)
+    text = text.replace(str(cluster.directory), "<home>")
+    for pattern, replacement in _REPLACED:
+        text = re.sub(pattern, replacement, text)
+    return text
