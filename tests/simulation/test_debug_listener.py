@@ -106,9 +106,11 @@ def test_parked_operations_are_shown_in_their_purgatory() -> None:
         assert (fetches["num_delayed_operations"], fetches["purgatory_size"]) == (2, 2)
         assert 0 < fetches["next_wake_up_in_ms"] <= 500
 
-        for follower in (first, second):
-            cluster.simulation.partition(cluster.host(follower).name, cluster.host(leader).name)
         async with Producer(cluster.client_host.world, config) as producer:
+            # It gets its producer id, which the brokers get from the controller.
+            await producer.send(TP.topic, b"first", partition=0)
+            for follower in (first, second):
+                cluster.simulation.partition(cluster.host(follower).name, cluster.host(leader).name)
             sent = asyncio.ensure_future(producer.send(TP.topic, b"value", partition=0))
             await asyncio.sleep(2)
             produces = (await purgatories(cluster, leader))["Produce"]
