@@ -108,7 +108,7 @@ def test_parked_operations_are_shown_in_their_purgatory() -> None:
 
         async with Producer(cluster.client_host.world, config) as producer:
             # It gets its producer id, which the brokers get from the controller.
-            await producer.send(TP.topic, b"first", partition=0)
+            await producer.send_and_wait(TP.topic, b"first", partition=0)
             for follower in (first, second):
                 cluster.simulation.partition(cluster.host(follower).name, cluster.host(leader).name)
             sent = asyncio.ensure_future(producer.send(TP.topic, b"value", partition=0))
