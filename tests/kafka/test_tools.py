@@ -236,7 +236,7 @@ def _log_dirs(text: str) -> int:
     return text.count('"error":null')
 
 
-def test_what_a_cluster_without_security_refuses(pair: Pair) -> None:
+def test_acls_and_quorum_without_security_and_kraft(pair: Pair) -> None:
     pair.same("acls", *AT, "--list")
     pair.same("metadata-quorum", *AT, "describe", "--status")
 
