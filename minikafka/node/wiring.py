@@ -259,7 +259,6 @@ class BrokerParts:
         self.groups.start(tasks)
         self.transactions.start(tasks)
         self._preparation.start(tasks)
-        self._list_offsets.start(tasks)
         self._conversion.start(tasks)
 
     async def stop(self) -> None:

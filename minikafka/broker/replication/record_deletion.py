@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -15,8 +17,11 @@ from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.slices import in_slices
 
 INVALID_LOW_WATERMARK = -1
+# Partitions of a request whose log start moves without a pause: some milliseconds.
+DELETED_AT_ONCE: Final = 100
 
 
 class DeletionResult(PartitionResult):
@@ -98,18 +103,52 @@ class RecordDeletion:
         or after ``timeout_ms``; before this returns if nothing has to be waited for."""
         results = [self._delete_here(tp, offset) for tp, offset in offsets.items()]
         self._write_log_starts()
+        self._complete_fetches(results)
+        if results:
+            self._await_replicas(results, timeout_ms, reply)
+        else:
+            reply(results)
+
+    async def delete_in_slices(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Sequence[DeletionResult]:
+        """As ``delete``, but other tasks run after each slice of partitions;
+        return the results.
+
+        Each slice waits for the replicas by itself, so that a change of one partition is checked
+        against the partitions of its slice only."""
+        results: list[DeletionResult] = []
+        async for topic_partition, offset in in_slices(offsets.items(), DELETED_AT_ONCE):
+            results.append(self._delete_here(topic_partition, offset))
+        self._write_log_starts()
+        waiting: list[asyncio.Future[object]] = []
+        for start in range(0, len(results), DELETED_AT_ONCE):
+            await asyncio.sleep(0)
+            some = results[start : start + DELETED_AT_ONCE]
+            self._complete_fetches(some)
+            ended: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+            self._await_replicas(some, timeout_ms, partial(_end, ended))
+            waiting.append(ended)
+        for ended in waiting:
+            await ended
+        return results
+
+    def _complete_fetches(self, results: Sequence[DeletionResult]) -> None:
+        """Try the parked fetches, which may lie below the new log starts."""
         for result in results:
             if result.error is ErrorCode.NONE:
-                # A parked fetch may lie below the new log start.
                 self._purgatories.partition_changed(result.topic_partition)
-        if not results:
-            reply(results)
-            return
-        # Even if no partition is pending by now: a disk that has failed meanwhile shows there.
+
+    def _await_replicas(
+        self, results: Sequence[DeletionResult], timeout_ms: int, reply: DeletionReply
+    ) -> None:
+        """Call ``reply`` when all live replicas have deleted the records, or after ``timeout_ms``.
+        A disk that has failed meanwhile shows even if no partition is pending any more."""
         operation = DelayedDeleteRecords(
             max(0, timeout_ms), results, self._hosted, reply, self._expired.mark
         )
-        self._purgatories.delete_records.try_complete_else_watch(operation, list(offsets))
+        keys = [result.topic_partition for result in results]
+        self._purgatories.delete_records.try_complete_else_watch(operation, keys)
 
     def _delete_here(self, topic_partition: TopicPartition, offset: int) -> DeletionResult:
         partition = self._hosted.get(topic_partition)
@@ -138,3 +177,8 @@ class RecordDeletion:
         if self._purgatories.delete_records.purgatory.delayed:
             for partition in self._hosted:
                 self._purgatories.delete_records.check_and_complete(partition.topic_partition)
+
+
+def _end(ended: asyncio.Future[object], results: Sequence[DeletionResult]) -> None:
+    if not ended.done():  # cancelled when the node stops
+        ended.set_result(results)

@@ -1,7 +1,8 @@
 """The request path: decode a frame, check its version, call the handler, encode the response.
 
 A handler gets a ``RequestContext`` and is of one of two types: an ``ImmediateHandler`` replies
-before it returns or parks the request, and a ``TaskHandler`` runs as a task.
+before it returns, parks the request or returns a coroutine that serves it in slices, and a
+``TaskHandler`` runs as a task.
 """
 
 from __future__ import annotations
@@ -101,8 +102,12 @@ class UnreadableRequest(Exception):
     closed, as after a malformed request."""
 
 
-# Replies before it returns, or parks the request and calls ``reply`` later.
-ImmediateHandler: TypeAlias = Callable[[RequestContext, Any, Reply], None]
+# Replies before it returns, or parks the request and calls ``reply`` later. For a request of very
+# many partitions it changes nothing yet and returns a coroutine that serves the request in slices
+# and calls ``reply``; it runs as a task. The handler has copied what lies in the receive buffer.
+ImmediateHandler: TypeAlias = Callable[
+    [RequestContext, Any, Reply], Coroutine[Any, Any, None] | None
+]
 # Awaits something (ZooKeeper, another broker) and runs as a task of the node.
 TaskHandler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
 
@@ -114,7 +119,8 @@ class Route:
     ``task`` is true for a ``TaskHandler``, which runs as a task of the node: its request type must
     have no memoryview fields. With ``in_parts`` the record batches of the response are sent without
     a copy. An ``overlapping`` handler may be called while earlier requests of this API on the same
-    connection have no reply; it keeps the order of their effects itself.
+    connection have no reply; it keeps the order of their effects itself. After a request that it
+    serves in slices, the next request of the connection waits for the reply.
 
     ``changes_state`` is true if the handler changes this broker's own state in several steps:
     logs, partitions, coordinators, sessions. An unexpected exception may then leave half a change,
@@ -358,19 +364,23 @@ class Apis:
         if route.task:
             self._start(self._serve(row, context, request, reply), row, context, len(frame))
         else:
-            self._serve_at_once(row, context, request, reply)
+            rest = self._serve_at_once(row, context, request, reply)
+            if rest is not None:
+                connection.overlapping = None
+                self._start(self._serve_rest(row, context, rest, reply), row, context, len(frame))
         if self._now_ms() - started_ms >= self._stall_ms:
             self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
         return False
 
     def _serve_at_once(
         self, row: _Row, context: RequestContext, request: Message, reply: PendingReply
-    ) -> None:
-        """Call an ``ImmediateHandler``."""
+    ) -> Coroutine[Any, Any, None] | None:
+        """Call an ``ImmediateHandler``. Return what is left to run as a task."""
         if row.route.parks_reads:
             context.contain = partial(self._contain, route=row.route, context=context, reply=reply)
         try:
-            row.handler(context, request, reply)
+            rest: Coroutine[Any, Any, None] | None = row.handler(context, request, reply)
+            return rest
         except KafkaError as error:
             reply(error)
         except UnreadableRequest as error:
@@ -378,6 +388,23 @@ class Apis:
         except Exception as bug:
             if row.route.changes_state:
                 self._stop_node(bug)
+                raise
+            self._contain(bug, row.route, context, reply)
+        return None
+
+    async def _serve_rest(
+        self,
+        row: _Row,
+        context: RequestContext,
+        rest: Coroutine[Any, Any, None],
+        reply: PendingReply,
+    ) -> None:
+        """Run what an ``ImmediateHandler`` has left. It runs to its end even if the connection
+        closes; then the response is dropped."""
+        try:
+            await rest
+        except Exception as bug:
+            if row.route.changes_state:
                 raise
             self._contain(bug, row.route, context, reply)
 
@@ -431,7 +458,9 @@ class Apis:
         if row.route.task:
             await self._serve(row, context, request, reply)
         else:
-            self._serve_at_once(row, context, request, reply)
+            rest = self._serve_at_once(row, context, request, reply)
+            if rest is not None:
+                await self._serve_rest(row, context, rest, reply)
 
     async def _serve(
         self,

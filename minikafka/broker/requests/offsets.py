@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, NamedTuple
 
 from minikafka.broker.fetch import offset_lookup
 from minikafka.broker.fetch.offset_lookup import (
@@ -19,15 +18,16 @@ from minikafka.broker.fetch.reader import Isolation
 from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.broker.requests.many_partitions import elements_of, has_more_elements
 from minikafka.core.log.time_search import SearchBudget
 from minikafka.kernel.cluster import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
     TopicPartition,
-    grouped,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Clock, Workers
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -49,6 +49,8 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+# Partitions of a request that are looked up or changed without a pause: some milliseconds.
+AT_ONCE: Final = 500
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_EPOCH = 4
@@ -70,74 +72,103 @@ class _LongLookup(NamedTuple):
     response: ListOffsetsPartitionResponse
 
 
+class _Listing:
+    """One ListOffsets request: how often it names each partition, what it may still search on the
+    event loop, and the lookups that are left for workers."""
+
+    __slots__ = ("budget", "counts", "left", "request", "version")
+
+    def __init__(self, request: ListOffsetsRequest, version: int) -> None:
+        self.request = request
+        self.version = version
+        self.counts: Counter[TopicPartition] = Counter()
+        self.budget = SearchBudget()
+        self.left: list[_LongLookup] = []
+
+
 class ListOffsetsHandler:
     """Serves ListOffsets (an ``ImmediateHandler``).
 
     Version 0 requests several offsets, by the age of segment files. Lookups by timestamp search the
-    records of batches. If there is much to search, workers do it, and the request waits."""
+    records of batches. If there is much to search, workers do it, and the request waits. Many
+    partitions are looked up in slices."""
 
     def __init__(self, replicas: ReplicaManager, clock: Clock, workers: Workers) -> None:
         self._replicas = replicas
         self._clock = clock
         self._workers = workers
-        self._tasks: asyncio.TaskGroup | None = None
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
-
-    def __call__(self, context: RequestContext, request: ListOffsetsRequest, reply: Reply) -> None:
-        version = context.header.api_version
-        counts = Counter(
+    def __call__(
+        self, context: RequestContext, request: ListOffsetsRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None] | None:
+        listing = _Listing(request, context.header.api_version)
+        if has_more_elements(request.topics, AT_ONCE):
+            return self._list_in_slices(listing, reply)
+        listing.counts = Counter(
             TopicPartition(topic.name, partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         )
-        budget, left = SearchBudget(), list[_LongLookup]()
-
-        def respond(
-            topic_partition: TopicPartition, requested: ListOffsetsPartition
-        ) -> ListOffsetsPartitionResponse:
-            if version == 0:
-                return self._response_v0(topic_partition, requested, request)
-            response = ListOffsetsPartitionResponse(requested.partition_index)
-            if counts[topic_partition] > 1:
-                response.error_code = ErrorCode.INVALID_REQUEST
-                return response
-            try:
-                lookup = self._lookup(topic_partition, requested, request, version)
-                found = self._replicas.guarded(topic_partition, lambda: lookup.on_loop(budget))
-            except KafkaError as error:
-                _put_error(response, error, version)
-            else:
-                if found is None:
-                    left.append(_LongLookup(topic_partition, lookup, response))
-                else:
-                    _put_offset(response, found, version)
-            return response
-
         response = ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
                     topic.name,
-                    [
-                        respond(TopicPartition(topic.name, requested.partition_index), requested)
-                        for requested in topic.partitions
-                    ],
+                    [self._row(listing, topic.name, requested) for requested in topic.partitions],
                 )
                 for topic in request.topics
             ]
         )
-        if not left:
-            reply(response)
-            return
+        if listing.left:
+            return self._finish_all(listing, response, reply)
+        reply(response)
+        return None
 
-        async def finish() -> None:
-            for each in left:
-                await self._finish(each, version)
-            reply(response)
+    async def _list_in_slices(self, listing: _Listing, reply: Reply) -> None:
+        requested_topics = listing.request.topics
+        async for place, requested in in_slices(elements_of(requested_topics), AT_ONCE):
+            if requested is not None:
+                name = requested_topics[place].name
+                listing.counts[TopicPartition(name, requested.partition_index)] += 1
+        topics: list[ListOffsetsTopicResponse] = []
+        async for place, requested in in_slices(elements_of(requested_topics), AT_ONCE):
+            if requested is None:
+                topics.append(ListOffsetsTopicResponse(requested_topics[place].name))
+            else:
+                row = self._row(listing, topics[place].name, requested)
+                topics[place].partitions.append(row)
+        await self._finish_all(listing, ListOffsetsResponse(topics=topics), reply)
 
-        assert self._tasks is not None, "requests are served after start"
-        self._tasks.create_task(finish(), name="list-offsets")
+    def _row(
+        self, listing: _Listing, topic: str, requested: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        """Return the response for one partition. A lookup that takes too long is added to
+        ``listing.left``."""
+        topic_partition = TopicPartition(topic, requested.partition_index)
+        request, version = listing.request, listing.version
+        if version == 0:
+            return self._response_v0(topic_partition, requested, request)
+        response = ListOffsetsPartitionResponse(requested.partition_index)
+        if listing.counts[topic_partition] > 1:
+            response.error_code = ErrorCode.INVALID_REQUEST
+            return response
+        try:
+            lookup = self._lookup(topic_partition, requested, request, version)
+            found = self._replicas.guarded(topic_partition, lambda: lookup.on_loop(listing.budget))
+        except KafkaError as error:
+            _put_error(response, error, version)
+        else:
+            if found is None:
+                listing.left.append(_LongLookup(topic_partition, lookup, response))
+            else:
+                _put_offset(response, found, version)
+        return response
+
+    async def _finish_all(
+        self, listing: _Listing, response: ListOffsetsResponse, reply: Reply
+    ) -> None:
+        for each in listing.left:
+            await self._finish(each, listing.version)
+        reply(response)
 
     async def _finish(self, long: _LongLookup, version: int) -> None:
         try:
@@ -226,14 +257,16 @@ def _put_offset(response: ListOffsetsPartitionResponse, found: ListedOffset, ver
 class OffsetForLeaderEpochHandler:
     """Serves OffsetForLeaderEpoch (an ``ImmediateHandler``).
 
-    Followers respond with NOT_LEADER_OR_FOLLOWER."""
+    Followers respond with NOT_LEADER_OR_FOLLOWER. Many partitions are looked up in slices."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def __call__(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest, reply: Reply
-    ) -> None:
+    ) -> Coroutine[Any, Any, None] | None:
+        if has_more_elements(request.topics, AT_ONCE):
+            return self._respond_in_slices(request, reply)
         reply(
             OffsetForLeaderEpochResponse(
                 topics=[
@@ -250,6 +283,17 @@ class OffsetForLeaderEpochHandler:
                 ]
             )
         )
+        return None
+
+    async def _respond_in_slices(self, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
+        topics: list[OffsetForLeaderTopicResult] = []
+        async for place, requested in in_slices(elements_of(request.topics), AT_ONCE):
+            if requested is None:
+                topics.append(OffsetForLeaderTopicResult(topic=request.topics[place].topic))
+            else:
+                topic_partition = TopicPartition(topics[place].topic, requested.partition)
+                topics[place].partitions.append(self._response(topic_partition, requested))
+        reply(OffsetForLeaderEpochResponse(topics=topics))
 
     def _response(
         self, topic_partition: TopicPartition, requested: OffsetForLeaderPartition
@@ -271,14 +315,17 @@ class OffsetForLeaderEpochHandler:
 class DeleteRecordsHandler:
     """Serves DeleteRecords (an ``ImmediateHandler``).
 
-    A partition that is named twice has one result, for its last offset."""
+    A partition that is named twice has one result, for its last offset. The records of many
+    partitions are deleted in slices."""
 
     def __init__(self, deletion: RecordDeletion) -> None:
         self._deletion = deletion
 
     def __call__(
         self, context: RequestContext, request: DeleteRecordsRequest, reply: Reply
-    ) -> None:
+    ) -> Coroutine[Any, Any, None] | None:
+        if has_more_elements(request.topics, AT_ONCE):
+            return self._delete_in_slices(request, reply)
         offsets = {
             TopicPartition(topic.name, requested.partition_index): requested.offset
             for topic in request.topics
@@ -286,20 +333,32 @@ class DeleteRecordsHandler:
         }
 
         def respond(results: Sequence[DeletionResult]) -> None:
-            reply(_response(results))
+            topics: dict[str, DeleteRecordsTopicResult] = {}
+            for result in results:
+                _add_result(topics, result)
+            reply(DeleteRecordsResponse(topics=list(topics.values())))
 
         self._deletion.delete(offsets, request.timeout_ms, respond)
+        return None
+
+    async def _delete_in_slices(self, request: DeleteRecordsRequest, reply: Reply) -> None:
+        offsets: dict[TopicPartition, int] = {}
+        async for place, requested in in_slices(elements_of(request.topics), AT_ONCE):
+            if requested is not None:
+                name = request.topics[place].name
+                offsets[TopicPartition(name, requested.partition_index)] = requested.offset
+        results = await self._deletion.delete_in_slices(offsets, request.timeout_ms)
+        topics: dict[str, DeleteRecordsTopicResult] = {}
+        async for result in in_slices(results, AT_ONCE):
+            _add_result(topics, result)
+        reply(DeleteRecordsResponse(topics=list(topics.values())))
 
 
-def _response(results: Sequence[DeletionResult]) -> DeleteRecordsResponse:
-    rows = (
-        (
-            result.topic_partition.topic,
-            DeleteRecordsPartitionResult(
-                result.topic_partition.partition, result.low_watermark, result.error
-            ),
-        )
-        for result in results
-    )
-    topics = [DeleteRecordsTopicResult(*of_topic) for of_topic in grouped(rows).items()]
-    return DeleteRecordsResponse(topics=topics)
+def _add_result(topics: dict[str, DeleteRecordsTopicResult], result: DeletionResult) -> None:
+    """Add a result to that of its topic."""
+    name, index = result.topic_partition
+    topic = topics.get(name)
+    if topic is None:
+        topic = topics[name] = DeleteRecordsTopicResult(name)
+    row = DeleteRecordsPartitionResult(index, result.low_watermark, result.error)
+    topic.partitions.append(row)

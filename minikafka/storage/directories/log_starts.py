@@ -73,9 +73,9 @@ class LogStarts:
         its log start offsets moves again. Does not raise OSError."""
         self._wake.clear()
         unsettled, self._unsettled = self._unsettled, {}
-        self._unwritten.clear()
         directories = {directory.path: directory for directory, _ in unsettled.values()}
         for directory in directories.values():
+            self._unwritten.pop(directory.path, None)  # written before the next await
             try:
                 await directory.checkpoint_starts()
                 for its, log in unsettled.values():

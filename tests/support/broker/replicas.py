@@ -144,6 +144,7 @@ class Node:
     fence: ControllerFence
     handlers: dict[ApiKey, Any]
     metrics: Metrics
+    tasks: asyncio.TaskGroup
     listener: str = "PLAINTEXT"
 
     def context(self, api_key: ApiKey, version: int, client_id: str | None) -> RequestContext:
@@ -153,7 +154,9 @@ class Node:
 
     def serve(self, request: Any, version: int, reply: Any, client_id: str | None = "c") -> None:
         key = request.SPEC.api_key
-        self.handlers[key](self.context(key, version, client_id), request, reply)
+        rest = self.handlers[key](self.context(key, version, client_id), request, reply)
+        if rest is not None:
+            self.tasks.create_task(rest)
 
     def ask(self, request: Any, version: int, client_id: str | None = "c") -> list[Any]:
         """Handle a request. The returned list gets the response, now or when a parked request
@@ -335,7 +338,6 @@ class ReplicaCluster:
         preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
         preparation.start(self.tasks)
         list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)
-        list_offsets.start(self.tasks)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(
                 unverified_appends(replicas),
@@ -350,7 +352,7 @@ class ReplicaCluster:
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),
             ApiKey.STOP_REPLICA: StopReplicaHandler(replicas, fence),
         }
-        node = Node(broker_id, files, logs, replicas, fence, handlers, metrics)
+        node = Node(broker_id, files, logs, replicas, fence, handlers, metrics, self.tasks)
         self.nodes[broker_id] = node
         self._announce(broker_id)
         await replicas.start(self.tasks)

@@ -773,3 +773,66 @@ async def test_other_parked_requests_cannot_be_contained(lab: Lab) -> None:
     send(peer, ProduceRequest(acks=0), 9)
     await lab.until(lambda: contained == [None])
     await stage.close()
+
+
+@pytest.mark.mission("SAFE-73", "ORD-1")
+async def test_requests_behind_one_that_is_served_in_slices_wait_for_its_reply(lab: Lab) -> None:
+    """Even those of an overlapping API; other connections do not wait."""
+    seen: list[int] = []
+    proceed = asyncio.Event()
+
+    def produce(context: RequestContext, request: ProduceRequest, reply: Reply) -> Any:
+        seen.append(context.header.correlation_id)
+
+        async def rest() -> None:
+            await proceed.wait()
+            reply(ProduceResponse())
+
+        if context.header.correlation_id == 0:
+            return rest()
+        reply(ProduceResponse())
+        return None
+
+    stage = Stage(lab, Route(ApiKey.PRODUCE, produce, overlapping=True))
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    send(peer, ProduceRequest(), 9, 0)
+    send(peer, ProduceRequest(), 9, 1)
+    await lab.until(lambda: bool(seen))
+    await a_few_turns()
+    assert seen == [0]
+    send(other, ProduceRequest(), 9, 2)
+    await receive(other, ProduceResponse, 9)
+    assert seen == [0, 2]
+    proceed.set()
+    assert [(await receive(peer, ProduceResponse, 9))[0] for _ in range(2)] == [0, 1]
+    await stage.close()
+
+
+@pytest.mark.mission("SAFE-73")
+@pytest.mark.parametrize("size", [1, 1_000])
+async def test_a_slice_of_a_read_that_fails_closes_its_connection_alone(
+    lab: Lab, size: int
+) -> None:
+    """A larger request is decoded by a worker first."""
+
+    def metadata(context: RequestContext, request: MetadataRequest, reply: Reply) -> Any:
+        async def rest() -> None:
+            await asyncio.sleep(0)
+            raise LookupError("slice")
+
+        return rest()
+
+    stage = Stage(
+        lab,
+        Route(ApiKey.METADATA, metadata, changes_state=False),
+        Route(ApiKey.DESCRIBE_CLUSTER, cluster),
+    )
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    send(peer, LARGE_REQUEST if size > 1 else MetadataRequest(), 9)
+    assert await peer.is_closed()
+    assert "request_handler_failed" in [event for _, event, _ in lab.log.events]
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    await stage.close()
