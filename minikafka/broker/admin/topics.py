@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -28,7 +29,37 @@ from minikafka.protocol.messages.create_topics import CreatableTopic
 from minikafka.zookeeper.store import ZkStore
 
 
-class DelayedCreatePartitions(DelayedUntilVisible[str]):
+class DelayedTopics(DelayedUntilVisible[str]):
+    """A delayed operation that waits until no topic is missing. Subclasses implement
+    ``_is_missing``.
+
+    It is tried once for each of its topics that changes. Each try looks at the topics from the
+    first one that was missing, and looks at all of them only when each was seen once."""
+
+    __slots__ = ("_unseen",)
+
+    def __init__(self, delay_ms: int, topics: Sequence[str]) -> None:
+        super().__init__(delay_ms, topics)
+        self._unseen = list(topics)  # from the end
+
+    @abstractmethod
+    def _is_missing(self, topic: str) -> bool:
+        """Return whether the cache does not show the expected change of the topic yet."""
+
+    def try_complete(self) -> bool:
+        unseen = self._unseen
+        while unseen:
+            if self._is_missing(unseen[-1]):
+                return False
+            unseen.pop()
+        self._unseen = self._missing()  # what was seen may be missing again
+        return not self._unseen and self.force_complete()
+
+    def _missing(self) -> list[str]:
+        return [topic for topic in self._topics if self._is_missing(topic)]
+
+
+class DelayedCreatePartitions(DelayedTopics):
     """A delayed operation that waits until every partition has a leader in the metadata cache.
     ``topics`` maps each topic to its number of partitions."""
 
@@ -39,29 +70,25 @@ class DelayedCreatePartitions(DelayedUntilVisible[str]):
         self._sizes = topics
         self._cache = cache
 
-    def _missing(self) -> list[str]:
-        return [
-            topic
-            for topic, partitions in self._sizes.items()
-            if not all(self._has_leader(topic, p) for p in range(partitions))
-        ]
+    def _is_missing(self, topic: str) -> bool:
+        return not all(self._has_leader(topic, p) for p in range(self._sizes[topic]))
 
     def _has_leader(self, topic: str, partition: int) -> bool:
         state = self._cache.partition(TopicPartition(topic, partition))
         return state is not None and state.has_leader
 
 
-class DelayedDeleteTopics(DelayedUntilVisible[str]):
+class DelayedDeleteTopics(DelayedTopics):
     """A delayed operation that waits until none of the topics is in the metadata cache."""
 
     __slots__ = ("_cache",)
 
-    def __init__(self, delay_ms: int, topics: list[str], cache: MetadataCache) -> None:
+    def __init__(self, delay_ms: int, topics: Sequence[str], cache: MetadataCache) -> None:
         super().__init__(delay_ms, topics)
         self._cache = cache
 
-    def _missing(self) -> list[str]:
-        return [topic for topic in self._topics if self._cache.contains_topic(topic)]
+    def _is_missing(self, topic: str) -> bool:
+        return self._cache.contains_topic(topic)
 
 
 async def await_leaders(
