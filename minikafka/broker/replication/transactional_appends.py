@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -363,6 +364,18 @@ class TransactionalAppends:
         else:
             self._append_in_turn((connection,), entries, acks, timeout_ms, reply)
 
+    async def wait_for_earlier(self, connection: Hashable) -> None:
+        """Wait until all requests of the connection so far are appended."""
+        if self._parked.is_busy((connection,)):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def proceed(_: Entries) -> None:
+                if not turn.done():  # cancelled when the node stops
+                    turn.set_result(None)
+
+            self._park((connection,), (), proceed)
+            await turn
+
     def append(
         self,
         connection: Hashable,
@@ -492,6 +505,16 @@ def _copied(entries: Entries) -> Entries:
     ]
 
 
+def producer_of(records: Buffer) -> ProducerIdAndEpoch:
+    """Return the producer of a transactional batch."""
+    producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_OFFSET)
+    return ProducerIdAndEpoch(producer_id, epoch)
+
+
+def more_than_one_producer() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer")
+
+
 def _producer_of(
     entries: Sequence[tuple[TopicPartition, Buffer]],
 ) -> tuple[ProducerIdAndEpoch, list[tuple[TopicPartition, int]]]:
@@ -505,5 +528,5 @@ def _producer_of(
             producers[ProducerIdAndEpoch(producer_id, epoch)] = None
             batches.append((topic_partition, sequence))
     if len(producers) != 1:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer")
+        raise more_than_one_producer()
     return next(iter(producers)), batches

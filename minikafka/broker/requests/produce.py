@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import refusal_of
@@ -24,24 +27,35 @@ from minikafka.broker.replication.record_preparation import (
 from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
     is_transactional,
+    more_than_one_producer,
+    producer_of,
 )
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
-from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
+from minikafka.kernel.cluster import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
+# A request of more topics or partitions is served in slices, and the connection waits for it.
+SERVED_AT_ONCE: Final = 1_000
+# Partitions of such a request that are appended to, and that are only read, without a pause: some
+# milliseconds.
+APPENDED_AT_ONCE: Final = 200
+READ_AT_ONCE: Final = 1_000
 ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 
 
@@ -53,7 +67,9 @@ class ProduceHandler:
     otherwise.
 
     A partition that is named twice is refused. Kafka appends the last of its batches, drops the
-    others, and reports a success."""
+    others, and reports a success.
+
+    A request of very many partitions is served as a row of smaller ones."""
 
     def __init__(
         self,
@@ -67,7 +83,9 @@ class ProduceHandler:
         self._hosted = hosted
         self._cache = cache
 
-    def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+    def __call__(
+        self, context: RequestContext, request: ProduceRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None] | None:
         version, acks = context.header.api_version, request.acks
         closed_topics = INTERNAL_TOPICS
         if context.header.client_id == ADMIN_CLIENT_ID or acks not in VALID_ACKS:
@@ -76,6 +94,9 @@ class ProduceHandler:
         refused: dict[int, AppendResult] = {}  # by place in the request
         place, transactional, compressed = 0, False, False
         for topic in request.topic_data:
+            if place + len(topic.partition_data) > SERVED_AT_ONCE:
+                _copy_records(request)
+                return self._serve_in_slices(context, request, reply)
             name = topic.name
             for data in topic.partition_data:
                 topic_partition = TopicPartition(name, data.index)
@@ -114,6 +135,68 @@ class ProduceHandler:
         else:
             timeout_ms = max(0, request.timeout_ms)  # a negative time-out has expired
             self._appends.append_plain(context.connection, ready, acks, timeout_ms, respond)
+        return None
+
+    async def _serve_in_slices(
+        self, context: RequestContext, request: ProduceRequest, reply: Reply
+    ) -> None:
+        """Serve the request as a row of smaller ones. Each is appended when the one before it is,
+        and waits for its replicas by itself. What concerns the whole request is checked first."""
+        refused = await _refused_rows(request)
+        replies: list[asyncio.Future[Any]] = []
+        some: list[tuple[str, PartitionProduceData]] = []
+
+        async def append() -> None:
+            await self._appends.wait_for_earlier(context.connection)
+            replied: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            replies.append(replied)
+            self(context, _part(request, some), partial(_set_reply, replied))
+            some.clear()
+            await asyncio.sleep(0)
+
+        async for place, row in in_slices(enumerate(_rows(request)), READ_AT_ONCE):
+            if place not in refused:
+                some.append(row)
+            if len(some) == APPENDED_AT_ONCE:
+                await append()
+        if some:
+            await append()
+        parts = [await replied for replied in replies]
+        if request.acks != ACKS_NONE:
+            reply(await self._joined(context, request, refused, parts))
+            return
+        failures = [failure for failure in parts if failure is not None]
+        if failures:
+            reply(failures[0])
+        else:
+            self._after_acks_0(list(refused.values()), reply)
+
+    async def _joined(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        refused: Mapping[int, AppendResult],
+        parts: Sequence[ProduceResponse],
+    ) -> ProduceResponse:
+        """Join the responses for parts of the request. They have all rows but the ``refused``."""
+        accepted = (
+            row for part in parts for topic in part.responses for row in topic.partition_responses
+        )
+        response = ProduceResponse()
+        topic: TopicProduceResponse | None = None
+        async for place, (name, _) in in_slices(enumerate(_rows(request)), READ_AT_ONCE):
+            if topic is None or topic.name != name:
+                topic = TopicProduceResponse(name)
+                response.responses.append(topic)
+            result = refused.get(place)
+            if result is None:
+                topic.partition_responses.append(next(accepted))
+            else:
+                alone = self._response(context, context.version, [result]).responses[0]
+                topic.partition_responses.append(alone.partition_responses[0])
+        endpoints = {node.node_id: node for part in parts for node in part.node_endpoints}
+        response.node_endpoints = list(endpoints.values())
+        return response
 
     def _append_in_transaction(
         self,
@@ -124,11 +207,7 @@ class ProduceHandler:
     ) -> None:
         """Append transactional batches. The request needs a transactional id, and must not have
         acks=0."""
-        refusal: ErrorCode | None = None
-        if request.transactional_id is None:
-            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        elif request.acks == ACKS_NONE:
-            refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        refusal = _refusal_of_transaction(request)
         partitions = entries_of(entries)
         if refusal is not None:
             respond([AppendResult(topic_partition, refusal) for topic_partition, _ in partitions])
@@ -210,9 +289,85 @@ def _refuse_repeated(
         if times[entry[0]] == 1:
             kept.append(entry)
         else:
-            refused[place] = AppendResult(
-                entry[0],
-                ErrorCode.INVALID_REQUEST,
-                error_message="The request names the partition more than once.",
-            )
+            refused[place] = _repeated(entry[0])
     return kept
+
+
+def _repeated(topic_partition: TopicPartition) -> AppendResult:
+    return AppendResult(
+        topic_partition,
+        ErrorCode.INVALID_REQUEST,
+        error_message="The request names the partition more than once.",
+    )
+
+
+def _refusal_of_transaction(request: ProduceRequest) -> ErrorCode | None:
+    """Return the error of a request with transactional batches that must not have any."""
+    if request.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.acks == ACKS_NONE:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    return None
+
+
+# ---------------------------------------------------------------- requests of very many partitions
+
+
+def _copy_records(request: ProduceRequest) -> None:
+    """Copy the records, which lie in the receive buffer of the connection."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytes(data.records)
+
+
+def _rows(request: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            yield topic.name, data
+
+
+async def _refused_rows(request: ProduceRequest) -> dict[int, AppendResult]:
+    """Return the results of the partitions that the request as a whole refuses, by their place:
+    those that it names twice, or all if its batches must not be transactional or belong to several
+    producers."""
+    times: Counter[TopicPartition] = Counter()
+    producers: set[ProducerIdAndEpoch] = set()
+    async for name, data in in_slices(_rows(request), READ_AT_ONCE):
+        times[TopicPartition(name, data.index)] += 1
+        if data.records is not None and is_transactional(data.records):
+            producers.add(producer_of(data.records))
+    refusal: KafkaError | None = None
+    if producers:
+        error = _refusal_of_transaction(request)
+        if error is not None:
+            refusal = KafkaError(error)
+        elif len(producers) > 1:
+            refusal = more_than_one_producer()
+    refused: dict[int, AppendResult] = {}
+    async for place, (name, data) in in_slices(enumerate(_rows(request)), READ_AT_ONCE):
+        topic_partition = TopicPartition(name, data.index)
+        if refusal is not None:
+            refused[place] = AppendResult(
+                topic_partition, refusal.code, error_message=refusal.message
+            )
+        elif times[topic_partition] > 1:
+            refused[place] = _repeated(topic_partition)
+    return refused
+
+
+def _part(
+    request: ProduceRequest, rows: Sequence[tuple[str, PartitionProduceData]]
+) -> ProduceRequest:
+    """Return a request for some of the partitions."""
+    topics: list[TopicProduceData] = []
+    for name, data in rows:
+        if not topics or topics[-1].name != name:
+            topics.append(TopicProduceData(name))
+        topics[-1].partition_data.append(data)
+    return ProduceRequest(request.transactional_id, request.acks, request.timeout_ms, topics)
+
+
+def _set_reply(replied: asyncio.Future[Any], response: ProduceResponse | KafkaError | None) -> None:
+    if not replied.done():  # cancelled when the node stops
+        replied.set_result(response)
