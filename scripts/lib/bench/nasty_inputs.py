@@ -28,6 +28,11 @@ from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from minikafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,7 +44,17 @@ from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from minikafka.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -65,6 +80,9 @@ from minikafka.protocol.types import BYTES, RECORDS, STRING, UUID_TYPE, Fixed
 
 TOPIC = "nasty"  # ten partitions, all led by broker 1
 PARTITIONS = 10
+# Topics whose partitions a request names all, as many as one request may name.
+MANY_TOPICS = tuple(f"many-{number}" for number in range(5))
+MANY_PARTITIONS = 4_999  # of each
 LARGEST_DECODED = 1 << 20  # a larger response is not taken apart to see its errors
 DAY_MS = 86_400_000
 CHUNK = 1 << 20
@@ -97,13 +115,15 @@ Attack: TypeAlias = Callable[[Target], str]
 @dataclass(frozen=True)
 class NastyInput:
     """``make`` prepares an attack, which returns what became of it. ``destructive``: the cluster is
-    of no use to the next row. ``descriptors``: the broker's limit of open files."""
+    of no use to the next row. ``descriptors``: the broker's limit of open files. ``many``: the
+    cluster has ``MANY_TOPICS``."""
 
     name: str
     make: Callable[[], Attack]
     replicas: int = 1
     destructive: bool = False
     descriptors: int = 0
+    many: bool = False
 
 
 def receive(connection: socket.socket) -> bytes | None:
@@ -459,6 +479,37 @@ def unknown_topics(count: int) -> Attack:
     return requests((MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9))
 
 
+# ------------------------------------------------------------------- many partitions that exist
+
+
+def of_every_partition(topic: type[Any], partition: Callable[[int], Any]) -> list[Any]:
+    return [topic(name, [partition(n) for n in range(MANY_PARTITIONS)]) for name in MANY_TOPICS]
+
+
+def produce_everywhere() -> Attack:
+    made = build_batch([(int(time.time() * 1000), None, b"x", ())])
+    topics = of_every_partition(TopicProduceData, lambda n: PartitionProduceData(n, made))
+    return requests((ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), 9))
+
+
+def list_offsets_everywhere(timestamp: int) -> Attack:
+    topics = of_every_partition(
+        ListOffsetsTopic, lambda n: ListOffsetsPartition(n, timestamp=timestamp)
+    )
+    return requests((ListOffsetsRequest(replica_id=-1, topics=topics), 7))
+
+
+def leader_epochs_everywhere() -> Attack:
+    topics = of_every_partition(OffsetForLeaderTopic, lambda n: OffsetForLeaderPartition(n, -1, 0))
+    return requests((OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4))
+
+
+def delete_records_everywhere() -> Attack:
+    """Up to the high watermark."""
+    topics = of_every_partition(DeleteRecordsTopic, lambda n: DeleteRecordsPartition(n, -1))
+    return requests((DeleteRecordsRequest(topics, 30_000), 2))
+
+
 # ------------------------------------------------------------------------- fetches, connections
 
 
@@ -597,10 +648,28 @@ def beyond_the_table() -> list[NastyInput]:
     ]
 
 
+def of_existing_partitions() -> list[NastyInput]:
+    """Requests that name 25,000 partitions, which exist. The first Produce makes their files."""
+    makes: list[tuple[str, Callable[[], Attack]]] = [
+        ("first Produce to 25,000 partitions", produce_everywhere),
+        ("Produce to 25,000 partitions", produce_everywhere),
+        ("ListOffsets of 25,000 partitions", partial(list_offsets_everywhere, -1)),
+        ("ListOffsets of 25,000 by timestamp", partial(list_offsets_everywhere, 1)),
+        ("OffsetForLeaderEpoch of 25,000", leader_epochs_everywhere),
+        ("DeleteRecords of 25,000 partitions", delete_records_everywhere),
+    ]
+    return [NastyInput(name, make, many=True) for name, make in makes]
+
+
 def spoiling(name: str, make: Callable[[], Attack], descriptors: int = 0) -> NastyInput:
     return NastyInput(name, make, destructive=True, descriptors=descriptors)
 
 
 def rows() -> list[NastyInput]:
     """Every input, those of the APIs' arrays last."""
-    return [*of_the_table(), *beyond_the_table(), *arrays_of_all_apis()]
+    return [
+        *of_the_table(),
+        *beyond_the_table(),
+        *of_existing_partitions(),
+        *arrays_of_all_apis(),
+    ]

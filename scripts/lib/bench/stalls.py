@@ -93,6 +93,7 @@ class Lab:
         self._start, self._home = start, home
         self._stack = contextlib.ExitStack()
         self._brokers = 0
+        self._many = False
         self._count = 0
         self._servers: Servers | None = None
 
@@ -102,7 +103,7 @@ class Lab:
 
     def measure(self, row: NastyInput) -> Stall:
         attack = row.make()
-        servers = self._ready(row.replicas)
+        servers = self._ready(row.replicas, row.many)
         pid = servers.broker_pid(1)
         port = int(servers.bootstrap.split(",")[0].rpartition(":")[2])
         broker = psutil.Process(pid)
@@ -120,19 +121,20 @@ class Lab:
             self.close()
         return Stall(wait_ms, outcome, before, after, alive)
 
-    def _ready(self, brokers: int) -> Servers:
-        if self._servers is None or brokers != self._brokers:
+    def _ready(self, brokers: int, many: bool) -> Servers:
+        if self._servers is None or (brokers, many) != (self._brokers, self._many):
             self.close()
             self._count += 1
-            self._brokers = brokers
+            self._brokers, self._many = brokers, many
             started = self._start(self._home / str(self._count), brokers)
             self._servers = self._stack.enter_context(started)
-            create_topics(started.bootstrap, brokers)
+            create_topics(started.bootstrap, brokers, many)
         return self._servers
 
 
-def create_topics(bootstrap: str, brokers: int) -> None:
-    """The topic under attack and the neighbour's: broker 1 leads all partitions."""
+def create_topics(bootstrap: str, brokers: int, many: bool = False) -> None:
+    """The topic under attack and the neighbour's, and the topics of ``many`` partitions: broker 1
+    leads all partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     replicas = list(range(1, brokers + 1))
     count = nasty_inputs.PARTITIONS
@@ -142,6 +144,12 @@ def create_topics(bootstrap: str, brokers: int) -> None:
     ]
     for future in admin.create_topics(wanted).values():
         future.result(60)
+    if many:
+        count += len(nasty_inputs.MANY_TOPICS) * nasty_inputs.MANY_PARTITIONS
+        for name in nasty_inputs.MANY_TOPICS:
+            topic = NewTopic(name, nasty_inputs.MANY_PARTITIONS, 1)
+            for future in admin.create_topics([topic], operation_timeout=60).values():
+                future.result(90)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         topics = admin.list_topics(timeout=10).topics
