@@ -24,7 +24,7 @@ from minikafka.storage.metadata_files import (
 
 
 def test_offset_checkpoints_are_kafkas_bytes() -> None:
-    offsets = {TopicPartition("b", 1): 7, TopicPartition("a.x_y-z", 12): 2**40}
+    offsets = {TopicPartition("a.x_y-z", 12): 2**40, TopicPartition("b", 1): 7}
     data = encode_offsets(offsets)
     assert data == b"0\n2\na.x_y-z 12 1099511627776\nb 1 7\n"
     assert decode_offsets(data) == offsets
