@@ -22,6 +22,7 @@ from typing import TypeAlias, cast
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
+from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
@@ -128,6 +129,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.number = number
         self.listener = listener
         self.client_host = ""
+        self.principal = ANONYMOUS
         self.descriptor = 0  # of the socket, where there is one
         # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
         self.overlapping: object = None

@@ -30,6 +30,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
+from minikafka.kernel.principals import ANONYMOUS, Principal
 from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
@@ -63,12 +64,13 @@ ON_LOOP_ELEMENTS = 4_000
 class RequestContext:
     """The header of a request, and its connection.
 
-    ``listener`` is the name of the listener that accepted the connection. ``connection`` identifies
-    the connection by equality; None stands for a connection without other requests. ``contain`` is
+    ``listener`` is the name of the listener that accepted the connection, ``principal`` is who has
+    logged in. ``connection`` identifies the connection by equality; None stands for a connection
+    without other requests. ``contain`` is
     called with an unexpected exception in the completion of the parked request, and closes the
     connection; None where such an exception must end the node (``Route.parks_reads``)."""
 
-    __slots__ = ("client_host", "connection", "contain", "header", "listener")
+    __slots__ = ("client_host", "connection", "contain", "header", "listener", "principal")
 
     def __init__(
         self,
@@ -76,8 +78,10 @@ class RequestContext:
         listener: str,
         client_host: str,
         connection: Hashable = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.header = header
+        self.principal = principal
         self.listener = listener
         self.client_host = client_host
         self.connection = connection
@@ -344,7 +348,9 @@ class Apis:
         route = row.route
         if version < row.first or version > row.last:
             return self._refuse_version(connection, route, header, len(frame))
-        context = RequestContext(header, connection.listener, connection.client_host, connection)
+        context = RequestContext(
+            header, connection.listener, connection.client_host, connection, connection.principal
+        )
         if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
             connection.overlapping = None
             slot = connection.open_slot(len(frame))
