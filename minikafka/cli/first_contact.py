@@ -6,7 +6,8 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from minikafka.kernel.ports import Listener, Network, ProtocolFactory
+from minikafka.kernel.ports import Listener, Network, ProtocolFactory, TlsOfListener
+from minikafka.kernel.tls import TlsSettings
 
 PATIENCE_S = 5  # an attempt that fails after this long had no response at all
 
@@ -25,16 +26,17 @@ class FirstContact:
         host: str,
         port: int,
         accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
     ) -> Listener:
-        return await self._network.listen(factory, host, port, accept_failed)
+        return await self._network.listen(factory, host, port, accept_failed, tls)
 
     async def connect(
-        self, factory: ProtocolFactory, host: str, port: int
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         try:
-            made = await self._network.connect(factory, host, port)
+            made = await self._network.connect(factory, host, port, tls)
         except OSError as error:
             self._tell(f"{host}:{port}: {error.strerror or error}")
             raise
@@ -44,6 +46,9 @@ class FirstContact:
             raise
         self._told = True
         return made
+
+    def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
+        self._network.check_tls(settings, of_listener)
 
     def descriptor_limit(self) -> int:
         return self._network.descriptor_limit()

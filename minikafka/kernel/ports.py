@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from minikafka.kernel.tls import TlsSettings
+
 T = TypeVar("T")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -47,6 +49,17 @@ class Clock(Protocol):
 ProtocolFactory: TypeAlias = Callable[[], asyncio.BufferedProtocol]
 
 
+class TlsOfListener(Protocol):
+    """The TLS settings of a listener, which may change for connections to come."""
+
+    @property
+    def settings(self) -> TlsSettings: ...
+
+    def handshake_failed(self, host: str, error: OSError) -> None:
+        """Called when a client's handshake has failed, or has taken too long."""
+        ...
+
+
 class Listener(Protocol):
     """A bound server socket."""
 
@@ -72,14 +85,20 @@ class Network(Protocol):
         host: str,
         port: int,
         accept_failed: Callable[[OSError], object] = ...,
+        tls: TlsOfListener | None = None,
     ) -> Listener:
         """``accept_failed`` is called when connections cannot be accepted for lack of descriptors:
-        they are closed, or tried again after a pause."""
+        they are closed, or tried again after a pause. With ``tls`` the protocol sees a connection
+        when its handshake has succeeded."""
         ...
 
     async def connect(
-        self, factory: ProtocolFactory, host: str, port: int
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]: ...
+
+    def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
+        """Raise TlsError if the settings cannot be used."""
+        ...
 
     def descriptor_limit(self) -> int:
         """Return how many files and connections the process may have open at a time."""

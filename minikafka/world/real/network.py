@@ -11,12 +11,22 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minikafka.kernel.ports import Listener, ProtocolFactory
+from minikafka.kernel.ports import Listener, ProtocolFactory, TlsOfListener
+from minikafka.kernel.tls import TlsSettings
 from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error
+from minikafka.world.real.tls import (
+    HANDSHAKE_TIMEOUT_S,
+    SHUTDOWN_TIMEOUT_S,
+    client_context,
+    server_context,
+)
 
 BACKLOG = 1024
 ACCEPTS_AT_ONCE = 64  # then other connections are served
 ACCEPT_RETRY_S = 1  # as in asyncio
+# TLS handshakes under way. Beyond it the oldest one is given up: a client with silent connections
+# cannot keep others out for long.
+HANDSHAKES_AT_ONCE = 128
 MAX_PORT = 65535
 UNLIMITED = 2**31 - 1
 
@@ -39,6 +49,8 @@ class Acceptor:
 
     uvloop's own server calls nobody when it closes such connections, and closes the listening
     socket for ever where it cannot.
+
+    With ``tls`` the protocol is made for each connection whose handshake has succeeded.
     """
 
     def __init__(
@@ -47,13 +59,15 @@ class Acceptor:
         listening: socket.socket,
         factory: ProtocolFactory,
         failed: Callable[[OSError], object],
+        tls: TlsOfListener | None,
     ) -> None:
         self.listening = listening
+        self._tls = tls
         self._loop = loop
         self._factory = factory
         self._failed = failed
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], None] = {}  # from the oldest
         self._retry: asyncio.TimerHandle | None = None
         loop.add_reader(listening, self._accept)
 
@@ -67,7 +81,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
             try:
-                connection, _ = self.listening.accept()
+                connection, address = self.listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
@@ -78,9 +92,18 @@ class Acceptor:
                     self._retry = self._loop.call_later(ACCEPT_RETRY_S, self._resume)
                 self._failed(error)
                 return
-            task = self._loop.create_task(self._open(connection))
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            tls = self._tls
+            if tls is None:
+                task = self._loop.create_task(self._open(connection))
+            else:
+                if len(self._opening) >= HANDSHAKES_AT_ONCE:
+                    next(iter(self._opening)).cancel()
+                task = self._loop.create_task(self._open_tls(connection, tls, str(address[0])))
+            self._opening[task] = None
+            task.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        del self._opening[task]
 
     async def _open(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -89,6 +112,25 @@ class Acceptor:
             await self._loop.connect_accepted_socket(self._factory, connection)
         except OSError:
             connection.close()  # the client has gone
+
+    async def _open_tls(self, connection: socket.socket, tls: TlsOfListener, host: str) -> None:
+        connection.setblocking(False)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                self._factory,
+                connection,
+                ssl=server_context(tls.settings),
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            )
+        except OSError as error:  # also of the handshake
+            connection.close()
+            tls.handshake_failed(host, error)
+        except asyncio.CancelledError:
+            connection.close()
+            tls.handshake_failed(host, TimeoutError("too many handshakes are under way"))
+            raise
 
     def _refuse(self) -> bool:
         """Accept one connection with the descriptor in reserve, and close it. False without one."""
@@ -147,6 +189,7 @@ class RealNetwork:
         host: str,
         port: int,
         accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
     ) -> Listener:
         _check_port(port)
         loop = asyncio.get_running_loop()
@@ -169,23 +212,37 @@ class RealNetwork:
                     if error.errno == errno.EAFNOSUPPORT and len(addresses) > 1:
                         continue  # a system without IPv6
                     raise
-                acceptors.append(Acceptor(loop, listening, factory, accept_failed))
+                acceptors.append(Acceptor(loop, listening, factory, accept_failed, tls))
                 opened.callback(acceptors[-1].close)
             opened.pop_all()
         return RealListener(acceptors)
 
     async def connect(
-        self, factory: ProtocolFactory, host: str, port: int
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         _check_port(port)
+        loop = asyncio.get_running_loop()
         try:
-            transport, protocol = await asyncio.get_running_loop().create_connection(
-                factory, host, port
-            )
+            if tls is None:
+                transport, protocol = await loop.create_connection(factory, host, port)
+            else:
+                transport, protocol = await loop.create_connection(
+                    factory,
+                    host,
+                    port,
+                    ssl=client_context(tls),
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                    ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                )
+        except OSError:
+            raise  # a certificate that is not valid is a ValueError, too
         except LIBRARY_ERRORS as error:
             raise as_os_error(error, host) from error
         _keep_alive(transport.get_extra_info("socket"))
         return transport, protocol
+
+    def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
+        (server_context if of_listener else client_context)(settings)
 
     def descriptor_limit(self) -> int:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -8,9 +8,11 @@ import ipaddress
 from collections.abc import Callable
 from contextvars import Context
 
-from minikafka.kernel.ports import Listener, ProtocolFactory
+from minikafka.kernel.ports import Listener, ProtocolFactory, TlsOfListener
+from minikafka.kernel.tls import TlsSettings
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
+from minikafka.world.sim.tls import SimTlsEnd, check_settings, handshake
 from minikafka.world.sim.transport import Address, Segment, Signal, SimTransport
 
 ANYWHERE = ("", "0.0.0.0", "::")
@@ -36,8 +38,10 @@ class SimListener:
         port: int,
         loopback_only: bool,
         close: Callable[[int], None],
+        tls: TlsOfListener | None,
     ) -> None:
         self.factory = factory
+        self.tls = tls
         self.process = process
         self.loopback_only = loopback_only
         self.context: Context = process.context()
@@ -57,7 +61,13 @@ class SimConnection:
     """A TCP connection: two lanes, and a transport at each end once it is accepted."""
 
     def __init__(
-        self, fabric: Fabric, process: Process, client: Address, server: Address, local: bool
+        self,
+        fabric: Fabric,
+        process: Process,
+        client: Address,
+        server: Address,
+        local: bool,
+        tls: TlsSettings | None,
     ) -> None:
         self.client: SimTransport | None = None
         self.server: SimTransport | None = None
@@ -67,6 +77,9 @@ class SimConnection:
         self._process = process
         self._addresses = (client, server)
         self._local = local
+        self._tls = tls
+        self._server_known: SimTlsEnd | None = None  # to the client
+        self._handshake_error: OSError | None = None
         self._client_gone = False
         self._server_gone = True  # until accepted
         links = fabric.links
@@ -106,9 +119,26 @@ class SimConnection:
             self._to_client.send(Signal.REFUSED)
             self._retire_server()
             return
+        tls = listener.tls
+        try:
+            client_known, self._server_known = handshake(
+                None if tls is None else tls.settings, self._tls
+            )
+        except OSError as error:
+            self._handshake_error = error
+            if tls is not None:
+                tls.handshake_failed(self._addresses[0][0], error)
+            self._to_client.send(Signal.REFUSED)
+            self._retire_server()
+            return
         addresses = (self._addresses[1], self._addresses[0])
         self.server = SimTransport(
-            listener.process, self._fabric.links, self._to_client, addresses, self._retire_server
+            listener.process,
+            self._fabric.links,
+            self._to_client,
+            addresses,
+            self._retire_server,
+            client_known,
         )
         self._fabric.adopt(listener.process, self.server)
         self._to_client.send(Signal.ACCEPTED)
@@ -126,6 +156,7 @@ class SimConnection:
                 self._to_server,
                 self._addresses,
                 self._retire_client,
+                self._server_known,
             )
             self._fabric.adopt(self._process, self.client)
             assert self.server is not None
@@ -139,7 +170,8 @@ class SimConnection:
         host, port = self._addresses[1]
         if not self.established.done():
             self.established.set_exception(
-                ConnectionRefusedError(errno.ECONNREFUSED, f"Connection refused: {host}:{port}")
+                self._handshake_error
+                or ConnectionRefusedError(errno.ECONNREFUSED, f"Connection refused: {host}:{port}")
             )
         self._retire_client()
 
@@ -222,7 +254,14 @@ class Fabric:
     def is_host(self, host: str) -> bool:
         return host in LOCAL_NAMES or host in self._hosts
 
-    def bind(self, process: Process, factory: ProtocolFactory, host: str, port: int) -> SimListener:
+    def bind(
+        self,
+        process: Process,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        tls: TlsOfListener | None,
+    ) -> SimListener:
         if host not in (*ANYWHERE, *LOCAL_NAMES, process.host):
             raise OSError(errno.EADDRNOTAVAIL, f"Cannot assign requested address: {host}")
         _check_port(port)
@@ -235,6 +274,7 @@ class Fabric:
             port,
             host in LOCAL_NAMES,
             lambda port: self._unbind(process.host, port),
+            tls,
         )
         self._listeners[process.host, port] = listener
         return listener
@@ -242,12 +282,14 @@ class Fabric:
     def _unbind(self, host: str, port: int) -> None:
         self._listeners.pop((host, port), None)
 
-    def connect(self, process: Process, host: str, port: int) -> SimConnection:
+    def connect(
+        self, process: Process, host: str, port: int, tls: TlsSettings | None
+    ) -> SimConnection:
         _check_port(port)
         target = self.resolve(process, host)
         local = target == process.host
         client = (process.host, self.ephemeral_port(process.host))
-        connection = SimConnection(self, process, client, (target, port), local)
+        connection = SimConnection(self, process, client, (target, port), local, tls)
         self._connections[connection] = None
         connection.open()
         return connection
@@ -289,18 +331,19 @@ class SimNetwork:
         host: str,
         port: int,
         accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
     ) -> Listener:
         self._process.check()
-        listener = self._fabric.bind(self._process, factory, host, port)
+        listener = self._fabric.bind(self._process, factory, host, port, tls)
         self._fabric.links.trace.add("listen", host=self._process.host, port=listener.port)
         return listener
 
     async def connect(
-        self, factory: ProtocolFactory, host: str, port: int
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         self._process.check()
         links = self._fabric.links
-        connection = self._fabric.connect(self._process, host, port)
+        connection = self._fabric.connect(self._process, host, port, tls)
         try:
             async with asyncio.timeout(links.profile.connect_timeout_us / 1_000_000):
                 transport = await connection.established
@@ -315,6 +358,9 @@ class SimNetwork:
         protocol = factory()
         transport.start(protocol)
         return transport, protocol
+
+    def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
+        check_settings(settings, of_listener)
 
     def descriptor_limit(self) -> int:
         return 2**31 - 1

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
+from minikafka.world.sim.tls import SimTlsEnd
 
 HIGH_WATER_BYTES = 64 * 1024  # asyncio's default
 READ_HINT_BYTES = 64 * 1024
@@ -47,8 +48,9 @@ class SimTransport(asyncio.Transport):
         lane: Lane[Segment],
         addresses: tuple[Address, Address],
         retire: Callable[[], None],
+        tls: SimTlsEnd | None = None,
     ) -> None:
-        super().__init__({"sockname": addresses[0], "peername": addresses[1]})
+        super().__init__({"sockname": addresses[0], "peername": addresses[1], "ssl_object": tls})
         self.peer: SimTransport | None = None
         self._process = process
         self._context = process.context()

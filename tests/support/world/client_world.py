@@ -11,7 +11,15 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from minikafka.kernel.ports import Coordination, Files, Listener, ProtocolFactory, World
+from minikafka.kernel.ports import (
+    Coordination,
+    Files,
+    Listener,
+    ProtocolFactory,
+    TlsOfListener,
+    World,
+)
+from minikafka.kernel.tls import TlsSettings
 from minikafka.world.sim.clock import SimClock
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.links import LinkProfile, Links
@@ -49,15 +57,16 @@ class ClientNetwork(SimNetwork):
         host: str,
         port: int,
         accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
     ) -> Listener:
-        return await self._host(host).listen(factory, host, port, accept_failed)
+        return await self._host(host).listen(factory, host, port, accept_failed, tls)
 
     async def connect(
-        self, factory: ProtocolFactory, host: str, port: int
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         self.connects += 1
         self._host(host)
-        return await super().connect(factory, host, port)
+        return await super().connect(factory, host, port, tls)
 
     async def resolves(self, host: str) -> bool:
         return True

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from dataclasses import dataclass, field
 
+import pytest
 import uvloop
 
-from minikafka.world.real.network import RealNetwork
+from minikafka.kernel.tls import TlsSettings
+from minikafka.world.real.network import HANDSHAKES_AT_ONCE, RealNetwork
+from tests.support.security.certificates import Authority
 
 
 class End(asyncio.BufferedProtocol):
@@ -42,3 +47,45 @@ def test_both_ends_notice_a_peer_that_is_gone_without_a_word() -> None:
 
     for run in (asyncio.run, uvloop.run):
         assert all(run(play()))
+
+
+@dataclass
+class Tls:
+    settings: TlsSettings
+    failures: list[OSError] = field(default_factory=list)
+
+    def handshake_failed(self, host: str, error: OSError) -> None:
+        self.failures.append(error)
+
+
+@pytest.mark.mission("SEC-127")
+def test_others_connect_beside_clients_that_never_begin_a_handshake() -> None:
+    authority = Authority()
+    broker = authority.issue("broker", ("127.0.0.1",))
+    settings = TlsSettings(broker.key_pem(), broker.chain_pem)
+
+    async def play() -> tuple[int, int]:
+        loop, network, tls = asyncio.get_running_loop(), RealNetwork(), Tls(settings)
+        accepted, connected = loop.create_future(), loop.create_future()
+        listener = await network.listen(lambda: End(accepted), "127.0.0.1", 0, tls=tls)
+        before = len(os.listdir("/proc/self/fd"))
+        silent = []
+        for _ in range(HANDSHAKES_AT_ONCE):
+            connection = socket.create_connection(("127.0.0.1", listener.port))
+            silent.append(connection)
+        await network.connect(
+            lambda: End(connected), "127.0.0.1", listener.port, TlsSettings(trusted=authority.pem)
+        )
+        (await accepted).close()
+        dropped = len(tls.failures)
+        for connection in silent:
+            connection.close()
+        while len(tls.failures) < HANDSHAKES_AT_ONCE:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        (await connected).close()
+        while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        listener.close()
+        return dropped, len(tls.failures)
+
+    assert uvloop.run(play()) == (1, HANDSHAKES_AT_ONCE)
