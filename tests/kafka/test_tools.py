@@ -148,7 +148,7 @@ def test_consumer_groups(pair: Pair) -> None:
         of=lines,
     )
     pair.same("consumer-groups", *AT, "--list", of=lines)
-    pair.same("consumer-groups", *AT, "--list", "--state", of=lines)
+    pair.same("consumer-groups", *AT, "--list", "--state", of=_columns)
     pair.same("consumer-groups", *AT, "--describe", *group, of=_columns)
     pair.same("consumer-groups", *AT, "--describe", *group, "--members")
     pair.same("consumer-groups", *AT, "--describe", *group, "--state", of=_state)
