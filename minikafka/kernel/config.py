@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from math import inf, isfinite
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+LISTENER_PREFIX = "listener.name."
 
 
 class ConfigError(ValueError):
@@ -203,13 +205,15 @@ def row_of(kind: ConfigType, effective: bool = True) -> Callable[..., Setting]:
 class ConfigDef:
     """A set of settings. ``ignored`` are keys without a row that are accepted without effect; keys
     in ``refused`` have a reason why no value but the default is accepted. ``together`` returns why
-    parsed values do not go together, if they do not."""
+    parsed values do not go together, if they do not. ``of_listeners`` may also be given for one
+    listener, as ``listener.name.<name in lower case>.<key>``."""
 
     settings: Mapping[str, Setting]
     ignored: frozenset[str] = frozenset()
     ignored_prefixes: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     together: Callable[[Mapping[str, Any]], str | None] = lambda _: None
+    of_listeners: Mapping[str, Setting] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -219,9 +223,24 @@ class ConfigDef:
         ignored_prefixes: tuple[str, ...] = (),
         refused: Mapping[str, str] | None = None,
         together: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
+        of_listeners: Iterable[Setting] = (),
     ) -> ConfigDef:
-        by_name = {row.name: row for row in rows}
-        return cls(by_name, frozenset(ignored), ignored_prefixes, refused or {}, together)
+        return cls(
+            {row.name: row for row in rows},
+            frozenset(ignored),
+            ignored_prefixes,
+            refused or {},
+            together,
+            {row.name: row for row in of_listeners},
+        )
+
+    def row(self, name: str) -> Setting | None:
+        """Return the row of a key, with or without the prefix of a listener."""
+        if name.startswith(LISTENER_PREFIX):
+            return next(
+                (row for key, row in self.of_listeners.items() if name.endswith(f".{key}")), None
+            )
+        return self.settings.get(name)
 
     def require_known(self, name: str) -> None:
         """Raise ConfigError for an unknown key, with the nearest known one."""
@@ -261,14 +280,15 @@ class ConfigDef:
                 )
             else:
                 values[name] = row.default
+        for name, text in given.items():
+            if name.startswith(LISTENER_PREFIX) and (of_listener := self.row(name)) is not None:
+                values[name] = of_listener.parse(text)
         problem = self.together(values)
         if problem is not None:
             raise ConfigError(problem)
         without_effect = tuple(
             sorted(
-                name
-                for name in given
-                if name not in self.settings or not self.settings[name].effective
+                name for name in given if (known := self.row(name)) is None or not known.effective
             )
         )
         return Config(values, dict(given), without_effect)
@@ -307,6 +327,16 @@ class Config:
     def optional(self, name: str) -> Any:
         """Return the value of a key; None if it is unset."""
         return self.values[name]
+
+    def of_listener(self, listener: str) -> Config:
+        """Return the configuration with the values that are given for this listener only."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        own = {
+            name.removeprefix(prefix): value
+            for name, value in self.values.items()
+            if name.startswith(prefix)
+        }
+        return replace(self, values={**self.values, **own}) if own else self
 
 
 def view_of(kind: type[T], values: Mapping[str, Any], prefix: str = "", **given: Any) -> T:

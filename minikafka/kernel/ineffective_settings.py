@@ -110,7 +110,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("All commits wait for the whole ISR.", (
         _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
     )),
-    SettingGroup("All listeners are PLAINTEXT: there is no authentication.", (
+    SettingGroup("There are no SASL listeners yet.", (
         _int("connection.failed.authentication.delay.ms", 100, "Pause before a connection whose login failed is closed.", at_least(0)),
         _long("connections.max.reauth.ms", 0, "Time after which a SASL connection must log in again; 0 for never."),
         _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens.", at_least(1)),
@@ -124,7 +124,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("password.encoder.keyfactory.algorithm", None, "Algorithm that derives that key."),
         _password("password.encoder.old.secret", None, "Secret before the last change of password.encoder.secret."),
         _password("password.encoder.secret", None, "Secret with which passwords in ZooKeeper are encrypted."),
-        _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
         _class("sasl.client.callback.handler.class", None, "Class that answers SASL callbacks as a client."),
         _list("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use."),
         _password("sasl.jaas.config", None, "Login of a SASL mechanism, as in a JAAS file."),
@@ -160,30 +159,18 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("sasl.server.max.receive.size", 512 * 1024, "Largest message of a SASL login."),
         _string("security.providers", None, "Java classes that add security algorithms."),
     )),
-    SettingGroup("All listeners are PLAINTEXT: nothing is encrypted.", (
-        _bool("ssl.allow.dn.changes", False, "Let a key file that is loaded later have another distinguished name."),
-        _bool("ssl.allow.san.changes", False, "Let a key file that is loaded later lack alternative names."),
-        _list("ssl.cipher.suites", (), "Cipher suites that may be used; all if empty."),
-        _string("ssl.client.auth", "none", "Whether clients must show a certificate.", one_of("required", "requested", "none")),
-        _list("ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that may be used."),
-        _string("ssl.endpoint.identification.algorithm", "https", "Whether a server's host name must be in its certificate."),
-        _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
-        _password("ssl.key.password", None, "Password of the private key."),
+    SettingGroup("Python's ssl module speaks TLS, not Java.", (
         _string("ssl.keymanager.algorithm", "SunX509", "Java's algorithm that chooses a key."),
-        _password("ssl.keystore.certificate.chain", None, "The broker's certificates, as PEM text."),
-        _password("ssl.keystore.key", None, "The broker's private key, as PEM text."),
-        _string("ssl.keystore.location", None, "File with the broker's key."),
-        _password("ssl.keystore.password", None, "Password of that file."),
-        _string("ssl.keystore.type", "JKS", "Format of that file."),
-        _string("ssl.principal.mapping.rules", "DEFAULT", "Rules that make a principal of a certificate's name."),
-        _string("ssl.protocol", "TLSv1.3", "TLS version of the Java context."),
+        _string("ssl.keystore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
+        _string("ssl.protocol", "TLSv1.3", "TLS version of the Java context; see ssl.enabled.protocols."),
         _string("ssl.provider", None, "Java's provider of TLS."),
         _string("ssl.secure.random.implementation", None, "Java's source of random numbers for TLS."),
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
-        _password("ssl.truststore.certificates", None, "The trusted certificates, as PEM text."),
-        _string("ssl.truststore.location", None, "File with the trusted certificates."),
-        _password("ssl.truststore.password", None, "Password of that file."),
-        _string("ssl.truststore.type", "JKS", "Format of that file."),
+        _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
+    )),
+    SettingGroup("Stores are read when the broker starts.", (
+        _bool("ssl.allow.dn.changes", False, "Let a key file that is loaded later have another distinguished name."),
+        _bool("ssl.allow.san.changes", False, "Let a key file that is loaded later lack alternative names."),
     )),
     SettingGroup("Groups of KIP-848 and share groups are not served, as by Kafka 3.9 with ZooKeeper.", (
         _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
@@ -283,7 +270,7 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
 }
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "client.quota.": "Clients are not throttled.",
-    "listener.name.": "All listeners are PLAINTEXT, and all are configured alike.",
+    "listener.name.": "Only keys of TLS are read for a single listener; others count for all.",
     "rlmm.config.": "Tiered storage is not part of this broker.",
     "rsm.config.": "Tiered storage is not part of this broker.",
 }
@@ -305,6 +292,10 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
     )),
     SettingGroup("Brokers here authorize everybody.", (
         _string("authorizer.class.name", "", "Class that decides who may do what."),
+    )),
+    SettingGroup("Brokers here load no Java class.", (
+        _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
+        _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
     )),
     SettingGroup("ZooKeeper is reached without TLS.", (
         _bool("zookeeper.ssl.client.enable", False, "Reach ZooKeeper over TLS."),

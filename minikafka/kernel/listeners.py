@@ -13,7 +13,8 @@ from minikafka.kernel.config import Config, ConfigError
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
 # It begins with a letter: the others are meant to be addresses.
 _HOST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
+TLS_PROTOCOLS = ("SSL",)
 DEBUG_LISTENER = "debug.listener"
 
 
@@ -145,13 +146,13 @@ def _parse(key: str, values: Sequence[str], protocols: Mapping[str, str]) -> tup
 
 
 def _inter_broker(config: Config, advertised: Sequence[Endpoint]) -> str:
-    name = config.optional("inter.broker.listener.name")
+    key, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    name = config.optional(key)
     if name is None:
-        protocol = config.string("security.inter.broker.protocol")
-        match = next((e.listener for e in advertised if e.security_protocol == protocol), None)
-        if match is None:
-            raise ConfigError(f"no listener speaks security.inter.broker.protocol={protocol}")
-        return match
-    if name.upper() not in {endpoint.listener for endpoint in advertised}:
-        raise ConfigError(f"inter.broker.listener.name={name} is not an advertised listener")
-    return str(name.upper())
+        key, name = by_protocol, config.string(by_protocol)
+    elif by_protocol in config.given:
+        raise ConfigError(f"only one of {key} and {by_protocol} may be set")
+    found = next((e for e in advertised if e.listener == str(name).upper()), None)
+    if found is None:
+        raise ConfigError(f"{key}={name} is not an advertised listener")
+    return found.listener

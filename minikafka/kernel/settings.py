@@ -34,6 +34,7 @@ from minikafka.kernel.listeners import (
     connection_overrides_problem,
     debug_listener_problem,
 )
+from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -98,7 +99,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _comma_separated("advertised.listeners", None, "Addresses that clients and brokers connect to; the listeners if unset."),
     _comma_separated("listener.security.protocol.map", ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"), "Security protocol of each listener name."),
     _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),
-    _string("security.inter.broker.protocol", "PLAINTEXT", "Picks the inter-broker listener when it is not named.", one_of("PLAINTEXT")),
+    _string("security.inter.broker.protocol", "PLAINTEXT", "The inter-broker listener is the one with this name, if inter.broker.listener.name is not set.", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     # -- connections
     _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
@@ -279,11 +280,12 @@ def _together(values: Mapping[str, Any]) -> str | None:
 
 
 BROKER_CONFIG = ConfigDef.of(
-    (*BROKER_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS),
+    (*BROKER_SETTINGS, *TLS_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS),
     IGNORED_BROKER_SETTINGS,
     ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
     refused=REFUSED_BROKER_SETTINGS,
     together=_together,
+    of_listeners=TLS_SETTINGS,
 )
 TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
 

@@ -24,6 +24,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
 
@@ -174,6 +175,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         accepted = transport.get_extra_info("socket")
         self.descriptor = 0 if accepted is None else accepted.fileno()
         self._server.opened(self)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Call only after ``connection_made``."""
+        assert self._transport is not None
+        return self._transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
@@ -532,8 +539,10 @@ class Server:
         log: EventLog | None = None,
         quotas: ConnectionQuotas | None = None,
         budget: MemoryBudget | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
         self._network = network
+        self.tls = tls
         self._clock = clock
         self._config = config
         self._on_frame = on_frame
@@ -567,7 +576,9 @@ class Server:
         connections are accepted, but no request is served before ``enable_request_processing``
         (Kafka's name)."""
         self.holding = holding
-        self._listener = await self._network.listen(self._accept, host, port, self._accept_failed)
+        self._listener = await self._network.listen(
+            self._accept, host, port, self._accept_failed, self.tls
+        )
         self._arm_sweeper()
         return self._listener.port
 
@@ -610,6 +621,14 @@ class Server:
             # is closed. Here the client sees a close at once, and the log has the reason.
             connection.refuse(refusal.reason, limit=refusal.limit)
         elif self._all_gone is not None:
+            connection.close()
+        elif self.tls is not None:
+            self._identify(connection, self.tls)
+
+    def _identify(self, connection: ServerConnection, tls: ListenerTls) -> None:
+        try:
+            connection.principal = tls.principal(connection.transport, connection.client_host)
+        except AuthenticationFailed:
             connection.close()
 
     def lost(self, connection: ServerConnection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.dynamic_config import (
     ConfigChanges,
@@ -21,7 +22,12 @@ from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener, listeners
+from minikafka.kernel.listeners import (
+    DEBUG_LISTENER,
+    TLS_PROTOCOLS,
+    debug_listener,
+    listeners,
+)
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.connection_quotas import ConnectionQuotas
@@ -38,6 +44,9 @@ from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
+
+if TYPE_CHECKING:
+    from minikafka.node.tls import BrokerTls
 
 REGISTER_RETRY_MS = 500
 # Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
@@ -57,9 +66,12 @@ class BrokerNode:
     controller: KafkaController
 
     def __init__(self, world: World, config: Config, hostname: str = "localhost") -> None:
-        self._world = world
         self._config = config
         self._listeners = listeners(config, hostname)
+        self._tls = self._make_tls(world)
+        if self._tls is not None:
+            world = replace(world, network=self._tls.network())
+        self._world = world
         self.metrics = Metrics()
         self.broker_id = config.integer("broker.id")
         self.broker_epoch = NO_EPOCH
@@ -83,6 +95,14 @@ class BrokerNode:
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
         self._stalls: LoopStalls | None = None
+
+    def _make_tls(self, world: World) -> BrokerTls | None:
+        """Return the TLS of the broker; None without a TLS listener. Raises ConfigError."""
+        if all(e.security_protocol not in TLS_PROTOCOLS for e in self._listeners.bound):
+            return None
+        from minikafka.node.tls import BrokerTls
+
+        return BrokerTls(self._config, self._listeners, world)
 
     @property
     def ports(self) -> list[int]:
@@ -301,6 +321,7 @@ class BrokerNode:
                 endpoint.listener,
                 quotas=self._quotas,
                 budget=self.parts.memory,
+                tls=self._tls.listeners.get(endpoint.listener) if self._tls else None,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)

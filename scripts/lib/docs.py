@@ -16,6 +16,7 @@ from minikafka.kernel.ineffective_settings import (
     SettingGroup,
 )
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -50,10 +51,11 @@ def groups(found: Iterable[SettingGroup]) -> list[str]:
 def broker_table() -> list[str]:
     """With a column more: what may change while a broker runs."""
     heads = [" dynamic |", "---|"]
-    for row in BROKER_SETTINGS:
+    rows = (*BROKER_SETTINGS, *TLS_SETTINGS)
+    for row in rows:
         kept = " kept |" if is_dynamic(row.name) else " |"
         heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else kept)
-    return [line + more for line, more in zip(table(BROKER_SETTINGS), heads, strict=True)]
+    return [line + more for line, more in zip(table(rows), heads, strict=True)]
 
 
 def reasons(keys: Mapping[str, str]) -> list[str]:
@@ -67,17 +69,18 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Drawn by `scripts/docs` from `settings.py` and `ineffective_settings.py` in",
-        "`minikafka/kernel`. Keys, types and defaults are Kafka 3.9's. A broker takes them from a",
-        "`.properties` file, from `KAFKA_*` variables of the environment (`KAFKA_LOG_DIRS` is",
-        "`log.dirs`) and from `--override key=value`; later ones win. A key that is none of",
+        "Drawn by `scripts/docs` from the tables of settings in `minikafka/kernel`. Keys, types",
+        "and defaults are Kafka 3.9's. A broker takes them from a `.properties` file, from",
+        "`KAFKA_*` variables of the environment (`KAFKA_LOG_DIRS` is `log.dirs`) and from",
+        "`--override key=value`; later ones win. A key that is none of",
         "Kafka's is an error.",
         "",
         "## Broker",
         "",
         "*dynamic*: `yes` may be altered while brokers run, for one or all, and counts at once;",
         "`kept` may be altered too, as in Kafka, and does nothing until a configuration file says",
-        "it. Others change by a restart.",
+        "it. Others change by a restart. A key of TLS (`ssl.`) may be given for one listener only,",
+        "as `listener.name.<listener in lower case>.<key>`.",
         "",
         *broker_table(),
         "",

@@ -18,13 +18,14 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_SETTINGS,
 )
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, or looked up in the settings of other brokers: no use of our own.
 DESCRIPTIONS = {
     *(
         ROOT / "kernel" / f"{name}.py"
-        for name in ("settings", "ineffective_settings", "dynamic_settings")
+        for name in ("settings", "tls_settings", "ineffective_settings", "dynamic_settings")
     ),
     *(ROOT / "core" / "migration").glob("*.py"),
 }
@@ -62,7 +63,8 @@ DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name i
 
 # Our clients have settings of these names.
 OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms"}
-ROWS = [*BROKER_SETTINGS, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
+EFFECTIVE = (*BROKER_SETTINGS, *TLS_SETTINGS)
+ROWS = [*EFFECTIVE, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(row: Setting)
 
 
 def test_keys_without_effect_have_a_reason_and_one_row_at_most() -> None:
-    rows = [row.name for row in (*BROKER_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS)]
+    rows = [row.name for row in (*EFFECTIVE, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS)]
     assert len(rows) == len(set(rows))
     assert not IGNORED_BROKER_SETTINGS.keys() & set(rows)
     reasons = [group.reason for group in (*INEFFECTIVE_GROUPS, *REFUSED_GROUPS)]

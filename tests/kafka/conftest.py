@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -40,8 +40,11 @@ def mixed(zookeeper: ZookeeperProcess, tmp_path_factory: pytest.TempPathFactory)
         *kinds: str,
         properties: Mapping[str, object] = {},
         own: Mapping[int, Mapping[str, object]] = {},
+        more_listeners: Sequence[str] = (),
     ) -> MixedCluster:
         home = tmp_path_factory.mktemp("mixed")
-        return MixedCluster(home, f"{zookeeper.connect}/{home.name}", kinds, properties, own)
+        return MixedCluster(
+            home, f"{zookeeper.connect}/{home.name}", kinds, properties, own, more_listeners
+        )
 
     return make

@@ -19,6 +19,7 @@ from tests.support.cluster.cluster_state import ClusterState, connected, until
 from tests.support.cluster.real_cluster import MINIKAFKA
 
 OURS = "minikafka"
+PLAINTEXT = "PLAINTEXT"
 START_LIMIT_S = 120.0  # a JVM on a busy machine
 STOP_LIMIT_S = 60.0
 
@@ -42,7 +43,8 @@ class MixedCluster(ClusterState):
     """Brokers 1, 2, ... of the given kinds: ``minikafka``, or a version of Apache Kafka.
 
     A broker keeps its id, port, directory and ``server.properties`` when another kind takes its
-    place. ``own`` maps a broker id to properties of that broker alone.
+    place. ``own`` maps a broker id to properties of that broker alone. ``more_listeners`` are
+    names of listeners that each broker has besides PLAINTEXT.
     """
 
     def __init__(
@@ -52,13 +54,16 @@ class MixedCluster(ClusterState):
         kinds: Sequence[str],
         properties: Mapping[str, object] = {},
         own: Mapping[int, Mapping[str, object]] = {},
+        more_listeners: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.zookeeper = zookeeper
         self.kinds = dict(enumerate(kinds, start=1))
         self._shared = {**QUICK, **properties}
         self._own = own
-        self._ports = dict(zip(self.kinds, free_ports(len(kinds)), strict=True))
+        self._listeners = (PLAINTEXT, *more_listeners)
+        places = [(name, broker_id) for name in self._listeners for broker_id in self.kinds]
+        self._ports = dict(zip(places, free_ports(len(places)), strict=True))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -67,10 +72,13 @@ class MixedCluster(ClusterState):
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(self.address(broker_id) for broker_id in self.kinds)
+        return self.addresses(PLAINTEXT)
 
-    def address(self, broker_id: int) -> str:
-        return f"127.0.0.1:{self._ports[broker_id]}"
+    def addresses(self, listener: str) -> str:
+        return ",".join(self.address(broker_id, listener) for broker_id in self.kinds)
+
+    def address(self, broker_id: int, listener: str = PLAINTEXT) -> str:
+        return f"127.0.0.1:{self._ports[listener, broker_id]}"
 
     def __enter__(self) -> Self:
         host, _, chroot = self.zookeeper.partition("/")
@@ -140,7 +148,9 @@ class MixedCluster(ClusterState):
         """Return the broker's properties; both kinds read the same file."""
         return {
             "broker.id": broker_id,
-            "listeners": f"PLAINTEXT://{self.address(broker_id)}",
+            "listeners": ",".join(
+                f"{name}://{self.address(broker_id, name)}" for name in self._listeners
+            ),
             "zookeeper.connect": self.zookeeper,
             "log.dirs": self.data(broker_id),
             **self._shared,

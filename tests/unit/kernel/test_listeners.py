@@ -47,11 +47,19 @@ def test_ipv6() -> None:
         ({"listeners": "9092"}, "NAME://host:port"),
         ({"listeners": "PLAINTEXT://h:99999"}, "NAME://host:port"),
         ({"listeners": "OTHER://h:1"}, "no protocol for OTHER"),
-        ({"listeners": "SSL://h:1"}, "SSL is not supported"),
+        ({"listeners": "SASL_SSL://h:1"}, "SASL_SSL is not supported"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "a different name"),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "others can connect"),
-        ({"advertised_listeners": "SSL://h:1"}, "SSL is not supported"),
+        ({"advertised_listeners": "SASL_SSL://h:1"}, "SASL_SSL is not supported"),
+        ({"listeners": "SSL://h:1"}, "security.inter.broker.protocol=PLAINTEXT is not"),
         ({"inter_broker_listener_name": "X"}, "not an advertised listener"),
+        (
+            {
+                "inter_broker_listener_name": "PLAINTEXT",
+                "security_inter_broker_protocol": "PLAINTEXT",
+            },
+            "only one of inter.broker.listener.name and security.inter.broker.protocol",
+        ),
     ],
 )
 def test_invalid_listeners_are_refused(given: dict[str, str], words: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.kernel.ports import ProtocolFactory
+from minikafka.kernel.ports import ProtocolFactory, TlsOfListener
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import (
@@ -610,6 +610,7 @@ class DeafNetwork:
         host: str,
         port: int,
         accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
     ) -> DeafListener:
         self.failed = accept_failed
         return DeafListener()
