@@ -1,4 +1,5 @@
-"""Decisions about client quotas and SCRAM credentials: validation, filters and stored forms.
+"""Decisions about client quotas, SCRAM credentials and logins.
 
-Called by the handlers in ``broker/requests/security``. Start reading at ``client_quotas.py``.
+Called by the handlers in ``broker/requests/security``. ``sasl`` holds the mechanisms and logins of
+SASL. Start reading at ``client_quotas.py``.
 """

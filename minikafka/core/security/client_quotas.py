@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from minikafka.core.security.entity_names import DEFAULT_NAME, sanitized
-from minikafka.core.security.scram import MECHANISMS
+from minikafka.core.security.scram_credentials import MECHANISMS
 from minikafka.kernel.config import ConfigType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from minikafka.broker.requests.apis import RequestContext
-from minikafka.core.security import scram
+from minikafka.core.security import scram_credentials as scram
 from minikafka.core.security.client_quotas import USER_KEYS, check_stored
 from minikafka.core.security.entity_names import desanitized, sanitized
 from minikafka.kernel.errors import ErrorCode, KafkaError

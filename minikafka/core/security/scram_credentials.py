@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -30,9 +30,10 @@ class Mechanism:
     digest: str
 
 
-MECHANISMS: Mapping[int, Mechanism] = MappingProxyType(
-    {1: Mechanism("SCRAM-SHA-256", "sha256"), 2: Mechanism("SCRAM-SHA-512", "sha512")}
-)
+SCRAM_SHA_256 = Mechanism("SCRAM-SHA-256", "sha256")
+SCRAM_SHA_512 = Mechanism("SCRAM-SHA-512", "sha512")
+# By the code that APIs 50 and 51 use.
+MECHANISMS: Mapping[int, Mechanism] = MappingProxyType({1: SCRAM_SHA_256, 2: SCRAM_SHA_512})
 
 
 class Deletion(NamedTuple):
@@ -59,20 +60,45 @@ class ScramRefusal(NamedTuple):
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a broker keeps of a password. The password cannot be computed from it."""
+
+    salt: bytes
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return RFC 5802's SaltedPassword by PBKDF2: some milliseconds for 4096 iterations. As in
+    Kafka, the password is not normalized (no SASLprep)."""
+    return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+
+
+def credential_of(
+    mechanism: Mechanism, salt: bytes, salted_password: bytes, iterations: int
+) -> ScramCredential:
+    """Return the credential of a salted password."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
+    return ScramCredential(salt, stored_key, server_key, iterations)
+
+
 def credential_text(
     mechanism: Mechanism, salt: bytes, salted_password: bytes, iterations: int
 ) -> str:
     """Return the credential as it is stored in the user's znode."""
-    client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
-    stored_key = hashlib.new(mechanism.digest, client_key).digest()
-    server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
-    texts = [base64.b64encode(part).decode() for part in (salt, stored_key, server_key)]
+    credential = credential_of(mechanism, salt, salted_password, iterations)
+    parts = (credential.salt, credential.stored_key, credential.server_key)
+    texts = [base64.b64encode(part).decode() for part in parts]
     return "salt={},stored_key={},server_key={},iterations={}".format(*texts, iterations)
 
 
-def iterations_of(text: str) -> int:
-    """Return the iterations of a stored credential. Raises ValueError if the text is not a
-    credential, because another program wrote it."""
+def parse_credential(text: str) -> ScramCredential:
+    """Parse a stored credential. Raises ValueError if the text is not a credential, because another
+    program wrote it."""
     fields: dict[str, str] = {}
     for token in text.split(","):
         name, separator, value = token.partition("=")
@@ -82,11 +108,19 @@ def iterations_of(text: str) -> int:
     if fields.keys() != _FIELDS:
         raise ValueError("the stored credential does not have its four fields")
     try:
-        for name in ("salt", "stored_key", "server_key"):
+        salt, stored_key, server_key = (
             base64.b64decode(fields[name], validate=True)
+            for name in ("salt", "stored_key", "server_key")
+        )
     except binascii.Error as error:
         raise ValueError("the stored credential is malformed") from error
-    return int(fields["iterations"])
+    return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
+
+
+def iterations_of(text: str) -> int:
+    """Return the iterations of a stored credential. Raises ValueError if the text is not a
+    credential."""
+    return parse_credential(text).iterations
 
 
 def refusals(

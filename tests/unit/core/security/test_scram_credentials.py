@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from minikafka.core.security.scram import (
+from minikafka.core.security.scram_credentials import (
     MECHANISMS,
     Deletion,
     ScramRefusal,

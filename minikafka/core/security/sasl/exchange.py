@@ -1,0 +1,79 @@
+"""The two sides of a mechanism's exchange, as ``ServerLogin`` and ``ClientLogin`` drive them.
+
+An exchange is one login. It takes the tokens of the peer and returns the tokens to send; it is
+not used again after it has succeeded or failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from minikafka.kernel.principals import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The exchange goes on: send ``token``, and expect another one."""
+
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The peer is ``principal``. Send ``token``.
+
+    ``expires_ms`` is the wall-clock time at which the credential expires (delegation token, OAuth
+    token), None if it does not.
+    """
+
+    token: bytes
+    principal: Principal
+    expires_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The login is refused.
+
+    ``message`` is sent to the peer. None stands for the standard message, which is the same for an
+    unknown user and a wrong password. ``detail`` is for the log of the broker. Neither contains a
+    secret.
+    """
+
+    message: str | None
+    detail: str
+
+
+ServerOutcome: TypeAlias = Challenge | Success | Failure
+
+
+class ServerExchange(Protocol):
+    """A broker's side of one login."""
+
+    def respond(self, token: bytes, wall_ms: int) -> ServerOutcome:
+        """Evaluate the peer's next token. Never raises, whatever the token contains."""
+        ...
+
+
+class ExchangeError(Exception):
+    """The server's token is wrong, so the login fails on the client's side. The message contains
+    no secret."""
+
+
+class ClientExchange(Protocol):
+    """A client's side of one login."""
+
+    @property
+    def mechanism(self) -> str:
+        """Return the name of the mechanism, as in SaslHandshake."""
+        ...
+
+    def initial_response(self) -> bytes:
+        """Return the first token."""
+        ...
+
+    def respond(self, token: bytes) -> bytes | None:
+        """Evaluate the server's token and return the next one, None if the login has succeeded.
+        Raises ExchangeError."""
+        ...
