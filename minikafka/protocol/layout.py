@@ -7,7 +7,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from minikafka.protocol.schema import ALWAYS, In, VersionRange, parse_versions
+from minikafka.protocol.schema import ALWAYS, In, Message, VersionRange, parse_versions
 from minikafka.protocol.types import Fixed, Sized
 
 
@@ -76,6 +76,12 @@ def layout_of(cls: type, version: int, flexible: bool) -> Layout:
         tuple(tagged),
         tuple(f for f in fields_of(cls) if not f.versions.has(version)),
     )
+
+
+def top_fields(cls: type[Message], version: int) -> set[str]:
+    """Return the names of the fields that a message has in ``version``."""
+    layout = layout_of(cls, version, version >= cls.SPEC.first_flexible)
+    return {field.name for field in (*layout.plain, *layout.tagged)}
 
 
 def min_size(wire: WireType, version: int, flexible: bool) -> int:

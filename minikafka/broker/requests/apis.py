@@ -8,7 +8,6 @@ before it returns, parks the request or returns a coroutine that serves it in sl
 from __future__ import annotations
 
 import asyncio
-import re
 import traceback
 import types
 from collections.abc import (
@@ -41,7 +40,7 @@ from minikafka.protocol.frames import (
     encode_response,
     encode_response_parts,
 )
-from minikafka.protocol.layout import layout_of
+from minikafka.protocol.layout import top_fields
 from minikafka.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -241,7 +240,7 @@ class PendingReply:
         """Send the error code, or close the connection if the response has no field for it."""
         api_key = self._route.api_key
         response: Any = RESPONSES[api_key]()
-        fields = _top_fields(type(response), self.version)
+        fields = top_fields(type(response), self.version)
         if "error_code" not in fields:
             self._slot.refuse("request_failed", api=api_key.api_name, error=str(error))
             return
@@ -594,15 +593,6 @@ def _limited(route: Route, release: Release) -> Route | None:
     return None if newest is None else replace(route, max_version=min(route.last_version, newest))
 
 
-def _top_fields(response_class: type[Message], version: int) -> set[str]:
-    layout = layout_of(response_class, version, version >= response_class.SPEC.first_flexible)
-    return {field.name for field in (*layout.plain, *layout.tagged)}
-
-
-FIRST_VERSION_WITH_SOFTWARE = 3
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
 class ApiVersionsHandler:
     """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions.
     ``features`` returns the epoch and the levels of the finalized features."""
@@ -616,7 +606,7 @@ class ApiVersionsHandler:
         self._features = features
 
     def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
-        if context.version >= FIRST_VERSION_WITH_SOFTWARE and not _names_its_software(request):
+        if not request.is_valid(context.version):
             reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         else:
             epoch, levels = self._features()
@@ -628,12 +618,3 @@ class ApiVersionsHandler:
                     finalized_features=finalized,
                 )
             )
-
-
-def _names_its_software(request: ApiVersionsRequest) -> bool:
-    """Whether the request names the client's software and version in the form that KIP-511
-    requires, which is safe in metrics and logs."""
-    return bool(
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+
+FIRST_VERSION_WITH_SOFTWARE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @dataclass(slots=True)
@@ -18,6 +22,14 @@ class ApiVersionsRequest(Message):
 
     client_software_name: Annotated[String, In("3+", ignorable=True)] = ""
     client_software_version: Annotated[String, In("3+", ignorable=True)] = ""
+
+    def is_valid(self, version: int) -> bool:
+        """Whether the request names the client's software and version in the form that KIP-511
+        requires from version 3 on, which is safe in metrics and logs."""
+        return version < FIRST_VERSION_WITH_SOFTWARE or bool(
+            _SOFTWARE.fullmatch(self.client_software_name)
+            and _SOFTWARE.fullmatch(self.client_software_version)
+        )
 
 
 @dataclass(slots=True)
