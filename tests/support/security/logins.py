@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer
 from minikafka.core.security.sasl.plain import PlainServer
 from minikafka.core.security.sasl.scram import ScramServer, TokenCredential
 from minikafka.core.security.sasl.server_login import (
@@ -14,6 +15,7 @@ from minikafka.core.security.sasl.server_login import (
     ServerLogin,
     ServerLoginConfig,
 )
+from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator, unsecured_token
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
     SCRAM_SHA_512,
@@ -73,6 +75,24 @@ def login_config(max_reauth_ms: int = 0, **more: EnabledMechanism) -> ServerLogi
         },
         lambda: ApiVersionsResponse(api_keys=list(SERVED)),
     )
+
+
+def oauthbearer(max_reauth_ms: int = 0) -> EnabledMechanism:
+    """OAUTHBEARER with unsecured tokens."""
+    validator = UnsecuredValidator(required_scope=("kafka",))
+    return EnabledMechanism(lambda nonce: OAuthBearerServer(validator.validate), max_reauth_ms)
+
+
+def unsecured(user: str, seconds: int, scope: str = "kafka") -> str:
+    """An unsecured token that expires so many seconds after ``WALL_MS``."""
+    options = {
+        "unsecuredLoginStringClaim_sub": user,
+        "unsecuredLoginStringClaim_scope": scope,
+        "unsecuredLoginLifetimeSeconds": str(3600 + seconds),
+    }
+    token = unsecured_token(options, WALL_MS - 3_600_000)
+    assert token is not None
+    return token
 
 
 def server_login(max_reauth_ms: int = 0, **more: EnabledMechanism) -> ServerLogin:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.security.sasl.exchange import Success
+from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
 from minikafka.core.security.sasl.scram import ScramClient
 from minikafka.core.security.sasl.server_login import (
     SERVE,
@@ -47,10 +48,12 @@ from tests.support.security.logins import (
     SERVED,
     WALL_MS,
     login_config,
+    oauthbearer,
     request_frame,
     response_of,
     sent,
     server_login,
+    unsecured,
 )
 
 ALICE = b"\0alice\0secret"
@@ -675,6 +678,45 @@ def test_an_expired_token_logs_in_and_is_cut_at_once() -> None:
     assert response_of(send.frame, SaslAuthenticateResponse, 2).session_lifetime_ms == 0
     assert isinstance(done, LoggedIn)
     assert closed(receive(login, METADATA)).cause is CloseCause.SESSION_EXPIRED
+
+
+@pytest.mark.mission("SEC-118")
+def test_a_login_with_an_oauth_token_ends_with_the_token() -> None:
+    login = server_login(OAUTHBEARER=oauthbearer(60_000))
+    receive(login, handshake("OAUTHBEARER"))
+    client = OAuthBearerClient(unsecured("carol", 20))
+    send, done = receive(login, token(client.initial_response()))
+    assert isinstance(send, Send)
+    assert response_of(send.frame, SaslAuthenticateResponse, 2) == SaslAuthenticateResponse(
+        0, "", b"", 20_000
+    )
+    assert done == LoggedIn(Principal("carol"), "OAUTHBEARER", NOW_MS + 20_000, None, True)
+
+
+@pytest.mark.mission("SEC-118")
+@pytest.mark.parametrize(
+    ("bearer", "json"),
+    [
+        (unsecured("carol", -1), '{"status":"invalid_token"}'),
+        (
+            unsecured("carol", 20, "other"),
+            '{"status":"insufficient_scope", "scope":"[kafka]"}',
+        ),
+    ],
+)
+def test_a_refused_oauth_token_has_error_0_and_then_58(bearer: str, json: str) -> None:
+    login = server_login(OAUTHBEARER=oauthbearer())
+    receive(login, handshake("OAUTHBEARER"))
+    client = OAuthBearerClient(bearer)
+    response = response_of(
+        sent(receive(login, token(client.initial_response()))), SaslAuthenticateResponse, 2
+    )
+    assert response == SaslAuthenticateResponse(0, "", json.encode(), 0)
+    fail = failure(receive(login, token(b"\x01")))
+    assert fail.frame is not None
+    response = response_of(fail.frame, SaslAuthenticateResponse, 2)
+    assert response == SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, json, b"", 0)
+    assert_over(login)
 
 
 def test_an_error_message_is_cut_to_what_every_version_can_carry() -> None:
