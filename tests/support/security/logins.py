@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from minikafka.core.security.sasl.exchange import Send
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer
 from minikafka.core.security.sasl.plain import PlainServer
 from minikafka.core.security.sasl.scram import ScramServer, TokenCredential
 from minikafka.core.security.sasl.server_login import (
     Action,
     EnabledMechanism,
-    Send,
     ServerLogin,
     ServerLoginConfig,
 )

@@ -6,6 +6,7 @@ not used again after it has succeeded or failed.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -77,3 +78,18 @@ class ClientExchange(Protocol):
         """Evaluate the server's token and return the next one, None if the login has succeeded.
         Raises ExchangeError."""
         ...
+
+
+_pack_size = struct.Struct(">i").pack
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """An action of a login: write this frame, which includes its size."""
+
+    frame: bytes
+
+    @classmethod
+    def raw(cls, token: bytes) -> Send:
+        """Send a token without a header, as after SaslHandshake v0."""
+        return cls(_pack_size(len(token)) + token)

@@ -38,7 +38,13 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from minikafka.core.security.sasl.exchange import Challenge, Failure, ServerExchange, Success
+from minikafka.core.security.sasl.exchange import (
+    Challenge,
+    Failure,
+    Send,
+    ServerExchange,
+    Success,
+)
 from minikafka.core.security.sasl.scram import NONCE_BYTES, scram_nonce
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.principals import Principal
@@ -66,14 +72,6 @@ _MAX_SHOWN: Final = 200  # characters of a peer's text in a reason
 _MAX_MESSAGE: Final = 4_000  # characters of an error message, which no version has to cut
 
 _read_api_key = struct.Struct(">h").unpack_from
-_pack_size = struct.Struct(">i").pack
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Write this frame, which includes its size."""
-
-    frame: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +365,7 @@ class ServerLogin:
                 return self._fail(None, outcome.message, outcome.detail)
             self._state = _State.FAILED
             return (Close(CloseCause.RAW_TOKEN_REFUSED, outcome.detail),)
-        send = Send(_pack_size(len(outcome.token)) + outcome.token)
+        send = Send.raw(outcome.token)
         if isinstance(outcome, Challenge):
             return (send,)
         return (send, self._log_in(outcome, now_ms, wall_ms)[1])

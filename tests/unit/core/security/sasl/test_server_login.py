@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.security.sasl.exchange import Success
+from minikafka.core.security.sasl.exchange import Send, Success
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
 from minikafka.core.security.sasl.scram import ScramClient
 from minikafka.core.security.sasl.server_login import (
@@ -21,7 +21,6 @@ from minikafka.core.security.sasl.server_login import (
     CloseCause,
     EnabledMechanism,
     LoggedIn,
-    Send,
     Serve,
     ServerLogin,
     session_lifetime_ms,
