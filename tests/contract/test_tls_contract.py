@@ -124,6 +124,7 @@ def test_bytes_of_any_size_arrive_in_order_both_ways(play: Play) -> None:
         (ClientAuth.REQUESTED, ALICE, ALICE.der),
         (ClientAuth.REQUIRED, ALICE, ALICE.der),
     ],
+    ids=["shown in vain", "foreign in vain", "none", "requested", "required"],
 )
 def test_a_server_gets_the_certificate_of_a_client(
     play: Play, auth: ClientAuth, shown: Identity | None, seen: bytes | None
