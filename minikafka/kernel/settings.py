@@ -108,7 +108,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("max.connections.per.ip.overrides", "", "Other limits for single hosts: host:count,... A host name is resolved when the broker starts and when the value changes.", connection_overrides_problem),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
     _long("queued.max.request.bytes", -1, "Most bytes of unanswered requests of all connections; above, a connection that has one is not read. Unlimited if 0 or less."),
-    _long("client.memory.max.bytes", 512 * 1024 * 1024, "Most bytes that clients make the broker hold: unanswered requests, responses not taken, parked fetches and fetch sessions together. Above, connections wait, responses are smaller, large parked fetches complete early. Unlimited if 0 or less. Not a key of Kafka's."),
+    _long("client.memory.max.bytes", 512 * 1024 * 1024, "Most bytes that clients make the broker hold: requests under way or unanswered, responses not taken, parked fetches and fetch sessions together. Above, connections wait, large requests are received one after the other, responses are smaller, large parked fetches complete early. Unlimited if 0 or less. Not a key of Kafka's."),
     _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Off if unset. Not a key of Kafka's.", debug_listener_problem),
     _int("event.loop.stall.threshold.ms", 100, "A stall of the event loop of so long or longer is logged as loop_stalled, with the request that ran then. Not a key of Kafka's.", at_least(2)),
     # -- topics

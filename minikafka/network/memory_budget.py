@@ -16,19 +16,21 @@ PARKED_SHARE: Final = 4
 
 class MemoryBudget:
     """Accounts what the clients of a broker make it hold. ``max_bytes``
-    (``client.memory.max.bytes``) limits the sum of four kinds:
+    (``client.memory.max.bytes``) limits the sum of five kinds:
 
+    - frames (``frame_bytes``): large buffers that receive requests;
     - requests (``requests``): unanswered requests, and replies that wait for earlier ones;
     - responses (``response_bytes``): large replies that their clients have not taken;
     - parked fetches (``parked_fetch_bytes``): the partitions that they wait for;
     - fetch sessions (``session_bytes``): the partitions that they remember.
 
     The owner of each kind looks at the account when its kind is about to grow. When the memory is
-    used up, a connection with an unanswered request is not read (``RequestMemory``), responses are
-    cut to the ``response_room``, the largest parked fetches complete at once
-    (``ParkedFetches``), and consumers get no session. Nothing waits for anything else to be freed:
-    every connection is served one request, every response may have ``RESPONSE_BYTES_ANYWAY``, and
-    the fetches and sessions of followers are spared. The limit may be exceeded by as much.
+    used up, only the frame that began first gets a larger buffer (``FrameMemory``), a connection
+    with an unanswered request is not read (``RequestMemory``), responses are cut to the
+    ``response_room``, the largest parked fetches complete at once (``ParkedFetches``), and
+    consumers get no session. Nothing waits for ever: the first frame is received, every connection
+    is served one request, every response may have ``RESPONSE_BYTES_ANYWAY``, and the fetches and
+    sessions of followers are spared. The limit may be exceeded by as much.
 
     ``max_request_bytes`` (``queued.max.request.bytes``) limits requests alone. For both limits 0 or
     less is unlimited.
@@ -37,6 +39,7 @@ class MemoryBudget:
     def __init__(self, max_bytes: int = UNLIMITED, max_request_bytes: int = UNLIMITED) -> None:
         self.max_bytes = max_bytes if max_bytes > 0 else NO_LIMIT
         self.requests = RequestMemory(max_request_bytes)
+        self.frame_bytes = 0
         self.response_bytes = 0
         self.parked_fetch_bytes = 0
         self.session_bytes = 0
@@ -67,6 +70,12 @@ class MemoryBudget:
             room = min(room, self.max_bytes // CONSUMER_SHARE - self.response_bytes)
         return max(room, RESPONSE_BYTES_ANYWAY)
 
+    def add_frames(self, size: int) -> None:
+        """Count ``size`` more bytes of large receive buffers, or fewer if it is negative."""
+        self.frame_bytes += size
+        assert self.frame_bytes >= 0, "more bytes were freed than were taken"
+        self._limit_requests()
+
     def add_responses(self, size: int) -> None:
         """Count ``size`` more bytes of replies that clients have not taken, or fewer if it is
         negative."""
@@ -88,7 +97,7 @@ class MemoryBudget:
 
     @property
     def _other_bytes(self) -> int:
-        return self.response_bytes + self.parked_fetch_bytes + self.session_bytes
+        return self.frame_bytes + self.response_bytes + self.parked_fetch_bytes + self.session_bytes
 
     def _limit_requests(self) -> None:
         """Leave to requests what the other kinds do not take. So the account costs a request

@@ -24,6 +24,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.frame_memory import FrameMemory
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
@@ -155,6 +156,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._in_read = False
         self._flushing = False  # ``_flush_soon`` or ``write_large`` is scheduled
         self._resuming = False
+        self._has_large_buffer = False  # as ``_frame_memory`` knows
+        self._awaits_buffer = False  # the frame under way may not take more memory yet
         self._read_paused = False
         self._write_paused = False
         self._active = True
@@ -196,6 +199,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             frames = error.frames
         if frames or self._broken is not None:
             self._serve(frames)
+        if not self.closed and (not frames or self._has_large_buffer or self._reader.large_bytes):
+            self._account_buffer(bool(frames))
 
     def pause_writing(self) -> None:
         """The peer reads slower than replies are written: stop reading until it has caught up."""
@@ -277,6 +282,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self._quiet_sweeps += 1
             self._reader.release()
+            if self._has_large_buffer:
+                self._account_buffer(completed=False)
         self._active = False
         self._unsent_before = unsent
         return self._quiet_sweeps >= IDLE_SWEEPS
@@ -285,6 +292,36 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Serve the frames that arrived while the server was ``holding``."""
         if self._read_paused:
             self._resume_reading()
+
+    # -- the memory of the frame under way
+
+    def _account_buffer(self, completed: bool) -> None:
+        """Count the large buffers. If the frame under way needs a larger one and may not have it
+        yet, stop reading until ``receive_more``."""
+        memory, reader = self._server.frame_memory, self._reader
+        growth = reader.growth
+        size = reader.large_bytes
+        if not (size or growth or self._has_large_buffer):
+            return
+        if completed:
+            memory.complete(self)
+        memory.hold(self, size, is_under_way=reader.buffered_bytes > 0)
+        if growth and not memory.grow(self, growth):
+            self._awaits_buffer = True
+            self._pause_reading()
+        self._has_large_buffer = size + growth > 0
+
+    def receive_more(self) -> None:
+        self._awaits_buffer = False
+        self._resume_soon()
+
+    def free_buffer(self) -> int:
+        if not self._held:  # frames that wait to be served are in the buffer
+            self._reader.release()
+        return self._reader.large_bytes
+
+    def refuse_frame(self) -> None:
+        self.abort("request_too_slow", received_bytes=self._reader.buffered_bytes)
 
     # -- replies
 
@@ -444,7 +481,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             )
 
     def _must_wait(self) -> bool:
-        if self._refused or (self._after_replies and self.unanswered):
+        if self._refused or self._awaits_buffer or (self._after_replies and self.unanswered):
             return True
         return self.closed or self._is_full()
 
@@ -490,6 +527,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.unanswered.clear()
         self._server.memory.forget(self._resume_soon)
         self._count_queued(-self._queued_bytes)
+        if self._has_large_buffer:
+            self._has_large_buffer = False
+            self._server.frame_memory.forget(self)
+            self._reader = FrameReader(self._config.socket_request_max_bytes, reuse=True)
         self._out.clear()
         self._out_bytes = 0
         self._held = ()
@@ -551,6 +592,7 @@ class Server:
         self.holding = False
         self.budget = budget or MemoryBudget()
         self.memory = self.budget.requests
+        self.frame_memory = FrameMemory(self.budget, clock)
         self.large_writes = LargeWrites()
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None

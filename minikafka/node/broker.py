@@ -411,6 +411,7 @@ def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
     metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.requests.used_bytes)
     name = "minikafka.server:ClientMemoryBytes"
     metrics.gauge(name, lambda: memory.used_bytes)
+    metrics.gauge(f"{name},kind=frames", lambda: memory.frame_bytes)
     metrics.gauge(f"{name},kind=requests", lambda: memory.requests.used_bytes)
     metrics.gauge(f"{name},kind=responses", lambda: memory.response_bytes)
     metrics.gauge(f"{name},kind=parkedFetches", lambda: memory.parked_fetch_bytes)

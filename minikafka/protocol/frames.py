@@ -61,6 +61,27 @@ class FrameReader:
         self._big: memoryview | None = None
         self._big_size = 0
         self._big_filled = 0
+        # Bytes of the buffers beyond the BUFFER_BYTES that every reader has.
+        self.large_bytes = 0
+
+    @property
+    def growth(self) -> int:
+        """How many bytes more the next ``get_buffer`` takes for the frame under way; 0 if there is
+        room."""
+        if self._big_size:
+            assert self._big is not None
+            filled = self._big_filled
+            return min(self._big_size, filled * GROWTH) - filled if filled == len(self._big) else 0
+        left = self._end - self._start
+        if left < 4:
+            return 0
+        size: int = _read_size(self._view, self._start)[0]
+        if size + 4 <= len(self._view):
+            return 0
+        if self._is_big(size):
+            known = 0 if self._big is None else len(self._big)
+            return max(0, self._big_capacity(size, left - 4) - known)
+        return min(size + 4, left * GROWTH) - left if left == len(self._view) else 0
 
     @property
     def buffered_bytes(self) -> int:
@@ -81,7 +102,7 @@ class FrameReader:
         if left >= 4:
             size: int = _read_size(self._view, start)[0]
             if size + 4 > len(self._view):
-                if not self._reuse or 2 * (size + 4) > WIDE_BYTES:
+                if self._is_big(size):
                     return self._begin_big(size, self._view[start + 4 : end])
                 if left == len(self._view):
                     return self._widen(min(size + 4, left * GROWTH))
@@ -112,7 +133,7 @@ class FrameReader:
             start = stop
         self._start = start
         if self._big is not None and frames and len(self._big) > BIG_BYTES:
-            self._big = None  # no more big ones, it seems
+            self._keep_big(None)  # no more big ones, it seems
         if frames and len(view) > BUFFER_BYTES:
             self._note_received(max(map(len, frames)))
         return frames
@@ -121,7 +142,7 @@ class FrameReader:
         """Free the memory of large frames, unless one is being received."""
         if not self.buffered_bytes:
             self._big = None
-            self._received_frame = self._wide_bytes = 0
+            self._received_frame = self._wide_bytes = self.large_bytes = 0
             if len(self._view) > BUFFER_BYTES:
                 self._view = memoryview(bytearray(BUFFER_BYTES))
                 self._start = self._end = 0
@@ -136,14 +157,29 @@ class FrameReader:
         left = self._end - self._start
         wide = memoryview(bytearray(size))
         wide[:left] = self._view[self._start : self._end]
+        self.large_bytes += size - len(self._view)
         self._view, self._start, self._end = wide, 0, left
         return wide[left:]
 
-    def _begin_big(self, size: int, head: memoryview) -> memoryview:
+    def _keep_big(self, big: memoryview | None) -> None:
+        self.large_bytes += (0 if big is None else len(big)) - (
+            0 if self._big is None else len(self._big)
+        )
+        self._big = big
+
+    def _is_big(self, size: int) -> bool:
+        """Whether a frame that does not fit into the buffer gets separate memory."""
+        return not self._reuse or 2 * (size + 4) > WIDE_BYTES
+
+    def _big_capacity(self, size: int, received: int) -> int:
         known = min(self._received_frame, BIG_BYTES)
-        capacity = min(size, max(FIRST_BIG_BYTES, known, GROWTH * len(head)))
+        return min(size, max(FIRST_BIG_BYTES, known, GROWTH * received))
+
+    def _begin_big(self, size: int, head: memoryview) -> memoryview:
+        capacity = self._big_capacity(size, len(head))
         if self._big is None or len(self._big) < capacity:
-            self._big = memoryview(bytearray(capacity))
+            self._keep_big(memoryview(bytearray(capacity)))
+        assert self._big is not None
         self._big[: len(head)] = head
         self._big_size, self._big_filled = size, len(head)
         self._start = self._end = 0
@@ -155,7 +191,8 @@ class FrameReader:
         if filled == len(self._big):
             larger = memoryview(bytearray(min(self._big_size, filled * GROWTH)))
             larger[:filled] = self._big
-            self._big = larger
+            self._keep_big(larger)
+            return larger[filled:]
         return self._big[filled : self._big_size]
 
     def _finish_big(self) -> memoryview:
@@ -164,7 +201,7 @@ class FrameReader:
         self._note_received(self._big_size)
         self._big_size = self._big_filled = 0
         if not self._reuse or len(self._big) > self._kept_bytes:
-            self._big = None
+            self._keep_big(None)
         return frame
 
 

@@ -1,5 +1,6 @@
 """However a stream is chopped up, the reader finds the same frames in it."""
 
+import random
 import struct
 
 import pytest
@@ -188,3 +189,30 @@ def test_a_length_that_no_frame_may_have(size: int, reuse: bool) -> None:
     with pytest.raises(FrameError, match=f"frame of {size} bytes, 1000 allowed") as raised:
         reader.buffer_updated(len(stream))
     assert list(raised.value.frames) == [b"x" * 1000, b"good"]
+
+
+@pytest.mark.mission("SAFE-76")
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_large_buffers_and_their_growth_are_known_before_they_are_made(
+    seed: int, reuse: bool
+) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice([10, 50_000, 70_000, 900_000, 2_000_000, 9_000_000]) for _ in range(12)]
+    reader = FrameReader(LIMIT, reuse)
+    stream = memoryview(b"".join(framed(bytes(size)) for size in sizes))
+    while stream:
+        most = reader.large_bytes + reader.growth
+        may_widen = reuse and not reader._big_size  # for several frames of middle size
+        buffer = reader.get_buffer(-1)
+        held = len(reader._view) - BUFFER_BYTES + (len(reader._big) if reader._big else 0)
+        assert reader.large_bytes == held
+        assert held <= most + (WIDE_BYTES if may_widen else 0)
+        n = min(len(buffer), len(stream), rng.choice([1000, 100_000, 5_000_000]))
+        buffer[:n] = stream[:n]
+        reader.buffer_updated(n)
+        stream = stream[n:]
+        if rng.random() < 0.1:
+            reader.release()
+    reader.release()
+    assert reader.large_bytes == reader.growth == 0
