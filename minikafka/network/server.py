@@ -30,7 +30,10 @@ from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
-FRAMES_AT_ONCE = 64  # served in one turn of the loop; then other connections are served
+# In one turn of the loop a connection is served so many frames, and no further one after so many
+# milliseconds; then other connections are served.
+FRAMES_AT_ONCE = 64
+SERVED_AT_ONCE_MS = 5
 # Replies that are together smaller are joined into one write; larger ones are not copied.
 _JOIN_MAX_BYTES = 64 * 1024
 # Larger deferred replies are written one connection after the other, so many bytes in one turn of
@@ -429,6 +432,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         on_frame = self._on_frame
         served = 0
+        now = self._server.clock.monotonic_ms
+        until_ms = now() + SERVED_AT_ONCE_MS if len(frames) > 1 else 0
         self._in_read = True
         for frame in frames:
             if on_frame(self, frame):
@@ -440,6 +445,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             if self._out_bytes >= _JOIN_MAX_BYTES:
                 self._flush()
             if self._refused or served == FRAMES_AT_ONCE:
+                break
+            if served < len(frames) and now() >= until_ms:
                 break
             if (self.unanswered or self._write_paused) and self._is_full():
                 break
@@ -584,7 +591,7 @@ class Server:
     ) -> None:
         self._network = network
         self.tls = tls
-        self._clock = clock
+        self.clock = clock
         self._config = config
         self._on_frame = on_frame
         self._listener_name = listener_name
@@ -647,7 +654,7 @@ class Server:
         self._all_gone = asyncio.get_running_loop().create_future()
         for connection in list(self._connections.values()):
             connection.close()
-        timer = self._clock.call_later(grace_ms, self._abort_all)
+        timer = self.clock.call_later(grace_ms, self._abort_all)
         await self._all_gone
         timer.cancel()
 
@@ -687,7 +694,7 @@ class Server:
 
     def _accept_failed(self, error: OSError) -> None:
         self.accept_failures += 1
-        suppressed = self._accept_events.admit("", "accept", self._clock.monotonic_ms())
+        suppressed = self._accept_events.admit("", "accept", self.clock.monotonic_ms())
         if suppressed is not None:
             self._log.error("accept_failed", error=str(error), suppressed=suppressed)
 
@@ -698,7 +705,7 @@ class Server:
     def _arm_sweeper(self) -> None:
         if self._config.connections_max_idle_ms >= 0:
             period_ms = max(1, self._config.connections_max_idle_ms // IDLE_SWEEPS)
-            self._sweeper = self._clock.call_later(period_ms, self._sweep)
+            self._sweeper = self.clock.call_later(period_ms, self._sweep)
 
     def _sweep(self) -> None:
         for connection in list(self._connections.values()):

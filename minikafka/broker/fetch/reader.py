@@ -294,6 +294,23 @@ class FetchReader:
         """Begin to read a fetch of thousands of partitions, a slice at a time."""
         return FetchSlices(self, params, may_wait)
 
+    def available_bytes(self, params: FetchParams, entries: Sequence[FetchEntry]) -> int:
+        """Return how many bytes of records a consumer could get at most, without a read. The first
+        batch of a partition comes whole even if it is larger than ``max_bytes``.
+
+        Raises KafkaError or OSError if one of the entries would get an error, or an epoch at which
+        the logs diverge."""
+        available = 0
+        for entry in entries:
+            partition = self._hosted.require(entry.topic_partition)
+            log = _readable(params, entry, partition)
+            if divergence(log, entry) is not None:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            end = end_of(partition, params.isolation)
+            most = max(entry.max_bytes, log.config.max_message_bytes)
+            available += min(log.available_bytes(entry.fetch_offset, end), most)
+        return available
+
     def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[ReadResult]:
         """Read the response of a parked fetch. The follower's positions were recorded when the
         request arrived."""

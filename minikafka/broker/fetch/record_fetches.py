@@ -29,6 +29,8 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 from minikafka.network.memory_budget import MemoryBudget
 
+# A consumer that waits for more bytes is parked without a read if there are too few.
+UNREAD_MIN_BYTES: Final = 64 * 1024
 ENTRIES_AT_ONCE: Final = 2_000  # of one fetch, before other connections are served
 
 
@@ -142,6 +144,9 @@ class RecordFetches:
         if len(entries) > ENTRIES_AT_ONCE:
             self._start_slices(params, entries, reply, contain)
             return
+        if self._parks_unread(params, entries):
+            self._watch(self._delayed(params, entries, reply, contain), entries)
+            return
         reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
         if reading.cold:
             self._report_progress(reading)
@@ -218,7 +223,35 @@ class RecordFetches:
             return
         # Made before other requests complete: their reads may take a partition offline, and then
         # this operation, which knows the partitions as they were, completes with that error.
-        operation = DelayedFetch(
+        operation = self._delayed(params, entries, reply, contain)
+        self._report_progress(reading)
+        if reading.unsent:
+            self._announcer.add(reading.unsent)
+        self._watch(operation, entries)
+
+    def _parks_unread(self, params: FetchParams, entries: Sequence[FetchEntry]) -> bool:
+        """Whether the fetch of a consumer that waits for many bytes would find fewer. Otherwise a
+        client could have the broker read megabytes with each request, and receive none."""
+        if (
+            params.min_bytes <= UNREAD_MIN_BYTES
+            or params.is_from_follower
+            or params.rack
+            or params.max_wait_ms <= 0
+        ):
+            return False
+        try:
+            return 0 < self._reader.available_bytes(params, entries) < params.min_bytes
+        except (KafkaError, OSError):
+            return False  # the read reports it
+
+    def _delayed(
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reply: FetchReply,
+        contain: Contain | None,
+    ) -> DelayedFetch:
+        return DelayedFetch(
             params,
             entries,
             self._hosted,
@@ -228,9 +261,9 @@ class RecordFetches:
             self._parked,
             contain,
         )
-        self._report_progress(reading)
-        if reading.unsent:
-            self._announcer.add(reading.unsent)
+
+    def _watch(self, operation: DelayedFetch, entries: Sequence[FetchEntry]) -> None:
+        """Park a fetch, unless it can complete now."""
         self._purgatories.fetch.try_complete_else_watch(
             operation, [entry.topic_partition for entry in entries]
         )

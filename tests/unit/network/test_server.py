@@ -21,6 +21,7 @@ from minikafka.network.server import (
     ServerConnection,
 )
 from tests.support.network.network_lab import Lab, Peer, framed
+from tests.support.world.manual_clock import ManualClock
 
 
 def reading_end(peer: Peer) -> asyncio.ReadTransport:
@@ -110,6 +111,7 @@ class Nobody:
     holding = False
 
     def __init__(self) -> None:
+        self.clock = ManualClock()
         self.budget = MemoryBudget()
         self.memory = self.budget.requests
         self.large_writes = LargeWrites()

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from minikafka.broker.fetch.delayed_fetch import LARGE_FETCH_BYTES, PARKED_PARTITION_BYTES
+from minikafka.broker.fetch.record_fetches import UNREAD_MIN_BYTES
 from minikafka.core.replication.fetch_session import PARTITION_BYTES
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, values_in
 
 LARGE = LARGE_FETCH_BYTES // PARKED_PARTITION_BYTES + 1  # partitions of a fetch
@@ -157,3 +159,51 @@ async def test_fetches_that_complete_together_are_cut_after_the_first_large_ones
         await cluster.clock.advance(501)
         counts = [len(values_in(a[0].responses[0].partitions[0].records)) for a in answers]
         assert counts == [40, 1, 1]
+
+
+@pytest.mark.mission("SAFE-78")
+@pytest.mark.parametrize(
+    ("min_bytes", "is_read"),
+    [(1, True), (2 * UNREAD_MIN_BYTES, True), (4 * UNREAD_MIN_BYTES, False)],
+    ids=["any", "enough", "too few"],
+)
+async def test_a_consumer_that_waits_for_more_bytes_is_parked_without_a_read(
+    monkeypatch: pytest.MonkeyPatch, min_bytes: int, is_read: bool
+) -> None:
+    reads: list[int] = []
+    read = UnifiedLog.read
+
+    def counted(log: UnifiedLog, offset: int, *bounds: Any) -> Any:
+        reads.append(offset)
+        return read(log, offset, *bounds)
+
+    monkeypatch.setattr(UnifiedLog, "read", counted)
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, replicas=[1])
+        node, value = cluster[1], "x" * UNREAD_MIN_BYTES
+        for _ in range(3):
+            node.produce(value)
+        reads.clear()
+        response = node.fetch(0, min_bytes=min_bytes, max_wait_ms=10_000)
+        assert bool(reads) == bool(response) == is_read
+        node.produce(value)
+        await cluster.clock.advance(0)
+        found = values_in(response[0].records)
+        assert found == [value] * (3 if is_read else 4)
+
+
+@pytest.mark.mission("SAFE-78")
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"offset": 99}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"offset": 0, "current_leader_epoch": 99}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+async def test_an_error_does_not_wait_for_bytes(fields: dict[str, Any], error: ErrorCode) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, replicas=[1])
+        node = cluster[1]
+        node.produce("a")
+        (response,) = node.fetch(**fields, min_bytes=4 * UNREAD_MIN_BYTES, max_wait_ms=10_000)
+        assert response.error_code == error
