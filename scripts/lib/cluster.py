@@ -42,6 +42,13 @@ def free_ports(count: int) -> list[int]:
     raise RuntimeError("no free ports")
 
 
+def with_descriptors(command: list[str], limit: int) -> list[str]:
+    """Return the command with a limit of open files for it and what it starts; 0 for none."""
+    if not limit:
+        return command
+    return ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *command]
+
+
 class Cluster:
     """`minikafka up` in a directory. ``bootstrap`` and ``seconds_to_ready`` are set by start."""
 
@@ -51,11 +58,13 @@ class Cluster:
         brokers: int = 3,
         overrides: tuple[str, ...] = (),
         zookeeper: str = "",
+        descriptors: int = 0,
     ) -> None:
         self.directory = directory
         self._brokers = brokers
         self._overrides = overrides
         self._given_zookeeper = zookeeper  # it starts none of its own then
+        self._descriptors = descriptors
         self._up: subprocess.Popen[str] | None = None
         self._restarted: list[subprocess.Popen[bytes]] = []
         self.stderr: Path | None = None  # a file for what `up` complains of
@@ -72,6 +81,7 @@ class Cluster:
             command += ["--zookeeper", self._given_zookeeper]
         for override in self._overrides:
             command += ["--override", override]
+        command = with_descriptors(command, self._descriptors)
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
             stderr = stack.enter_context(self.stderr.open("wb")) if self.stderr else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import resource
 import socket
 import tempfile
 import threading
@@ -25,7 +24,7 @@ from scripts.lib.bench.nasty_inputs import NastyInput, Target, receive
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.requests import produce_frame
 from scripts.lib.bench.servers import Servers
-from scripts.lib.cluster import Cluster
+from scripts.lib.cluster import Cluster, with_descriptors
 
 LIMIT_S = 60.0  # what takes longer is "never"
 SETTLE_S = 1.0
@@ -89,11 +88,11 @@ class Neighbour:
 class Lab:
     """One cluster at a time, used for row after row until one has spoilt it."""
 
-    def __init__(self, start: Callable[[Path, int], Servers], home: Path) -> None:
+    def __init__(self, start: Callable[[Path, int, int], Servers], home: Path) -> None:
+        """``start`` gets a directory, the number of brokers, and their limit of open files."""
         self._start, self._home = start, home
         self._stack = contextlib.ExitStack()
-        self._brokers = 0
-        self._many = False
+        self._kind = (0, False, 0)  # of the cluster: brokers, many partitions, descriptors
         self._count = 0
         self._servers: Servers | None = None
 
@@ -103,13 +102,10 @@ class Lab:
 
     def measure(self, row: NastyInput) -> Stall:
         attack = row.make()
-        servers = self._ready(row.replicas, row.many)
+        servers = self._ready(row.replicas, row.many, row.descriptors)
         pid = servers.broker_pid(1)
         port = int(servers.bootstrap.split(",")[0].rpartition(":")[2])
         broker = psutil.Process(pid)
-        if row.descriptors:
-            limits = (row.descriptors, row.descriptors)
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
         before = broker.memory_info().rss / 1e6
         with Neighbour(port) as neighbour:
             outcome = attack(Target(port, pid, LIMIT_S))
@@ -121,12 +117,12 @@ class Lab:
             self.close()
         return Stall(wait_ms, outcome, before, after, alive)
 
-    def _ready(self, brokers: int, many: bool) -> Servers:
-        if self._servers is None or (brokers, many) != (self._brokers, self._many):
+    def _ready(self, brokers: int, many: bool, descriptors: int) -> Servers:
+        if self._servers is None or (brokers, many, descriptors) != self._kind:
             self.close()
             self._count += 1
-            self._brokers, self._many = brokers, many
-            started = self._start(self._home / str(self._count), brokers)
+            self._kind = (brokers, many, descriptors)
+            started = self._start(self._home / str(self._count), brokers, descriptors)
             self._servers = self._stack.enter_context(started)
             create_topics(started.bootstrap, brokers, many)
         return self._servers
@@ -170,16 +166,25 @@ def chosen(names: Sequence[str]) -> list[NastyInput]:
     ]
 
 
+def _kafkas(jars: Path, directory: Path, brokers: int, descriptors: int) -> BrokerProcesses:
+    def command(properties: Path) -> list[str]:
+        return with_descriptors(apache_kafka.broker_command(jars, properties), descriptors)
+
+    return BrokerProcesses(command, directory, brokers)
+
+
 def run(report: Report, names: Sequence[str] = ()) -> None:
     jars = apache_kafka.jars(os.environ)
     report.section("longest wait of a neighbour's produce, acks=1 (ms)", probe="Kafka")
     with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
-        ours = Lab(lambda directory, brokers: Cluster(directory, brokers), Path(home) / "ours")
+        ours = Lab(
+            lambda directory, brokers, files: Cluster(directory, brokers, descriptors=files),
+            Path(home) / "ours",
+        )
         stack.callback(ours.close)
         kafkas = None
         if jars is not None:
-            command = partial(apache_kafka.broker_command, jars)
-            kafkas = Lab(partial(BrokerProcesses, command), Path(home) / "kafka")
+            kafkas = Lab(partial(_kafkas, jars), Path(home) / "kafka")
             stack.callback(kafkas.close)
         for row in chosen(names):
             mine = ours.measure(row)
