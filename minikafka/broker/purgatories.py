@@ -157,13 +157,17 @@ class ReplicaPurgatories:
     def partitions_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """As ``partition_changed`` for several partitions; an operation that watches many of them
         is tried once."""
+        if len(topic_partitions) == 1:
+            self.partition_changed(topic_partitions[0])
+            return
         self.fetch.check_all_and_complete(topic_partitions)
         self.produce.check_all_and_complete(topic_partitions)
         self.delete_records.check_all_and_complete(topic_partitions)
 
-    def low_watermark_changed(self, topic_partition: TopicPartition) -> None:
-        """Try the parked deletions of the partition, after a change of its low watermark alone."""
-        self.delete_records.check_and_complete(topic_partition)
+    def low_watermarks_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Try the parked deletions of the partitions, each once, after a change of their low
+        watermarks alone."""
+        self.delete_records.check_all_and_complete(topic_partitions)
 
     @property
     def reapers(self) -> tuple[Reaper[DelayedOperation], ...]:

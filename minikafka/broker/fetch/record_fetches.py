@@ -286,12 +286,11 @@ class RecordFetches:
         For log starts only the DeleteRecords purgatory is checked, since nothing else waits for
         them. The first fetch of a follower reports the log start of every partition, and a parked
         fetch may watch thousands of partitions."""
-        for topic_partition in reading.advanced:
-            self._purgatories.partition_changed(topic_partition)
         if reading.advanced:
+            self._purgatories.partitions_changed(reading.advanced)
             self._announcer.add(reading.advanced)
-        for topic_partition in reading.lowered:
-            self._purgatories.low_watermark_changed(topic_partition)
+        if reading.lowered:
+            self._purgatories.low_watermarks_changed(reading.lowered)
 
     # ------------------------------------------------------------------------------------ metrics
 

@@ -115,10 +115,12 @@ class IsrMaintenance:
         Also advance high watermarks: a caught-up follower outside of the ISR holds the high
         watermark back until it has lagged for too long, which no request indicates."""
         now_ms = self._clock.monotonic_ms()
+        advanced: list[TopicPartition] = []
         for partition in self._hosted:
             partition.maybe_shrink(now_ms)
             if partition.advance_high_watermark(now_ms):
-                self._purgatories.partition_changed(partition.topic_partition)
+                advanced.append(partition.topic_partition)
+        self._purgatories.partitions_changed(advanced)
 
     async def _shrink_forever(self) -> None:
         while True:

@@ -69,8 +69,7 @@ class LogDirFailures:
         self._stop(partitions)
         for topic_partition in partitions:
             self._hosted.mark_offline(topic_partition)
-        for topic_partition in partitions:
-            self._purgatories.partition_changed(topic_partition)
+        self._purgatories.partitions_changed(partitions)
 
     async def run(self) -> None:
         """Write notification znodes until cancelled; retry while ZooKeeper is unreachable."""

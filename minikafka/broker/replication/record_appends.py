@@ -185,8 +185,8 @@ class RecordAppends:
             results.append(AppendResult(topic_partition, ErrorCode.NONE, info))
             self._messages_in.mark(info.last_offset - info.first_offset + 1)
             self._bytes_in.mark(len(records))
-        for topic_partition in advanced:
-            self._purgatories.partition_changed(topic_partition)
+        if advanced:
+            self._purgatories.partitions_changed(advanced)
         for topic_partition in appended:
             self._purgatories.log_end_moved(topic_partition)
         pending = advanced + appended if acks == ACKS_ALL else []

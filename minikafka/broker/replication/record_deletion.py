@@ -135,9 +135,9 @@ class RecordDeletion:
 
     def _complete_fetches(self, results: Sequence[DeletionResult]) -> None:
         """Try the parked fetches, which may lie below the new log starts."""
-        for result in results:
-            if result.error is ErrorCode.NONE:
-                self._purgatories.partition_changed(result.topic_partition)
+        self._purgatories.partitions_changed(
+            [each.topic_partition for each in results if each.error is ErrorCode.NONE]
+        )
 
     def _await_replicas(
         self, results: Sequence[DeletionResult], timeout_ms: int, reply: DeletionReply

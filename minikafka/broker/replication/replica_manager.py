@@ -7,7 +7,7 @@ Handlers call the parts: ``appends`` (Produce), ``fetches`` (Fetch), ``deletion`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -245,19 +245,20 @@ class ReplicaManager:
     def topic_configs_changed(self, topics: Container[str]) -> None:
         """Apply the loaded configurations of ``topics`` to their partitions. A smaller
         min.insync.replicas may move high watermarks."""
-        for partition in self.hosted:
-            if partition.topic_partition.topic in topics:
-                self._configure(partition)
+        self._configure(p for p in self.hosted if p.topic_partition.topic in topics)
 
     def all_topic_configs_changed(self) -> None:
         """As ``topic_configs_changed`` for all topics: the broker's defaults have changed."""
-        for partition in self.hosted:
-            self._configure(partition)
+        self._configure(self.hosted)
 
-    def _configure(self, partition: Partition) -> None:
-        partition.configure(self.topic_configs.get(partition.topic_partition.topic))
-        if partition.advance_high_watermark(self._clock.monotonic_ms()):
-            self.purgatories.partition_changed(partition.topic_partition)
+    def _configure(self, partitions: Iterable[Partition]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        advanced: list[TopicPartition] = []
+        for partition in partitions:
+            partition.configure(self.topic_configs.get(partition.topic_partition.topic))
+            if partition.advance_high_watermark(now_ms):
+                advanced.append(partition.topic_partition)
+        self.purgatories.partitions_changed(advanced)
 
     def disk_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
         """Take the log directory of this partition offline, after a read or write of its log raised
