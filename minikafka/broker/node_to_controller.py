@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.backoff import ExponentialBackoff
@@ -29,29 +30,23 @@ class NodeToControllerConfig:
     retry_backoff_max_ms: int = 1000
 
 
-class _Queued:
-    __slots__ = ("deadline_ms", "if_offered", "message", "reply", "version")
+class _Queued(NamedTuple):
+    """``versions`` are the lowest and the highest in which ``make`` makes the message."""
 
-    def __init__(
-        self,
-        message: Message,
-        version: int,
-        if_offered: bool,
-        deadline_ms: int,
-        reply: asyncio.Future[Any],
-    ) -> None:
-        self.message = message
-        self.if_offered = if_offered
-        self.version = version
-        self.deadline_ms = deadline_ms
-        self.reply = reply
+    api_key: int
+    versions: tuple[int, int]
+    make: Callable[[int], Message]
+    if_offered: bool
+    deadline_ms: int
+    reply: asyncio.Future[Any]
 
 
 class NodeToController:
     """Sends requests to the controller, one at a time (``NodeToControllerChannelManager``).
 
     A request whose connection fails is sent again, on a new connection to the controller of that
-    time, until a response arrives or ``request_timeout_ms`` has passed."""
+    time, until a response arrives or ``request_timeout_ms`` has passed. So is a request that is in
+    flight when another controller is known: the old one may not respond for long."""
 
     def __init__(
         self,
@@ -77,6 +72,7 @@ class NodeToController:
         self._controller: int | None = None
         self._offers: dict[int, ApiVersion] | None = None  # of the controller on this channel
         self._sender: asyncio.Task[None] | None = None
+        cache.on_new_controller(self._leave_old_controller)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._sender = tasks.create_task(self._send_all(), name="node-to-controller")
@@ -94,19 +90,36 @@ class NodeToController:
         The response may be the error NOT_CONTROLLER, when the metadata cache lagged behind. Raises
         TimeoutError after ``request_timeout_ms``, and ConnectionError when this broker stops.
         """
-        return await self._request(message, version, False, self._config.request_timeout_ms)
+        timeout_ms = self._config.request_timeout_ms
+        return await self._request(
+            _key_of(message), (version, version), lambda _: message, False, timeout_ms
+        )
 
     async def request_if_offered(self, message: Message, version: int, timeout_ms: int) -> Any:
         """Send ``message`` as ``request`` does, but only to a controller whose ApiVersions has this
         API in this version; otherwise return None."""
-        return await self._request(message, version, True, timeout_ms)
+        return await self._request(
+            _key_of(message), (version, version), lambda _: message, True, timeout_ms
+        )
+
+    async def request_in_highest_version(
+        self, api_key: int, highest: int, make: Callable[[int], Message], timeout_ms: int
+    ) -> Any:
+        """Send what ``make`` returns for the highest version up to ``highest`` that the ApiVersions
+        of the controller has; return None if there is none. Raises as ``request``."""
+        return await self._request(api_key, (0, highest), make, True, timeout_ms)
 
     async def _request(
-        self, message: Message, version: int, if_offered: bool, timeout_ms: int
+        self,
+        api_key: int,
+        versions: tuple[int, int],
+        make: Callable[[int], Message],
+        if_offered: bool,
+        timeout_ms: int,
     ) -> Any:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        await self._queue.put(_Queued(message, version, if_offered, deadline_ms, reply))
+        await self._queue.put(_Queued(api_key, versions, make, if_offered, deadline_ms, reply))
         return await reply
 
     async def _send_all(self) -> None:
@@ -141,23 +154,30 @@ class NodeToController:
             timeout_ms = min(left_ms, self._config.controller_socket_timeout_ms)
             try:
                 channel = await self._connect(timeout_ms)
-                if queued.if_offered and not await self._is_offered(channel, queued, timeout_ms):
+                version: int | None = queued.versions[1]
+                if queued.if_offered:
+                    version = await self._highest_offered(channel, queued, timeout_ms)
+                if version is None:
                     return None
-                return await channel.request(queued.message, queued.version, timeout_ms)
+                return await channel.request(queued.make(version), version, timeout_ms)
             except (ConnectionError, TimeoutError) as error:
                 self._log.info("controller_not_reached", error=str(error), attempts=attempts + 1)
                 self._disconnect()
             await self._clock.sleep(self._backoff.delay_ms(attempts, self._entropy.random()))
             attempts += 1
 
-    async def _is_offered(self, channel: Channel, queued: _Queued, timeout_ms: int) -> bool:
+    async def _highest_offered(
+        self, channel: Channel, queued: _Queued, timeout_ms: int
+    ) -> int | None:
         if self._offers is None:
             response = await channel.request(ApiVersionsRequest(), 0, timeout_ms)
             self._offers = {row.api_key: row for row in response.api_keys}
-        api_key = queued.message.SPEC.api_key
-        assert api_key is not None, "only requests are sent"
-        row = self._offers.get(api_key)
-        return row is not None and row.min_version <= queued.version <= row.max_version
+        row = self._offers.get(queued.api_key)
+        if row is None:
+            return None
+        lowest, highest = queued.versions
+        version = min(highest, row.max_version)
+        return version if version >= max(lowest, row.min_version) else None
 
     async def _connect(self, timeout_ms: int) -> Channel:
         """Return the open channel to the current controller, or connect. Raises ConnectionError,
@@ -183,8 +203,18 @@ class NodeToController:
         self._controller = controller
         return self._channel
 
+    def _leave_old_controller(self) -> None:
+        if self._channel is not None and self._cache.controller_id != self._controller:
+            self._disconnect()
+
     def _disconnect(self) -> None:
         self._offers = None
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def _key_of(message: Message) -> int:
+    api_key = message.SPEC.api_key
+    assert api_key is not None, "only requests are sent"
+    return api_key

@@ -21,6 +21,11 @@ from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.producer_ids import AllocateBlock, ControllerBlocks, ZooKeeperBlocks
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.record_formats import FormatConversion
+from minikafka.broker.replication.isr_writes import (
+    ControllerIsrWrites,
+    IsrWrites,
+    ZnodeIsrWrites,
+)
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
@@ -128,14 +133,8 @@ class BrokerParts:
         self._growth = self._make_partition_growth()
         self._election_reaper = self._make_reaper("ElectLeader")
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
-        self._to_controller = NodeToController(
-            world.network,
-            world.clock,
-            world.entropy,
-            self.cache,
-            broker_id,
-            views.to_controller(config, listener),
-        )
+        self._to_controller = self._make_controller_link(listener)
+        self._alter_partition = self._make_controller_link(listener)
         self._creation = self._make_auto_topic_creation()
         self._internal_sizes = self._make_internal_sizes()
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
@@ -150,6 +149,7 @@ class BrokerParts:
             broker_epoch,
             metrics,
             self.memory,
+            self._isr_writes(),
         )
         self._orphans = self._make_orphaned_logs()
         self._fetch_sessions = self._make_fetch_sessions(metrics)
@@ -210,6 +210,25 @@ class BrokerParts:
             lambda: self.fence.controller_epoch > 0,
         )
 
+    def _make_controller_link(self, listener: str) -> NodeToController:
+        world = self._world
+        return NodeToController(
+            world.network,
+            world.clock,
+            world.entropy,
+            self.cache,
+            self._broker_id,
+            views.to_controller(self._config, listener),
+        )
+
+    def _isr_writes(self) -> IsrWrites:
+        of_znodes = ZnodeIsrWrites(lambda: self._zk.store)
+        if not views.inter_broker_protocol(self._config).has_alter_partition:
+            return of_znodes
+        return ControllerIsrWrites(
+            self._alter_partition, self._broker_id, self._broker_epoch, of_znodes
+        )
+
     def _make_auto_topic_creation(self) -> AutoTopicCreation:
         return AutoTopicCreation(
             views.auto_topic_creation(self._config),
@@ -255,6 +274,7 @@ class BrokerParts:
         await self.replicas.start(tasks)
         self._orphans.start(tasks)
         self._to_controller.start(tasks)
+        self._alter_partition.start(tasks)
         self._creation.start(tasks)
         self.groups.start(tasks)
         self.transactions.start(tasks)
@@ -265,6 +285,7 @@ class BrokerParts:
         self.transactions.close()
         self.groups.close()
         await self._to_controller.close()
+        await self._alter_partition.close()
         self._topic_reaper.close()
         self._election_reaper.close()
         await self._orphans.stop()

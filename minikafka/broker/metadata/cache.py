@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from uuid import UUID
 
 from minikafka.core.metadata_image import (
@@ -24,6 +24,7 @@ class MetadataCache:
     def __init__(self, broker_id: int, log: EventLog | None = None) -> None:
         self.image = MetadataImage()
         self._broker_id = broker_id
+        self._new_controller: list[Callable[[], None]] = []
         self._log = log or event_log("metadata", broker=broker_id)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
@@ -40,6 +41,9 @@ class MetadataCache:
         ZooKeeper is authoritative."""
         assert update.before is self.image
         self.image = update.after
+        if update.after.controller_id != update.before.controller_id:
+            for notify in self._new_controller:
+                notify()
         if update.decreased:
             self._log.error(
                 "metadata_epochs_decreased",
@@ -65,6 +69,10 @@ class MetadataCache:
                     other_broker=broker.id,
                 )
             yield
+
+    def on_new_controller(self, notify: Callable[[], None]) -> None:
+        """Call ``notify`` whenever another broker is the controller."""
+        self._new_controller.append(notify)
 
     @property
     def controller_id(self) -> int | None:

@@ -1,9 +1,10 @@
-"""ISR changes of the partitions led by this broker: shrink, write to ZooKeeper, notify.
+"""ISR changes of the partitions led by this broker: shrinking, writing, notifying.
 
-A ``Partition`` proposes a change of its ISR. Until the change is in ZooKeeper, the high watermark
-waits for the old members and the new ones. ``IsrMaintenance`` does the asynchronous part: it checks
-for lagging followers, writes proposals conditionally, reports the outcomes to the partitions, and
-creates the znodes that notify the controller (Kafka's ``ZkAlterPartitionManager``).
+A ``Partition`` proposes a change of its ISR. Until the outcome of the change is known, the high
+watermark waits for the old members and the new ones. ``IsrMaintenance`` does the asynchronous part:
+it checks for lagging followers, has proposals written by the controller or in ZooKeeper
+(``IsrWrites``), reports the outcomes to the partitions, and creates the znodes that notify the
+controller of what it has not written.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from itertools import islice
 
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.isr_writes import IsrChange, IsrWrites
 from minikafka.broker.replication.partition import Partition
+from minikafka.core.replication.isr_outcomes import (
+    IsrFailed,
+    IsrLost,
+    IsrOutcome,
+    IsrWithdrawn,
+    IsrWritten,
+)
 from minikafka.core.replication.partition_state import LeadershipState, leader_and_isr
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
@@ -51,6 +60,7 @@ class IsrMaintenance:
         broker_id: int,
         hosted: HostedPartitions,
         purgatories: ReplicaPurgatories,
+        writes: IsrWrites,
         store: Callable[[], ZkStore],
         metrics: Metrics,
         config: IsrConfig,
@@ -58,6 +68,7 @@ class IsrMaintenance:
         self._clock = clock
         self._hosted = hosted
         self._purgatories = purgatories
+        self._writes = writes
         self._store = store
         self._config = config
         self._shrinks = metrics.counter("kafka.server:IsrShrinksPerSec")
@@ -155,49 +166,54 @@ class IsrMaintenance:
     async def _write(self, batch: Mapping[TopicPartition, LeadershipState]) -> bool:
         """Write changes and report the outcomes to the partitions. False if some writes failed;
         these changes are submitted again."""
-        current = {
-            tp: state for tp, state in batch.items() if self._proposing(tp, state) is not None
-        }
+        current: dict[TopicPartition, LeadershipState] = {}
+        changes: dict[TopicPartition, IsrChange] = {}
+        for topic_partition, state in batch.items():
+            partition = self._proposing(topic_partition, state)
+            if partition is not None:
+                written = LeaderIsrAndControllerEpoch(leader_and_isr(state), state.controller_epoch)
+                current[topic_partition] = state
+                changes[topic_partition] = IsrChange(written, partition.topic_id)
         if not current:
             return True
-        try:
-            versions = await self._store().update_isrs(
-                {
-                    tp: LeaderIsrAndControllerEpoch(leader_and_isr(state), state.controller_epoch)
-                    for tp, state in current.items()
-                }
-            )
-        except CoordinationError as error:
-            versions = dict.fromkeys(current, error)
-        failed: list[CoordinationError] = []
+        outcomes = await self._writes.write(changes)
+        failed: list[str] = []
+        advanced: list[TopicPartition] = []
         for topic_partition, state in current.items():
-            version = versions[topic_partition]
-            if not isinstance(version, CoordinationError):
-                self._written(topic_partition, state, version)
-                continue
-            failed.append(version)
-            if self._proposing(topic_partition, state) is not None:
-                self._to_write[topic_partition] = state
+            outcome = outcomes[topic_partition]
+            if isinstance(outcome, IsrFailed):
+                failed.append(outcome.error)
+                if self._proposing(topic_partition, state) is not None:
+                    self._to_write[topic_partition] = state
+            elif self._take(topic_partition, state, outcome):
+                advanced.append(topic_partition)
+        self._purgatories.partitions_changed(advanced)
         if failed:
             self._failures.mark(len(failed))
-            self._log.warning("isr_writes_failed", partitions=len(failed), error=repr(failed[0]))
+            self._log.warning("isr_writes_failed", partitions=len(failed), error=failed[0])
         return not failed
 
-    def _written(
-        self, topic_partition: TopicPartition, state: LeadershipState, zk_version: int | None
-    ) -> None:
-        partition = self._proposing(topic_partition, state)
-        if zk_version is not None:
+    def _take(
+        self, topic_partition: TopicPartition, state: LeadershipState, outcome: IsrOutcome
+    ) -> bool:
+        """Report an outcome to the partition. Returns whether the high watermark moved."""
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(outcome, IsrWritten) and not outcome.is_announced:
             self._changed.add(topic_partition)
-            self._last_change_ms = self._clock.monotonic_ms()
+            self._last_change_ms = now_ms
+        partition = self._proposing(topic_partition, state)
         if partition is None:
-            return  # a LeaderAndIsr or a StopReplica came first
-        if zk_version is None:
-            self._failures.mark()
-            partition.isr_refused()
-            self._log.info("isr_write_lost_race", partition=str(topic_partition))
-        elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
-            self._purgatories.partition_changed(topic_partition)
+            return False  # a LeaderAndIsr or a StopReplica came first
+        if isinstance(outcome, IsrWritten):
+            return partition.isr_written(outcome.zk_version, now_ms)
+        self._failures.mark()
+        if isinstance(outcome, IsrWithdrawn):
+            self._log.info("isr_refused", partition=str(topic_partition), reason=outcome.reason)
+            return partition.isr_withdrawn(now_ms)
+        assert isinstance(outcome, IsrLost)
+        partition.isr_refused()
+        self._log.info("isr_write_lost_race", partition=str(topic_partition), reason=outcome.reason)
+        return False
 
     def _proposing(
         self, topic_partition: TopicPartition, state: LeadershipState

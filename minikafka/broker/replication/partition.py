@@ -539,6 +539,12 @@ class Partition:
         LeaderAndIsr follows."""
         self.state = facts.lose_isr(self.state)
 
+    def isr_withdrawn(self, now_ms: int) -> bool:
+        """Forget the proposed ISR, which the controller has refused. True if that moved the high
+        watermark."""
+        self.state = facts.withdraw_isr(self.state)
+        return self.advance_high_watermark(now_ms)
+
     # ---------------------------------------------------------------------------------- following
 
     def append_as_follower(self, records: Buffer) -> None:

@@ -21,6 +21,7 @@ from minikafka.broker.replication.fetcher_manager import OpenChannel, ReplicaFet
 from minikafka.broker.replication.follower_logs import FollowerLogs
 from minikafka.broker.replication.hosted_partitions import HighWatermarkCheckpoint, HostedPartitions
 from minikafka.broker.replication.isr import IsrConfig, IsrMaintenance
+from minikafka.broker.replication.isr_writes import IsrWrites, ZnodeIsrWrites
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.leadership import Leadership
 from minikafka.broker.replication.log_dir_failures import LogDirFailures
@@ -66,7 +67,8 @@ class ReplicaManager:
 
     ``store`` returns the store of the current ZooKeeper session. ``broker_epoch`` returns the epoch
     of this broker's registration, which its fetches carry. ``open_channel`` connects to another
-    broker. What parked fetches hold is counted in ``memory``."""
+    broker. What parked fetches hold is counted in ``memory``. ``isr_writes`` writes the ISRs of
+    partitions that this broker leads, otherwise than to ZooKeeper."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         metrics: Metrics,
         memory: MemoryBudget | None = None,
+        isr_writes: IsrWrites | None = None,
     ) -> None:
         self.config, self.topic_configs = config, topic_configs
         self._clock, self._log_manager, self._metrics = clock, log_manager, metrics
@@ -88,9 +91,7 @@ class ReplicaManager:
         self.hosted = hosted = HostedPartitions(cluster)
         self.purgatories = purgatories = _purgatories(clock, config)
         self.checkpoint = HighWatermarkCheckpoint(log_manager, hosted)
-        self.isr = IsrMaintenance(
-            clock, config.broker_id, hosted, purgatories, store, metrics, config.isr
-        )
+        self.isr = self._make_isr(isr_writes or ZnodeIsrWrites(store), store)
         self.throttles = ReplicationThrottles(
             config.quota, clock, hosted, log_manager.moves.quota, metrics
         )
@@ -137,6 +138,18 @@ class ReplicaManager:
             self._log,
         )
         self._background: list[asyncio.Task[None]] = []
+
+    def _make_isr(self, writes: IsrWrites, store: Callable[[], ZkStore]) -> IsrMaintenance:
+        return IsrMaintenance(
+            self._clock,
+            self.config.broker_id,
+            self.hosted,
+            self.purgatories,
+            writes,
+            store,
+            self._metrics,
+            self.config.isr,
+        )
 
     def _make_fetchers(
         self, cluster: MetadataCache, open_channel: OpenChannel, broker_epoch: Callable[[], int]

@@ -255,6 +255,12 @@ def lose_isr(state: LeadershipState) -> LeadershipState:
     return replace(state, isr=IsrState(state.isr.committed, state.isr.proposed, lost=True))
 
 
+def withdraw_isr(state: LeadershipState) -> LeadershipState:
+    """Return the state after the controller has refused the proposal and written nothing."""
+    assert state.isr.proposed is not None, "no ISR change in flight"
+    return replace(state, isr=IsrState(state.isr.committed))
+
+
 def leader_and_isr(state: LeadershipState) -> LeaderAndIsr:
     """Return what to write to the state znode for the proposal in flight. ``zk_version`` is the
     version that the write replaces."""

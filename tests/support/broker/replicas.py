@@ -16,6 +16,7 @@ from minikafka.broker.fetch.sessions import FetchSessions
 from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.isr import IsrConfig
+from minikafka.broker.replication.isr_writes import IsrWrites
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_preparation import RecordPreparation
@@ -258,8 +259,10 @@ class ReplicaCluster:
         session_slots: int = 1_000,
         selector: str | None = None,
         memory: MemoryBudget | None = None,
+        isr_writes: IsrWrites | None = None,
     ) -> None:
         self.memory = memory or MemoryBudget()
+        self.isr_writes = isr_writes  # of all brokers, instead of ZooKeeper
         self.clock = VirtualClock()
         self.workers = ManualWorkers()
         self.znodes = StateZnodes()
@@ -321,6 +324,7 @@ class ReplicaCluster:
             lambda: 100 + broker_id,
             metrics,
             self.memory,
+            self.isr_writes,
         )
         sessions = FetchSessions(
             self.clock,

@@ -122,3 +122,36 @@ async def test_stopping_fails_requests_without_response(stage: Any) -> None:
     for pending in requests:
         with pytest.raises(ConnectionError):
             await pending
+
+
+@pytest.mark.mission("MIX-6")
+async def test_the_highest_version_of_both_is_requested(stage: Any) -> None:
+    made: list[int] = []
+
+    def make(version: int) -> DescribeClusterRequest:
+        made.append(version)
+        return DescribeClusterRequest()
+
+    key = ApiKey.DESCRIBE_CLUSTER
+    await stage.controller(2, offers=(key,))  # version 0
+    response = await stage.link.request_in_highest_version(key, 1, make, 1000)
+    assert response.controller_id == 2
+    assert made == [0]
+    await stage.controller(3, offers=(ApiKey.METADATA,))
+    assert await stage.link.request_in_highest_version(key, 1, make, 1000) is None
+    assert made == [0]
+
+
+@pytest.mark.mission("MIX-6")
+async def test_a_request_in_flight_moves_to_a_new_controller_at_once(stage: Any) -> None:
+    await stage.controller(2, responds=False)
+    requests = send(stage)
+    await stage.lab.until(
+        lambda: any(t.due_ms == 300 and not t.cancelled for t in stage.lab.clock.timers)
+    )
+    await stage.controller(3)
+    await stage.lab.until(lambda: stage.lab.log.events != [])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    stage.lab.clock.advance(200)  # the back-off; the time-out of the old controller is 300
+    assert (await requests).controller_id == 3
