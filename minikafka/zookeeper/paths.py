@@ -33,7 +33,6 @@ CLIENT_CONFIGS = "clients"
 USER_CONFIGS = "users"
 BROKER_CONFIGS = "brokers"
 IP_CONFIGS = "ips"
-CLIENT_METRICS_CONFIGS = "client-metrics"
 DEFAULT_ENTITY = "<default>"
 
 # Created by every broker when it starts (Kafka's ZkData.PersistentZkPaths).
@@ -52,7 +51,6 @@ PERSISTENT_PATHS = (
     f"{CONFIG}/{USER_CONFIGS}",
     f"{CONFIG}/{BROKER_CONFIGS}",
     f"{CONFIG}/{IP_CONFIGS}",
-    f"{CONFIG}/{CLIENT_METRICS_CONFIGS}",
 )
 
 

@@ -34,6 +34,12 @@ def node(broker_id: int, port: int = 9092) -> BrokerZnode:
 
 async def test_top_level_paths(zookeeper: DirectZookeeper, store: ZkStore) -> None:
     assert set(paths.PERSISTENT_PATHS) <= set(zookeeper.nodes)
+    entity_types = {path for path in zookeeper.nodes if path.startswith("/config/")}
+    assert entity_types == {
+        # Not client-metrics: these exist with KRaft only.
+        *("/config/brokers", "/config/changes", "/config/clients", "/config/ips"),
+        *("/config/topics", "/config/users"),
+    }
     await store.create_persistent_paths()
     assert zookeeper.multis == []  # nothing to do
 
