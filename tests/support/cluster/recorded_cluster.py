@@ -28,7 +28,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.metadata import MetadataRequest
 from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from minikafka.protocol.schema import Message
@@ -36,10 +36,10 @@ from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import BlockingConnection
 from scripts.lib.cluster import free_ports
 from tests.support.cluster.cluster_state import POLL_S, connected, until
-from tests.support.cluster.mixed_cluster import START_LIMIT_S, MixedCluster
+from tests.support.cluster.mixed_cluster import PLAINTEXT, START_LIMIT_S, MixedCluster
 from tests.support.network.recording_proxy import CONTROL_REQUESTS, RecordingProxy
 
-QUIET_S = 0.6  # the effects of a step are over after so long without a request or a write
+QUIET_S = 0.3  # the effects of a step are over after so long without a request or a write
 SETTLE_LIMIT_S = 60.0
 CLIENTS, BROKERS = "CLIENTS", "BROKERS"  # the names of the listeners
 
@@ -57,7 +57,7 @@ class Znode(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
     """A request of a controller to a broker, with the version and client id of its header. Equal
-    messages have equal bytes: ``take_requests`` checks that encoding them gives what was sent."""
+    messages have equal bytes: ``requests`` checks that encoding them gives what was sent."""
 
     broker_id: int
     version: int
@@ -81,7 +81,6 @@ class RecordedCluster(MixedCluster):
     ) -> None:
         super().__init__(directory, zookeeper, [kind] * 3, properties)
         self._stack = contextlib.ExitStack()
-        self._responses: list[Message] = []
         self._recorded: list[tuple[int, RequestHeader, bytes]] = []
         inner = free_ports(len(self.kinds))
         self._inner = dict(zip(self.kinds, inner, strict=True))
@@ -90,7 +89,7 @@ class RecordedCluster(MixedCluster):
             for broker_id, port in self._inner.items()
         }
         self._names = Names(
-            {self._ports[b]: f"{CLIENTS} {b}" for b in self.kinds}
+            {self._ports[PLAINTEXT, b]: f"{CLIENTS} {b}" for b in self.kinds}
             | {proxy.port: f"{BROKERS} {b}" for b, proxy in self._proxies.items()}
         )
 
@@ -153,14 +152,14 @@ class RecordedCluster(MixedCluster):
         """Send a request to a broker, or to the controller, and return the response."""
         target = self.controller() if broker_id is None else broker_id
         assert target is not None
-        connection = BlockingConnection("127.0.0.1", self._ports[target], ClientOptions(()))
+        connection = BlockingConnection(
+            "127.0.0.1", self._ports[PLAINTEXT, target], ClientOptions(())
+        )
         connection.open()
         try:
-            response = connection.request(message)
+            return connection.request(message)
         finally:
             connection.close()
-        self._responses.append(response)
-        return response
 
     def znode(self, path: str) -> Any:
         try:
@@ -213,16 +212,24 @@ class RecordedCluster(MixedCluster):
                 seen, since = now, time.monotonic()
 
     def _progress(self) -> tuple[int, int]:
-        return len(self._recorded), sum(stat.mzxid for _, _, stat in self._walk("/"))
+        return len(self._recorded), sum(stat.mzxid for _, _, stat in self._walk())
 
     # ---------------------------------------------------------------------------- what is seen
 
-    def _walk(self, path: str) -> Iterator[tuple[str, bytes | None, Any]]:
-        with contextlib.suppress(NoNodeError):  # deleted meanwhile
-            data, stat = self.client.get(path)
-            yield path, data, stat
-            for child in sorted(self.client.get_children(path)):
-                yield from self._walk(f"{path.rstrip('/')}/{child}")
+    def _walk(self) -> Iterator[tuple[str, bytes | None, Any]]:
+        """Yield path, contents and state of each znode. The requests of a level are pipelined."""
+        level = ["/"]
+        while level:
+            asked = [
+                (path, self.client.get_async(path), self.client.get_children_async(path))
+                for path in level
+            ]
+            level = []
+            for path, contents, children in asked:
+                with contextlib.suppress(NoNodeError):  # deleted meanwhile
+                    data, stat = contents.get()
+                    level += [f"{path.rstrip('/')}/{child}" for child in children.get()]
+                    yield path, data, stat
 
     def tree(self) -> dict[str, Znode]:
         """Return all znodes by path."""
@@ -233,14 +240,13 @@ class RecordedCluster(MixedCluster):
                 stat.cversion,
                 stat.ephemeralOwner != 0,
             )
-            for path, data, stat in self._walk("/")
+            for path, data, stat in self._walk()
         }
 
-    def take_requests(self) -> list[ControlRequest]:
-        """Return the recorded requests with names in them, and forget them."""
-        taken, self._recorded = self._recorded, []
+    def requests(self) -> list[ControlRequest]:
+        """Return the recorded requests with names in them."""
         found = []
-        for broker_id, header, body in taken:
+        for broker_id, header, body in list(self._recorded):
             version = header.api_version
             message = decode(REQUESTS[CONTROL_REQUESTS[header.api_key]], version, body)
             assert encode(message, version) == body, f"there is more in it: {message}"
@@ -248,15 +254,9 @@ class RecordedCluster(MixedCluster):
             found.append(ControlRequest(broker_id, version, header.client_id, named))
         return found
 
-
-    def take_responses(self) -> list[str]:
-        """Return the responses to ``request`` as text, except metadata, and forget them."""
-        taken, self._responses = self._responses, []
-        return [
-            _compact(self._names.in_response(each))
-            for each in taken
-            if not isinstance(each, MetadataResponse)
-        ]
+    def forget_requests(self, number: int) -> None:
+        """Forget the first ``number`` requests."""
+        del self._recorded[:number]
 
 
 class Names:
@@ -316,15 +316,6 @@ class Names:
             endpoint.port = self._ports[endpoint.port]
         return message  # type: ignore[no-any-return]
 
-    def in_response(self, response: Message) -> Message:
-        for result in getattr(response, "topics", ()):
-            if hasattr(result, "topic_id"):
-                result.topic_id = self._topic_id(result.name, result.topic_id)
-        for result in getattr(response, "responses", ()):
-            if hasattr(result, "topic_id"):
-                result.topic_id = self._topic_id(result.name, result.topic_id)
-        return response
-
     def _topic_id(self, topic: str, id_: uuid.UUID) -> str:
         if id_ == ZERO_UUID:
             return "none"
@@ -345,6 +336,45 @@ def _ordinal(seen: list[Any], value: Any) -> int:
 # --------------------------------------------------------------------- requests to be compared
 
 View = Callable[[Sequence[ControlRequest]], Mapping[str, Sequence[str]]]
+
+
+def without_isr_changes(
+    earlier: Sequence[ControlRequest], requests: Sequence[ControlRequest]
+) -> Sequence[ControlRequest]:
+    """Return the requests without what depends on how the controller learns of a leader's ISR
+    changes. ``earlier`` are the requests before.
+
+    - An UpdateMetadata that tells a broker no other leader and no other replicas of any partition
+      is left out, and so are the ISR and its version in the others.
+    - The first LeaderAndIsr after a broker's start has the ISRs that the controller remembers,
+      which are left out with their versions. Later ones have those that it has just written.
+    - A state has no controller epoch: it is that of the controller from which the leader that
+      changed the ISR has its leadership, or that of the controller which made the change."""
+    known: dict[tuple[object, ...], object] = {}
+    started: set[tuple[object, ...]] = set()
+    found = []
+    for number, request in enumerate([*earlier, *requests]):
+        message: Any = copy.deepcopy(request.message)
+        updates, news = isinstance(message, UpdateMetadataRequest), not message.topic_states
+        start = (request.broker_id, message.broker_epoch)
+        first = isinstance(message, LeaderAndIsrRequest) and start not in started
+        if first:
+            started.add(start)
+        for topic in message.topic_states:
+            for state in topic.partition_states:
+                if hasattr(state, "controller_epoch"):
+                    state.controller_epoch = 0
+                if updates:
+                    state.isr, state.zk_version = [], 0
+                    place = (topic.topic_name, topic.topic_id, state.partition_index)
+                    key = (*start, message.controller_epoch, *place)
+                    news |= known.get(key) != state
+                    known[key] = state
+                elif first:
+                    state.isr, state.partition_epoch = [], 0
+        if number >= len(earlier) and (news or not updates):
+            found.append(replace(request, message=message))
+    return found
 
 
 def by_broker(requests: Sequence[ControlRequest]) -> Mapping[str, Sequence[str]]:
