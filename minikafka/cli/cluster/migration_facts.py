@@ -11,6 +11,7 @@ from typing import Final
 from minikafka.client.admin.admin import Admin
 from minikafka.client.admin.broker_calls import call_broker
 from minikafka.core.client.admin.configs import ConfigValue
+from minikafka.core.client.admin.log_dirs import LogDirDescription
 from minikafka.core.client.admin.topics import describe_topics
 from minikafka.core.client.cluster_view import Node, PartitionView
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource, ResourceType
@@ -95,7 +96,24 @@ async def describe_broker(admin: Admin, node: Node) -> BrokerFacts:
         },
         in_file(rows),
         tuple(sorted(path for path, row in found.items() if row.error is not ErrorCode.NONE)),
+        usable_bytes(found.values()),
+        {
+            tp: replica.size_bytes
+            for row in found.values()
+            for tp, replica in row.replicas.items()
+            if not replica.is_future
+        },
     )
+
+
+def usable_bytes(directories: Iterable[LogDirDescription]) -> int | None:
+    """Return what can still be written to the volumes of a broker; None if the broker does not tell
+    (Kafka before 3.3). Directories with the same figures count as one volume."""
+    online = [row for row in directories if row.error is ErrorCode.NONE]
+    volumes = {(row.total_bytes, row.usable_bytes) for row in online}
+    if any(usable < 0 for _, usable in volumes):
+        return None
+    return sum(usable for _, usable in volumes)
 
 
 def kind_of(rows: Mapping[str, ConfigValue]) -> Kind:

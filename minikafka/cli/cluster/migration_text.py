@@ -61,7 +61,7 @@ def step_text(step: Step, facts: ClusterFacts, goal: Goal) -> str:
         case Action.ADD:
             return (
                 f"Start a broker of {to} for each of the brokers {ids}, with a new broker.id and "
-                f"the same zookeeper.connect and {IBP}."
+                f"the same zookeeper.connect and {IBP}.{_space(step, facts)}"
             )
         case Action.REASSIGN:
             return f"Move all partitions to the brokers {ids}."
@@ -73,6 +73,13 @@ def step_text(step: Step, facts: ClusterFacts, goal: Goal) -> str:
             return "Let the preferred replicas lead again."
         case Action.DONE:
             return f"Nothing is left to do: all brokers are {to}."
+
+
+def _space(step: Step, facts: ClusterFacts) -> str:
+    """Return a sentence about the disk space that successors of brokers need, if any."""
+    sizes = {b: sum(facts.brokers[b].replica_bytes.values()) for b in step.brokers}
+    told = [f"{size:,} bytes for that of broker {b}" for b, size in sizes.items() if size]
+    return f" Free disk space that they need: {', '.join(told)}." if told else ""
 
 
 def step_commands(step: Step, facts: ClusterFacts, goal: Goal, shell: Shell) -> list[str]:

@@ -25,7 +25,7 @@ from minikafka.core.migration.facts import (
     parse_version,
     version_text,
 )
-from minikafka.core.migration.steps import Action, Step
+from minikafka.core.migration.steps import Action, Step, largest_factor, missing_bytes, targets
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE
@@ -64,6 +64,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "scram": "SCRAM credentials, which minikafka stores and does not apply",
         "throttle-left": "replication throttles although nothing is reassigned",
         "no-controlled-shutdown": "a broker that stops without moving its leaders",
+        "disk-space": "new brokers without the space for the replicas that move to them",
         "too-few-brokers": "fewer new brokers than replicas of a partition",
         "no-directory": "a log directory that does not exist",
         "unclean-shutdown": "log directories of a broker that was killed",
@@ -224,12 +225,39 @@ def _can_lose(facts: ClusterFacts, tp: TopicPartition, view: PartitionView, brok
 
 
 def _moving(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[MigrationFinding]:
-    if step.action is Action.REASSIGN:
-        largest = max((len(view.replicas) for view in facts.partitions.values()), default=0)
-        if len(step.brokers) < largest:
+    largest = largest_factor(facts)
+    if step.action is Action.REASSIGN and len(step.brokers) < largest:
+        yield MigrationFinding(
+            "too-few-brokers",
+            f"{len(step.brokers)} new brokers, and partitions with {largest} replicas",
+        )
+
+
+def _disk_space(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[MigrationFinding]:
+    if goal.way is not Way.ADD:
+        return
+    match step.action:
+        case Action.REASSIGN if len(step.brokers) >= largest_factor(facts):
+            replicas = targets(facts, goal)
+        case Action.WAIT:
+            replicas = {tp: view.replicas for tp, view in facts.partitions.items()}
+        case _:
+            return
+    for broker_id in facts.of_kind(goal.to):
+        missing = missing_bytes(facts, replicas, broker_id)
+        usable = facts.brokers[broker_id].usable_bytes
+        if missing and usable is None:
             yield MigrationFinding(
-                "too-few-brokers",
-                f"{len(step.brokers)} new brokers, and partitions with {largest} replicas",
+                "disk-space",
+                f"broker {broker_id} does not tell the free space of its disks; its new replicas "
+                f"need {missing:,} bytes",
+                blocks=False,
+            )
+        elif usable is not None and missing > usable:
+            yield MigrationFinding(
+                "disk-space",
+                f"broker {broker_id} has {usable:,} bytes of free disk space, and its new "
+                f"replicas need {missing:,} bytes: {missing - usable:,} bytes are missing",
             )
 
 
@@ -429,5 +457,5 @@ def _some(names: Iterable[object]) -> str:
 
 _CHECKS: tuple[Callable[[ClusterFacts, Goal, Step], Iterator[MigrationFinding]], ...] = (
     *(_kraft, _silent, _health, _stopping, _reassignment, _protocol),
-    *(_message_format, _features, _moving, _directories),
+    *(_message_format, _features, _moving, _disk_space, _directories),
 )

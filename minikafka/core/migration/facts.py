@@ -61,7 +61,9 @@ class BrokerFacts:
     ``settings`` are the values in effect, and ``given`` those of them that are not defaults.
     ``in_file`` are those of ``server.properties``; None is a value that the broker does not show:
     a secret, or with Kafka that of a key that it does not know. ``offline_dirs`` are its failed log
-    directories. ``silence`` is the error of a broker that did not describe itself.
+    directories. ``usable_bytes`` is what can still be written to its volumes, None if it is not
+    known, and ``replica_bytes`` are the sizes of its replicas. ``silence`` is the error of a broker
+    that did not describe itself.
     """
 
     broker_id: int
@@ -72,6 +74,8 @@ class BrokerFacts:
     given: Mapping[str, str] = field(default_factory=dict)
     in_file: Mapping[str, str | None] = field(default_factory=dict)
     offline_dirs: tuple[str, ...] = ()
+    usable_bytes: int | None = None
+    replica_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
     silence: str = ""
 
     def protocol(self) -> KafkaVersion | None:
@@ -136,6 +140,10 @@ class ClusterFacts:
         """Return the brokers that have replicas and are not live."""
         named = {broker for view in self.partitions.values() for broker in view.replicas}
         return sorted(named - set(self.brokers))
+
+    def size(self, tp: TopicPartition) -> int:
+        """Return the bytes of a partition's largest replica."""
+        return max((b.replica_bytes.get(tp, 0) for b in self.brokers.values()), default=0)
 
     def min_isr(self, topic: str) -> int:
         return int(self.topic_settings.get(topic, {}).get("min.insync.replicas", "1"))

@@ -66,14 +66,15 @@ def _next_with_new_brokers(facts: ClusterFacts, goal: Goal, old: Sequence[int]) 
         return Step(Action.WAIT)
     hosting = {broker for view in facts.partitions.values() for broker in view.replicas}
     new = facts.of_kind(goal.to)
-    if not new or (hosting & set(old) and len(new) < _largest_factor(facts)):
+    if not new or (hosting & set(old) and len(new) < largest_factor(facts)):
         return Step(Action.ADD, tuple(sorted(old)))
     if hosting & set(old):
         return Step(Action.REASSIGN, tuple(sorted(new)))
     return Step(Action.STOP, (old[0],))
 
 
-def _largest_factor(facts: ClusterFacts) -> int:
+def largest_factor(facts: ClusterFacts) -> int:
+    """Return the number of replicas of the partition that has most."""
     return max((len(view.replicas) for view in facts.partitions.values()), default=1)
 
 
@@ -103,6 +104,18 @@ def targets(facts: ClusterFacts, goal: Goal) -> dict[TopicPartition, tuple[int, 
             load[target] = load.get(target, 0) + 1
         found[tp] = tuple(chosen)
     return found
+
+
+def missing_bytes(
+    facts: ClusterFacts, replicas: Mapping[TopicPartition, Sequence[int]], broker_id: int
+) -> int:
+    """Return the bytes that a broker has to fetch until it has its replicas among ``replicas``."""
+    present = facts.brokers[broker_id].replica_bytes
+    return sum(
+        max(0, facts.size(tp) - present.get(tp, 0))
+        for tp, brokers in replicas.items()
+        if broker_id in brokers
+    )
 
 
 def plan(facts: ClusterFacts, goal: Goal, new_ids: Sequence[int] = ()) -> list[Step]:

@@ -59,6 +59,8 @@ def test_the_facts_of_a_cluster() -> None:
         broker = facts.brokers[1]
         assert broker.protocol() == (3, 9)
         assert (broker.offline_dirs, broker.silence) == ((), "")
+        assert broker.usable_bytes
+        assert T in broker.replica_bytes
         assert broker.in_file["broker.id"] == "1"
         assert "inter.broker.protocol.version" not in broker.given
         await cluster.stop(2)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli.cluster.migration_facts import in_file, kind_of, read_directory
+from minikafka.cli.cluster.migration_facts import in_file, kind_of, read_directory, usable_bytes
 from minikafka.cli.main import main
 from minikafka.core.client.admin.configs import ConfigValue
+from minikafka.core.client.admin.log_dirs import LogDirDescription
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource
 from minikafka.core.migration.facts import DirectoryFacts, Kind
+from minikafka.kernel.errors import ErrorCode
 
 SERVER = ("--bootstrap-server", "h:1")
 
@@ -84,3 +86,13 @@ def test_a_stopped_brokers_directory(tmp_path: Path) -> None:
         (tmp_path / topic / "00000000000000000007.log").touch()  # empty
     old = ("b-0/00000000000000000000.log", "c-0/00000000000000000000.log")
     assert read_directory(tmp_path) == DirectoryFacts(str(tmp_path), True, True, old)
+
+
+@pytest.mark.mission("MIX-38")
+def test_the_space_of_a_broker_is_that_of_its_volumes() -> None:
+    def directory(total: int, usable: int, error: ErrorCode = ErrorCode.NONE) -> LogDirDescription:
+        return LogDirDescription(error, total_bytes=total, usable_bytes=usable)
+
+    offline = directory(-1, -1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert usable_bytes([directory(9, 5), directory(9, 5), directory(8, 5), offline]) == 10
+    assert usable_bytes([directory(9, 5), directory(-1, -1)]) is None

@@ -281,6 +281,63 @@ def test_too_few_new_brokers() -> None:
     assert next_step(facts, ADDING).action is Action.ADD
 
 
+@pytest.mark.mission("MIX-38")
+def test_new_brokers_need_the_space_of_their_replicas() -> None:
+    """T0 has 3 GiB, and T1 500 bytes, of which broker 5 has 100 already."""
+
+    def found(*usable: int | None) -> list[tuple[str, bool]]:
+        facts = cluster()
+        for broker_id in facts.brokers:
+            facts = with_broker(facts, broker_id, replica_bytes={T0: 3 << 30, T1: 500})
+        facts = with_broker(facts, 3, replica_bytes={T0: 1, T1: 400})  # it lags
+        new = {
+            b: replace(facts.brokers[3], broker_id=b, kind=Kind.MINIKAFKA, replica_bytes=present)
+            for b, present in ((4, {}), (5, {T1: 100}), (6, {}))
+        }
+        facts = replace(facts, brokers={**facts.brokers, **new})
+        for broker_id, space in zip(new, usable, strict=True):
+            facts = with_broker(facts, broker_id, usable_bytes=space)
+        step = next_step(facts, ADDING)
+        assert step == Step(Action.REASSIGN, (4, 5, 6))
+        against = findings(facts, ADDING, step)
+        assert {finding.name for finding in against} <= {"disk-space"}
+        return [(finding.text, finding.blocks) for finding in against]
+
+    whole = (3 << 30) + 500
+    assert found(whole, whole - 100, whole) == []
+    assert found(whole, whole - 101, whole) == [
+        (
+            (
+                "broker 5 has 3,221,225,871 bytes of free disk space, and its new replicas need "
+                "3,221,225,872 bytes: 1 bytes are missing"
+            ),
+            True,
+        )
+    ]
+    assert found(whole, whole, None) == [
+        (
+            (
+                "broker 6 does not tell the free space of its disks; its new replicas need "
+                "3,221,225,972 bytes"
+            ),
+            False,
+        )
+    ]
+
+
+@pytest.mark.mission("MIX-38")
+def test_a_move_under_way_needs_the_space_of_what_is_left() -> None:
+    facts = with_partition(cluster(), replicas=(1, 2, 3, 4))
+    facts = with_broker(replace(facts, reassigning=frozenset({T0})), 1, replica_bytes={T0: 1000})
+    new = replace(facts.brokers[1], broker_id=4, kind=Kind.MINIKAFKA, replica_bytes={T0: 600})
+    facts = replace(facts, brokers={**facts.brokers, 4: new})
+    for usable, missing in ((400, False), (399, True)):
+        found = findings(
+            with_broker(facts, 4, usable_bytes=usable), ADDING, next_step(facts, ADDING)
+        )
+        assert ("disk-space" in {finding.name for finding in found}) == missing
+
+
 @pytest.mark.mission("MIX-32")
 def test_a_partition_counts_as_settled_if_all_brokers_show_it_alike() -> None:
     same = PartitionView(0, 1, 5, (1, 2, 3), (3, 1, 2))
@@ -295,7 +352,7 @@ def test_a_partition_counts_as_settled_if_all_brokers_show_it_alike() -> None:
 
 def test_every_finding_has_an_example() -> None:
     shown = {name for name, *_ in (*BLOCKING, *WARNING)}
-    assert set(NAMES) - shown == {"offline-partitions", "too-few-brokers"}
+    assert set(NAMES) - shown == {"offline-partitions", "too-few-brokers", "disk-space"}
 
 
 def test_long_lists_are_cut() -> None:
