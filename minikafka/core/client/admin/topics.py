@@ -28,11 +28,11 @@ from minikafka.protocol.messages.create_topics import (
 from minikafka.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicState,
 )
 from minikafka.protocol.messages.metadata import MetadataResponse
 
 BROKER_DEFAULT: Final = -1
+BY_NAMES: Final = 5  # the highest version of DeleteTopics with names alone: later ones have ids
 
 # Errors of single topics that are retried. Others are final even if the table calls them retriable,
 # for example UNKNOWN_TOPIC_OR_PARTITION for a topic to be deleted.
@@ -90,12 +90,8 @@ def delete_topics(names: Iterable[str], timeout_ms: int) -> ControllerCall[Topic
         return of_each(wanted, found)
 
     wanted = list(names)
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in wanted],
-        topic_names=wanted,
-        timeout_ms=timeout_ms,
-    )
-    return ControllerCall(request, read)
+    request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
+    return ControllerCall(request, read, highest_version=BY_NAMES)
 
 
 def create_partitions(

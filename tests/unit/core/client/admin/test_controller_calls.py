@@ -20,9 +20,11 @@ from minikafka.core.client.admin.topics import (
     delete_topics,
     is_final,
 )
-from minikafka.core.client.calls import ControllerCall
+from minikafka.core.client.calls import ControllerCall, request_version
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -33,7 +35,11 @@ from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from minikafka.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from minikafka.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from minikafka.protocol.messages.elect_leaders import (
     ElectLeadersPartitionResult,
     ElectLeadersResponse,
@@ -83,10 +89,15 @@ def test_each_created_topic_has_its_outcome() -> None:
     assert "not in the response" in str(outcomes["c"])
 
 
-def test_deletions_name_topics_for_old_and_new_versions() -> None:
+@pytest.mark.parametrize("newest", [2, 5, 6])
+def test_deletions_name_topics_to_old_and_new_brokers(newest: int) -> None:
+    """The newest versions of Kafka 2.0, 2.7 and 3.9."""
     call = delete_topics(["a", "b"], 900)
-    request: Any = call.request
-    assert request.topic_names == [row.name for row in request.topics] == ["a", "b"]
+    assert isinstance(call, ControllerCall)
+    served: dict[int, tuple[int, int]] = {ApiKey.DELETE_TOPICS: (0, newest)}
+    version = request_version(call.request, served, "peer", call.highest_version)
+    sent: Any = decode(DeleteTopicsRequest, version, encode(call.request, version))
+    assert sent.topic_names == ["a", "b"]
     outcomes = call.read(
         DeleteTopicsResponse(
             responses=[DeletableTopicResult("a"), DeletableTopicResult("b", error_code=3)]
