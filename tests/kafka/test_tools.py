@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
-from tests.support.cluster.kafka_tools import ToolOutput, run_tool
+from tests.support.cluster.kafka_tools import ToolOutput, first_line, run_tool
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka"), pytest.mark.mission("MIX-40")]
@@ -218,6 +220,100 @@ def test_producers_and_transactions(pair: Pair) -> None:
 def _without_producer(text: str) -> list[list[str]]:
     """Columns without the coordinator and the producer id, which are chosen by chance."""
     return [[word for word in line.split() if not word.isdigit()] for line in text.splitlines()]
+
+
+def test_a_hanging_transaction_is_aborted(pair: Pair) -> None:
+    producers = []
+    for cluster in pair:
+        cluster.create_topic("hanging")
+        producers.append(_begin(cluster, "hanging"))
+    partition = ("--topic", "hanging", "--partition", "0")
+    open_ = pair.same(*("transactions", *AT, "describe-producers"), *partition, of=_open)
+    assert open_.out.split()[-1] == "1"  # where it starts, after another record
+    pair.same("transactions", *AT, "abort", *partition, "--start-offset", "0")
+    aborted = pair.same("transactions", *AT, "abort", *partition, "--start-offset", "1")
+    assert aborted.status == 0
+    ended = pair.same(*("transactions", *AT, "describe-producers"), *partition, of=_open)
+    assert ended.out.split()[-1] == "None"
+    pair.same("get-offsets", *AT, "--topic", "hanging")  # with the marker
+
+
+def _begin(cluster: MixedCluster, topic: str) -> Producer:
+    """Write a record, and another one in a transaction, which stays open."""
+    plain = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    plain.produce(topic, b"before", partition=0)
+    assert plain.flush(60) == 0
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"in it", partition=0)
+    assert producer.flush(60) == 0
+    return producer
+
+
+def _open(text: str) -> list[str]:
+    """For each producer, its epoch and where its transaction starts."""
+    return [" ".join(line.split()[1:2] + line.split()[-1:]) for line in text.splitlines()]
+
+
+def test_consumers_that_measure_and_verify(pair: Pair) -> None:
+    verified = pair.same(
+        *("verifiable-consumer", *AT, "--topic", "t", "--group-id", "verifying"),
+        *("--reset-policy", "earliest", "--max-messages", "5"),
+        of=_consumed,
+    )
+    assert _consumed(verified.out)[0]
+    measured = pair.same(
+        *("consumer-perf-test", *AT, "--topic", "t", "--messages", "5", "--timeout", "30000"),
+        of=_measured,
+    )
+    assert _measured(measured.out)[1]
+
+
+def _consumed(text: str) -> tuple[bool, list[str]]:
+    """Whether it read at least as many records as it was to, and the names of the events: how many
+    records a poll returns is chance."""
+    lines = text.replace("<time>", "0").splitlines()
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    count = sum(each["count"] for each in events if each["name"] == "records_consumed")
+    return count >= 5, sorted({each["name"] for each in events})
+
+
+def _measured(text: str) -> tuple[list[str], bool]:
+    """The names of the columns, and whether it read at least as many records as it was to."""
+    header, figures = text.splitlines()[-2:]
+    names = [name.strip() for name in header.split(",")]
+    return names, int(figures.split(",")[names.index("data.consumed.in.nMsg")]) >= 5
+
+
+def test_replicas_are_verified(pair: Pair) -> None:
+    """The tool reads every replica as a consumer, and compares the records."""
+    options = ("--broker-list", "{bootstrap}", "--topics-include", "t", "--time", "-2")
+    ours, official = (
+        first_line(
+            cluster,
+            *("replica-verification", *options, "--report-interval-ms", "200"),
+            *("--max-wait-ms", "100"),
+            having="max lag is 0",
+        )
+        for cluster in pair
+    )
+    assert ours.partition(": ")[2] == official.partition(": ")[2]
+    assert "among 2 partitions" in ours
+
+
+def test_delegation_tokens_without_security(pair: Pair) -> None:
+    for cluster in pair:
+        (cluster.directory / "client.properties").write_text("")
+    by = (*AT, "--command-config", "{home}/client.properties")
+    refused = pair.same("delegation-tokens", *by, "--create", "--max-life-time-period", "-1")
+    assert refused.status != 0
+    pair.same("delegation-tokens", *by, "--describe")
+    token = ("--hmac", "AAAA")
+    pair.same("delegation-tokens", *by, "--renew", "--renew-time-period", "-1", *token)
+    pair.same("delegation-tokens", *by, "--expire", "--expiry-time-period", "-1", *token)
 
 
 def test_the_cluster(pair: Pair) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import threading
 from dataclasses import dataclass
 
 from scripts.lib.apache_kafka import NEWEST, java_command
@@ -33,6 +34,7 @@ CLASSES = {
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
@@ -52,6 +54,39 @@ class ToolOutput:
 def run_tool(cluster: MixedCluster, tool: str, *arguments: str, stdin: str = "") -> ToolOutput:
     """Run a tool of Kafka 3.9.1. ``{bootstrap}`` in an argument is the first broker's address,
     ``{data}`` its data directory, and ``{home}`` the cluster's directory."""
+    done = subprocess.run(
+        _command(cluster, tool, *arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return ToolOutput(
+        done.returncode, normalised(cluster, done.stdout), normalised(cluster, done.stderr)
+    )
+
+
+def first_line(cluster: MixedCluster, tool: str, *arguments: str, having: str) -> str:
+    """Run a tool that does not end until it prints a line with ``having``; return this line."""
+    command = _command(cluster, tool, *arguments)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        killer = threading.Timer(LIMIT_S, process.kill)
+        killer.start()
+        try:
+            lines: list[str] = []
+            for line in process.stdout:
+                lines.append(line)
+                if having in line:
+                    return normalised(cluster, line)
+            raise AssertionError(f"{tool} printed no line with {having!r}: {lines}")
+        finally:
+            killer.cancel()
+            process.kill()
+
+
+def _command(cluster: MixedCluster, tool: str, *arguments: str) -> list[str]:
     first = cluster.broker_ids[0]
     places = {
         "{bootstrap}": cluster.address(first),
@@ -63,13 +98,7 @@ def run_tool(cluster: MixedCluster, tool: str, *arguments: str, stdin: str = "")
         for name, value in places.items():
             argument = argument.replace(name, value)
         given.append(argument)
-    command = java_command(NEWEST, CLASSES[tool], *given, jvm=(*TOOL_JVM, QUIET))
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    return ToolOutput(
-        done.returncode, normalised(cluster, done.stdout), normalised(cluster, done.stderr)
-    )
+    return java_command(NEWEST, CLASSES[tool], *given, jvm=(*TOOL_JVM, QUIET))
 
 
 # What two clusters in the same state have in different words, and what stands for it.
