@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.exactly_once import ExactlyOnce
+from tests.support.cluster.migration_matrix import MATRIX_ROW, matrix_row
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.cluster.verify_process import VerifyProcess
 
@@ -75,6 +76,7 @@ def loaded(cluster: MixedCluster, home: Path) -> Iterator[Load]:
 def test_no_record_is_lost_when_a_broker_of_either_kind_ends(
     mixed: Mixed,
     tmp_path: Path,
+    record_property: Callable[[str, object], None],
     kinds: tuple[str, ...],
     of_controller: signal.Signals,
     of_others: signal.Signals,
@@ -91,4 +93,5 @@ def test_no_record_is_lost_when_a_broker_of_either_kind_ends(
             load.until_processed(f"records after {number.name} for broker {victim}")
             cluster.restart_broker(victim)
             cluster.until_ready()
-        load.finish()
+        killed = f"{', '.join(kinds)}: brokers of each kind stopped and killed"
+        record_property(MATRIX_ROW, matrix_row(killed, load.finish()))
