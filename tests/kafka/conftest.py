@@ -41,10 +41,10 @@ def mixed(zookeeper: ZookeeperProcess, tmp_path_factory: pytest.TempPathFactory)
         properties: Mapping[str, object] = {},
         own: Mapping[int, Mapping[str, object]] = {},
         more_listeners: Sequence[str] = (),
+        more_brokers: int = 0,
     ) -> MixedCluster:
         home = tmp_path_factory.mktemp("mixed")
-        return MixedCluster(
-            home, f"{zookeeper.connect}/{home.name}", kinds, properties, own, more_listeners
-        )
+        chroot = f"{zookeeper.connect}/{home.name}"
+        return MixedCluster(home, chroot, kinds, properties, own, more_listeners, more_brokers)
 
     return make

@@ -44,7 +44,8 @@ class MixedCluster(ClusterState):
 
     A broker keeps its id, port, directory and ``server.properties`` when another kind takes its
     place. ``own`` maps a broker id to properties of that broker alone. ``more_listeners`` are
-    names of listeners that each broker has besides PLAINTEXT.
+    names of listeners that each broker has besides PLAINTEXT. ``more_brokers`` are as many as can
+    be added later; clients get their addresses at once.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class MixedCluster(ClusterState):
         properties: Mapping[str, object] = {},
         own: Mapping[int, Mapping[str, object]] = {},
         more_listeners: Sequence[str] = (),
+        more_brokers: int = 0,
     ) -> None:
         self.directory = directory
         self.zookeeper = zookeeper
@@ -62,7 +64,8 @@ class MixedCluster(ClusterState):
         self._shared = {**QUICK, **properties}
         self._own = own
         self._listeners = (PLAINTEXT, *more_listeners)
-        places = [(name, broker_id) for name in self._listeners for broker_id in self.kinds]
+        self._addressed = range(1, len(kinds) + more_brokers + 1)
+        places = [(name, broker_id) for name in self._listeners for broker_id in self._addressed]
         self._ports = dict(zip(places, free_ports(len(places)), strict=True))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -75,7 +78,7 @@ class MixedCluster(ClusterState):
         return self.addresses(PLAINTEXT)
 
     def addresses(self, listener: str) -> str:
-        return ",".join(self.address(broker_id, listener) for broker_id in self.kinds)
+        return ",".join(self.address(broker_id, listener) for broker_id in self._addressed)
 
     def address(self, broker_id: int, listener: str = PLAINTEXT) -> str:
         return f"127.0.0.1:{self._ports[listener, broker_id]}"
@@ -168,6 +171,22 @@ class MixedCluster(ClusterState):
         self.end_broker(broker_id, number)
         self.kinds[broker_id] = kind
         self.restart_broker(broker_id)
+        self.until_ready()
+
+    def add(self, *kinds: str) -> Sequence[int]:
+        """Start brokers with new ids, and return these."""
+        first = max(self._processes) + 1
+        added = dict(enumerate(kinds, start=first))
+        self.kinds |= added
+        for broker_id in added:
+            self.restart_broker(broker_id)
+        self.until_ready()
+        return list(added)
+
+    def remove(self, broker_id: int) -> None:
+        """Shut down a broker that does not come back."""
+        self.end_broker(broker_id)
+        del self.kinds[broker_id]
         self.until_ready()
 
     def create_topic(self, name: str, *assignment: Sequence[int]) -> None:
