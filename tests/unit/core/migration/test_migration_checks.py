@@ -326,7 +326,7 @@ def test_new_brokers_need_the_space_of_their_replicas() -> None:
 
 
 @pytest.mark.mission("MIX-38")
-def test_a_move_under_way_needs_the_space_of_what_is_left() -> None:
+def test_a_move_under_way_needs_the_space_of_the_remaining_records() -> None:
     facts = with_partition(cluster(), replicas=(1, 2, 3, 4))
     facts = with_broker(replace(facts, reassigning=frozenset({T0})), 1, replica_bytes={T0: 1000})
     new = replace(facts.brokers[1], broker_id=4, kind=Kind.MINIKAFKA, replica_bytes={T0: 600})
