@@ -30,14 +30,12 @@ from scripts.lib.apache_kafka import NEWEST
 from tests.support.cluster.cluster_state import POLL_S, until
 from tests.support.cluster.mixed_cluster import OURS
 from tests.support.cluster.recorded_cluster import (
-    ControlRequest,
     RecordedCluster,
     View,
     Znode,
     by_broker,
     by_partition,
     changes_by_partition,
-    without_isr_changes,
 )
 from tests.support.zookeeper.process import ZookeeperProcess
 
@@ -359,12 +357,6 @@ HISTORY = (
 #   writes it once more to end a reassignment that only changes the order of replicas.
 WRITTEN_MORE_OFTEN = (r"/brokers/ids/\d+", r"/brokers/topics/[^/]+")
 
-# Leaders of ours write ISRs to ZooKeeper, where Kafka's send AlterPartition to the controller. So
-# the controller learns of them later, and the state has the epoch of the controller from which the
-# leader has it. From the first such change on, the requests are compared without this.
-ISR_CHANGES = "/isr_change_notification"
-FIRST_ISR_CHANGE = moved_there
-
 EQUAL_LIMIT_S = 5.0  # a busy JVM may be later than the quiet time between two of its requests
 
 
@@ -389,25 +381,17 @@ class Side:
 
     def __init__(self, cluster: RecordedCluster) -> None:
         self._cluster = cluster
-        self._earlier: list[ControlRequest] = []
-        self._isr_changes = False
 
     def play(self, step: Step) -> None:
-        self._isr_changes |= step.play is FIRST_ISR_CHANGE
         step.play(self._cluster)
         self._cluster.settle()
 
     def seen(self, step: Step) -> Seen:
-        requests: Sequence[ControlRequest] = self._cluster.requests()
-        if self._isr_changes:
-            requests = without_isr_changes(self._earlier, requests)
-        return Seen(self._cluster.tree(), step.view(requests))
+        return Seen(self._cluster.tree(), step.view(self._cluster.requests()))
 
     def forget(self) -> None:
-        """Take the requests so far as those of earlier steps."""
-        requests = self._cluster.requests()
-        self._earlier += requests
-        self._cluster.forget_requests(len(requests))
+        """Forget the requests so far: they are those of earlier steps."""
+        self._cluster.forget_requests(len(self._cluster.requests()))
 
 
 @pytest.fixture(scope="module")
@@ -448,15 +432,9 @@ def in_tree(played: Played) -> list[str]:
         pair = [ours.tree.get(path), official.tree.get(path)]
         if any(re.fullmatch(pattern, path) for pattern in WRITTEN_MORE_OFTEN):
             pair = [znode and znode._replace(version=0) for znode in pair]
-        if path.endswith("/state"):
-            pair = [znode and _without_controller_epoch(znode) for znode in pair]
-        if pair[0] != pair[1] and not path.startswith(ISR_CHANGES):
+        if pair[0] != pair[1]:
             found += [f"{step.play.__name__}: {path}", *map(str, pair)]
     return found
-
-
-def _without_controller_epoch(znode: Znode) -> Znode:
-    return znode._replace(data={**znode.data, "controller_epoch": 0})
 
 
 def in_requests(played: Played) -> list[str]:

@@ -338,45 +338,6 @@ def _ordinal(seen: list[Any], value: Any) -> int:
 View = Callable[[Sequence[ControlRequest]], Mapping[str, Sequence[str]]]
 
 
-def without_isr_changes(
-    earlier: Sequence[ControlRequest], requests: Sequence[ControlRequest]
-) -> Sequence[ControlRequest]:
-    """Return the requests without what depends on how the controller learns of a leader's ISR
-    changes. ``earlier`` are the requests before.
-
-    - An UpdateMetadata that tells a broker no other leader and no other replicas of any partition
-      is left out, and so are the ISR and its version in the others.
-    - The first LeaderAndIsr after a broker's start has the ISRs that the controller remembers,
-      which are left out with their versions. Later ones have those that it has just written.
-    - A state has no controller epoch: it is that of the controller from which the leader that
-      changed the ISR has its leadership, or that of the controller which made the change."""
-    known: dict[tuple[object, ...], object] = {}
-    started: set[tuple[object, ...]] = set()
-    found = []
-    for number, request in enumerate([*earlier, *requests]):
-        message: Any = copy.deepcopy(request.message)
-        updates, news = isinstance(message, UpdateMetadataRequest), not message.topic_states
-        start = (request.broker_id, message.broker_epoch)
-        first = isinstance(message, LeaderAndIsrRequest) and start not in started
-        if first:
-            started.add(start)
-        for topic in message.topic_states:
-            for state in topic.partition_states:
-                if hasattr(state, "controller_epoch"):
-                    state.controller_epoch = 0
-                if updates:
-                    state.isr, state.zk_version = [], 0
-                    place = (topic.topic_name, topic.topic_id, state.partition_index)
-                    key = (*start, message.controller_epoch, *place)
-                    news |= known.get(key) != state
-                    known[key] = state
-                elif first:
-                    state.isr, state.partition_epoch = [], 0
-        if number >= len(earlier) and (news or not updates):
-            found.append(replace(request, message=message))
-    return found
-
-
 def by_broker(requests: Sequence[ControlRequest]) -> Mapping[str, Sequence[str]]:
     """Return the requests to each broker, in their order."""
     found: dict[str, list[str]] = {}
