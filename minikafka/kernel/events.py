@@ -37,8 +37,8 @@ LEVELS = {
 ROOT_LOGGER = "root"  # its level counts for every logger without one
 # The components that log. Each is a logger whose level may be set separately.
 LOGGERS = (
-    "apis", "auto-topic-creation", "channel", "client-quotas", "config-admin", "config-changes",
-    "consumer", "controller", "controller-channels", "dynamic-config", "features",
+    "apis", "authorizer", "auto-topic-creation", "channel", "client-quotas", "config-admin",
+    "config-changes", "consumer", "controller", "controller-channels", "dynamic-config", "features",
     "group-coordinator", "http", "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner",
     "log_manager", "loop",
     "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",

@@ -234,6 +234,13 @@ class Requests:
         raise_error(outcome.results)
         return True
 
+    async def delete_existing(self, znodes: Sequence[str]) -> None:
+        """Delete the znodes at these paths, of which some may be gone already."""
+        groups = [[DeleteOp(path)] for path in znodes]
+        for results in await self.fenced(groups, None):
+            if not isinstance(results[0], NoNode):
+                raise_error(results)
+
     async def create_if_missing(self, path: str) -> None:
         """Create a znode and its parents without data, as far as they are missing."""
         if await self.exists(path) is not None:

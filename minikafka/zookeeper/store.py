@@ -9,6 +9,7 @@ from minikafka.kernel.ports import CoordinationSession, NoNode, SetOp
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import ControllerMoved, MalformedZnode
 from minikafka.zookeeper.requests import Requests, raise_error
+from minikafka.zookeeper.store_acls import ZkAclStore
 from minikafka.zookeeper.store_cluster import ZkClusterStore
 from minikafka.zookeeper.store_configs import ZkConfigStore
 from minikafka.zookeeper.store_controller import ControllerNode, ZkControllerStore
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore):
+class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore, ZkAclStore):
     """All reads and writes of Kafka's znodes (KafkaZkClient).
 
     A request whose connection is lost is repeated when the connection is back, as in Kafka's
@@ -43,6 +44,7 @@ class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore):
         ZkControllerStore.__init__(self, requests)
         ZkTopicStore.__init__(self, requests)
         ZkConfigStore.__init__(self, requests)
+        ZkAclStore.__init__(self, requests)
 
     @property
     def session(self) -> CoordinationSession:

@@ -192,10 +192,7 @@ class ZkConfigStore:
 
     async def delete_config_changes(self, names: Sequence[str]) -> None:
         """Delete old change notifications. Every broker does so, and some may be gone already."""
-        groups = [[DeleteOp(f"{paths.CONFIG_CHANGES}/{name}")] for name in names]
-        for results in await self._requests.fenced(groups, None):
-            if not isinstance(results[0], NoNode):
-                raise_error(results)
+        await self._requests.delete_existing([f"{paths.CONFIG_CHANGES}/{n}" for n in names])
 
 
 def _notice(entity_path: str) -> CreateOp:

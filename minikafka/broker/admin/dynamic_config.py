@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -11,10 +10,11 @@ from minikafka.kernel.config import Config, ConfigDef, ConfigError
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG, is_dynamic
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Clock, CoordinationError, SessionExpired, WatchEvent
+from minikafka.kernel.ports import Clock, Watcher
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.notice_follower import NoticeFollower
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.store_configs import ConfigNotice
 
@@ -128,10 +128,6 @@ def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
     return any(before.values.get(name) != after.values.get(name) for name in names)
 
 
-NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's
-RETRY_MS = 500
-
-
 class ConfigHandler(Protocol):
     """Applies configuration changes to the running broker (Kafka's ``ConfigHandler``). The node
     implements it."""
@@ -167,13 +163,9 @@ async def read_broker_configs(
     return found[0], found[1]
 
 
-class ConfigChanges:
-    """Watches the change notifications in ZooKeeper and re-reads what they name.
-
-    Kafka's ``ZkConfigManager``. A notification names the changed entity and does not contain its
-    configuration. All configurations are read after the
-    start and in each new ZooKeeper session, since notifications may have been missed. Every broker
-    deletes notifications older than ``NOTICE_LIFETIME_MS``, as in Kafka."""
+class ConfigChanges(NoticeFollower[ConfigNotice]):
+    """Watches the change notifications of configurations and re-reads what they name (Kafka's
+    ``ZkConfigManager``)."""
 
     def __init__(
         self,
@@ -183,63 +175,23 @@ class ConfigChanges:
         handler: ConfigHandler,
         log: EventLog | None = None,
     ) -> None:
+        log = log or event_log("config-changes", broker=broker_id)
+        super().__init__(clock, log, f"{paths.CONFIG_CHANGES}-event-process-thread")
         self._store = store
-        self._clock = clock
         self._broker_id = broker_id
         self._handler = handler
-        self._log = log or event_log("config-changes", broker=broker_id)
-        self._news = asyncio.Event()
-        self._read_all = True
-        self._taken: dict[str, int] = {}  # applied notices: name to creation time in ms
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        self._news.set()
-        self._task = tasks.create_task(self._follow(), name="/config/changes-event-process-thread")
+    async def _names(self, watcher: Watcher) -> list[str]:
+        return await self._store().config_changes(watcher)
 
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+    async def _read(self, names: Sequence[str]) -> list[ConfigNotice]:
+        return await self._store().config_change_notices(names)
 
-    async def on_new_session(self, _: object) -> None:
-        """Read all configurations: the watch ended with the old session, and notifications may have
-        been missed."""
-        self._read_all = True
-        self._news.set()
+    async def _delete(self, names: Sequence[str]) -> None:
+        await self._store().delete_config_changes(names)
 
-    def _fired(self, _: WatchEvent) -> None:
-        self._news.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            read_all, self._read_all = self._read_all, False
-            try:
-                await self._look(read_all)
-            except CoordinationError as error:
-                self._read_all = True
-                if isinstance(error, SessionExpired):
-                    continue  # ``on_new_session`` follows
-                self._log.warning("config_changes_read_failed", error=repr(error))
-                await self._clock.sleep(RETRY_MS)
-                self._news.set()
-
-    async def _look(self, read_all: bool) -> None:
-        """Read and apply the new notices, or with ``read_all`` everything. Raises
-        CoordinationError."""
-        store = self._store()
-        names = await store.config_changes(self._fired)
-        there = set(names)
-        self._taken = {name: made for name, made in self._taken.items() if name in there}
-        notices = await store.config_change_notices([n for n in names if n not in self._taken])
-        if notices or read_all:
-            await self._take(notices, read_all or any(n.entity_path is None for n in notices))
-        self._taken |= {notice.name: notice.created_ms for notice in notices}
-        await self._clear_away(store)
-
-    async def _take(self, notices: Iterable[ConfigNotice], read_all: bool) -> None:
+    async def _take(self, notices: Sequence[ConfigNotice], read_all: bool) -> None:
+        read_all = read_all or any(notice.entity_path is None for notice in notices)
         entities = [n.entity_path.partition("/") for n in notices if n.entity_path is not None]
         if notices:
             self._log.info("config_changes_received", entities=["/".join(e[::2]) for e in entities])
@@ -254,9 +206,3 @@ class ConfigChanges:
             await self._handler.all_topics_changed()
         elif topics:
             await self._handler.topics_changed(topics)
-
-    async def _clear_away(self, store: ZkStore) -> None:
-        before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
-        old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
-        if old:
-            await store.delete_config_changes(old)
