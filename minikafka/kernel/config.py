@@ -204,9 +204,11 @@ def row_of(kind: ConfigType, effective: bool = True) -> Callable[..., Setting]:
 @dataclass(frozen=True)
 class ConfigDef:
     """A set of settings. ``ignored`` are keys without a row that are accepted without effect; keys
-    in ``refused`` have a reason why no value but the default is accepted. ``together`` returns why
-    parsed values do not go together, if they do not. ``of_listeners`` may also be given for one
-    listener, as ``listener.name.<name in lower case>.<key>``."""
+    in ``refused`` have a reason why no value but the default is accepted. ``free`` are keys without
+    a row that have an effect, and ``plugin_keys`` the prefixes of keys for a plug-in, each with the
+    key that names its class. ``together`` returns why parsed values do not go together, if they do
+    not. ``of_listeners`` may also be given for one listener, as
+    ``listener.name.<name in lower case>.<key>``."""
 
     settings: Mapping[str, Setting]
     ignored: frozenset[str] = frozenset()
@@ -214,6 +216,8 @@ class ConfigDef:
     refused: Mapping[str, str] = field(default_factory=dict)
     together: Callable[[Mapping[str, Any]], str | None] = lambda _: None
     of_listeners: Mapping[str, Setting] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
+    plugin_keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -224,6 +228,8 @@ class ConfigDef:
         refused: Mapping[str, str] | None = None,
         together: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
         of_listeners: Iterable[Setting] = (),
+        free: Iterable[str] = (),
+        plugin_keys: Mapping[str, str] | None = None,
     ) -> ConfigDef:
         return cls(
             {row.name: row for row in rows},
@@ -232,6 +238,8 @@ class ConfigDef:
             refused or {},
             together,
             {row.name: row for row in of_listeners},
+            frozenset(free),
+            plugin_keys or {},
         )
 
     def row(self, name: str) -> Setting | None:
@@ -246,11 +254,25 @@ class ConfigDef:
         """Raise ConfigError for an unknown key, with the nearest known one."""
         if name in self.settings or name in self.ignored or name in self.refused:
             return
-        if name.startswith(self.ignored_prefixes):
+        if name in self.free or name.startswith(self.ignored_prefixes):
             return
-        near = difflib.get_close_matches(name, [*self.settings, *self.ignored], n=1, cutoff=0.6)
+        known = [*self.settings, *self.ignored, *self.free]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"Unknown configuration key {name}{hint}")
+
+    def _is_for_plugin(self, name: str, given: Mapping[str, str]) -> bool:
+        """Whether the key is for a plug-in whose class is ``given``, and no key of ours."""
+        return name not in self.settings and any(
+            name.startswith(prefix) and given.get(key, "").strip()
+            for prefix, key in self.plugin_keys.items()
+        )
+
+    def _has_effect(self, name: str, given: Mapping[str, str]) -> bool:
+        row = self.row(name)
+        if row is not None:
+            return row.effective
+        return name in self.free or self._is_for_plugin(name, given)
 
     def _is_default(self, name: str, text: str) -> bool:
         """Whether a value of a refused key says no more than if it were not set."""
@@ -267,7 +289,8 @@ class ConfigDef:
         that do not go together.
         """
         for name, text in given.items():
-            self.require_known(name)
+            if not self._is_for_plugin(name, given):
+                self.require_known(name)
             if name in self.refused and not self._is_default(name, text):
                 raise ConfigError(f"Configuration {name} is not supported: {self.refused[name]}")
         values: dict[str, Any] = {}
@@ -286,11 +309,7 @@ class ConfigDef:
         problem = self.together(values)
         if problem is not None:
             raise ConfigError(problem)
-        without_effect = tuple(
-            sorted(
-                name for name in given if (known := self.row(name)) is None or not known.effective
-            )
-        )
+        without_effect = tuple(sorted(name for name in given if not self._has_effect(name, given)))
         return Config(values, dict(given), without_effect)
 
 

@@ -290,9 +290,6 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
         _class("alter.config.policy.class.name", None, "Class that may refuse changes of configurations."),
         _class("create.topic.policy.class.name", None, "Class that may refuse new topics."),
     )),
-    SettingGroup("Brokers here authorize everybody.", (
-        _string("authorizer.class.name", "", "Class that decides who may do what."),
-    )),
     SettingGroup("Brokers here load no Java class.", (
         _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
         _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
@@ -310,8 +307,12 @@ INEFFECTIVE_SETTINGS: tuple[Setting, ...] = tuple(
     row for group in INEFFECTIVE_GROUPS for row in group.rows
 )
 REFUSED_SETTINGS: tuple[Setting, ...] = tuple(row for group in REFUSED_GROUPS for row in group.rows)
+_AUTHORIZER_SESSION = "The authorizer uses the broker's ZooKeeper session."
 # Refused keys and why; keys of Kafka's authorizer have no row.
 REFUSED_BROKER_SETTINGS: Mapping[str, str] = {
-    "super.users": "Brokers here authorize everybody.",
+    "authorizer.zookeeper.url": _AUTHORIZER_SESSION,
+    "authorizer.zookeeper.connection.timeout.ms": _AUTHORIZER_SESSION,
+    "authorizer.zookeeper.session.timeout.ms": _AUTHORIZER_SESSION,
+    "authorizer.zookeeper.max.in.flight.requests": _AUTHORIZER_SESSION,
     **{row.name: group.reason for group in REFUSED_GROUPS for row in group.rows},
 }

@@ -64,6 +64,30 @@ def _inter_broker_protocol(value: Any) -> str | None:
     return None
 
 
+# Kafka's authorizer of ZooKeeper clusters, under both names that it has had.
+ACL_AUTHORIZERS = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+)
+# Keys that Kafka's table does not have, and that the authorizer reads. As in Kafka, DescribeConfigs
+# hides their values.
+SUPER_USERS = "super.users"
+ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
+FREE_BROKER_SETTINGS: Mapping[str, str] = {
+    SUPER_USERS: "Principals that may do everything, separated by semicolons: User:a;User:CN=b,O=c.",
+    ALLOW_EVERYONE: "Whether everybody may use a resource without ACLs: true or false (the default).",
+}
+# Keys that begin so are for a plug-in, whose class is named by another key.
+PLUGIN_KEYS: Mapping[str, str] = {"authorizer.": "authorizer.class.name"}
+
+
+def _authorizer_class(value: str) -> str | None:
+    java = value.startswith(("kafka.", "org.apache.kafka.", "io.confluent.", "com."))
+    if java and value not in ACL_AUTHORIZERS:
+        return f"Java classes are not loaded; there are {' and '.join(ACL_AUTHORIZERS)}"
+    return None
+
+
 def _throttled_replicas(value: Any) -> str | None:
     """Kafka's ``ThrottledReplicaListValidator``."""
     if value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value):
@@ -100,6 +124,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _comma_separated("listener.security.protocol.map", ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"), "Security protocol of each listener name."),
     _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),
     _string("security.inter.broker.protocol", "PLAINTEXT", "The inter-broker listener is the one with this name, if inter.broker.listener.name is not set.", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    # -- authorization
+    _string("authorizer.class.name", "", "Who decides what clients may do: kafka.security.authorizer.AclAuthorizer (ACLs in ZooKeeper), or a class of yours, package.module.Class or package.module:Class, in Python. Everybody may do everything if it is empty.", _authorizer_class),
     # -- connections
     _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
@@ -284,6 +310,8 @@ BROKER_CONFIG = ConfigDef.of(
     IGNORED_BROKER_SETTINGS,
     ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
     refused=REFUSED_BROKER_SETTINGS,
+    free=tuple(FREE_BROKER_SETTINGS),
+    plugin_keys=PLUGIN_KEYS,
     together=_together,
     of_listeners=TLS_SETTINGS,
 )

@@ -35,6 +35,7 @@ from minikafka.network.http_server import HttpServer
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
+from minikafka.node.authorizer import NodeAuthorizer
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.loop_stalls import LoopStalls
@@ -172,6 +173,8 @@ class BrokerNode:
         self._log = event_log("node", broker=self.broker_id)
         self._dynamic.update(*await read_broker_configs(store, self.broker_id))
         self._make_parts(cluster_id)
+        self._zk.on_new_session(self._authorizer.on_new_session)
+        await self._authorizer.start(tasks)
         await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
         self._apis.start(tasks)
@@ -250,6 +253,9 @@ class BrokerNode:
             world.entropy,
             self.metrics,
         )
+        self._authorizer = NodeAuthorizer(
+            world, self._config, self.broker_id, lambda: self._zk.store
+        )
         self.parts = BrokerParts(
             world,
             dynamic,
@@ -261,6 +267,7 @@ class BrokerNode:
             self.controller,
             lambda: self.broker_epoch,
             self.metrics,
+            self._authorizer.authorization,
         )
         self._quotas = self._make_quotas()
         effects = ConfigEffects(dynamic, self.parts, self.controller, self._quotas, world.network)
@@ -392,6 +399,7 @@ class BrokerNode:
             await server.close()
         if started:
             await self._config_changes.stop()
+            await self._authorizer.stop()
             await self._features.stop()
             await self.controller.stop()
             await self.parts.stop()

@@ -319,7 +319,7 @@ class TransactionParts:
             Route(ApiKey.TXN_OFFSET_COMMIT, commit),
             Route(
                 ApiKey.DESCRIBE_PRODUCERS,
-                DescribeProducersHandler(self._replicas.hosted),
+                DescribeProducersHandler(self._replicas.hosted, self._cache),
                 changes_state=False,
             ),
             Route(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.security import refusals
+from minikafka.broker.requests.security.acls import AclHandlers
 from minikafka.broker.requests.security.client_quotas import (
     AlterClientQuotasHandler,
     DescribeClientQuotasHandler,
@@ -19,8 +21,27 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.zookeeper.store import ZkStore
 
 
+def acl_routes(authorization: Authorization | None) -> list[Route]:
+    """Return the routes of the ACL APIs, which are refused without an authorizer."""
+    if authorization is None:
+        return [
+            Route(ApiKey.DESCRIBE_ACLS, refusals.refuse_acl_description, changes_state=False),
+            Route(ApiKey.CREATE_ACLS, refusals.refuse_acl_creation, changes_state=False),
+            Route(ApiKey.DELETE_ACLS, refusals.refuse_acl_deletion, changes_state=False),
+        ]
+    acls = AclHandlers(authorization)
+    return [
+        Route(ApiKey.DESCRIBE_ACLS, acls.describe, changes_state=False),
+        Route(ApiKey.CREATE_ACLS, acls.create, changes_state=False),
+        Route(ApiKey.DELETE_ACLS, acls.delete, changes_state=False),
+    ]
+
+
 def security_routes(
-    store: Callable[[], ZkStore], is_controller: Callable[[], bool], network: Network
+    store: Callable[[], ZkStore],
+    is_controller: Callable[[], bool],
+    network: Network,
+    authorization: Authorization | None,
 ) -> list[Route]:
     """Return the routes. Without authorizer and SASL listener most handlers refuse requests."""
     describe_quotas = DescribeClientQuotasHandler(store)
@@ -30,9 +51,7 @@ def security_routes(
     return [
         Route(ApiKey.SASL_HANDSHAKE, refusals.refuse_sasl_handshake, changes_state=False),
         Route(ApiKey.SASL_AUTHENTICATE, refusals.refuse_sasl_authentication, changes_state=False),
-        Route(ApiKey.DESCRIBE_ACLS, refusals.refuse_acl_description, changes_state=False),
-        Route(ApiKey.CREATE_ACLS, refusals.refuse_acl_creation, changes_state=False),
-        Route(ApiKey.DELETE_ACLS, refusals.refuse_acl_deletion, changes_state=False),
+        *acl_routes(authorization),
         Route(ApiKey.CREATE_DELEGATION_TOKEN, refusals.refuse_token_creation, changes_state=False),
         Route(ApiKey.RENEW_DELEGATION_TOKEN, refusals.refuse_token_renewal, changes_state=False),
         Route(ApiKey.EXPIRE_DELEGATION_TOKEN, refusals.refuse_token_expiry, changes_state=False),

@@ -30,6 +30,9 @@ from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.broker.requests.authorization.facts import GuardFacts
+from minikafka.broker.requests.authorization.guards import guarded
 from minikafka.broker.requests.broker_to_controller import (
     AllocateProducerIdsHandler,
     AlterPartitionHandler,
@@ -107,8 +110,10 @@ class BrokerParts:
         controller: KafkaController,
         broker_epoch: Callable[[], int],
         metrics: Metrics,
+        authorization: Authorization | None = None,
     ) -> None:
         self._world = world
+        self._authorization = authorization
         self._config = config = dynamic.current
         self._broker_epoch = broker_epoch
         self._dynamic = dynamic
@@ -310,6 +315,16 @@ class BrokerParts:
 
     def routes(self) -> list[Route]:
         """Return the route of each API that this broker serves. ``Apis`` adds ApiVersions."""
+        facts = GuardFacts(
+            lambda: self._controller.is_active,
+            self.cache.contains_topic,
+            self.cache.contains,
+            self.cache.topic_name,
+            lambda: self._creation.enabled,
+        )
+        return guarded(self._unguarded_routes(), self._authorization, facts)
+
+    def _unguarded_routes(self) -> list[Route]:
         replicas, cache, config = self.replicas, self.cache, self._config
         find_coordinator = FindCoordinatorHandler(self.groups.lookup, self._creation)
         fetch = FetchHandler(
@@ -318,6 +333,7 @@ class BrokerParts:
             self._fetch_sessions,
             self._conversion,
             FetchConfig(config.integer("fetch.max.bytes")),
+            self._authorization,
         )
         return [
             Route(
@@ -354,7 +370,10 @@ class BrokerParts:
             *self._routes_of_placement(),
             *self._routes_of_configuration(),
             *security_routes(
-                lambda: self._zk.store, lambda: self._controller.is_active, self._world.network
+                lambda: self._zk.store,
+                lambda: self._controller.is_active,
+                self._world.network,
+                self._authorization,
             ),
         ]
 

@@ -26,11 +26,11 @@ from minikafka.core.security.acls import (
     AclEntry,
     AclFilter,
     AclOperation,
+    AclResourceType,
     PatternType,
     ResourcePattern,
-    ResourceType,
 )
-from minikafka.core.security.authorizer import Action, DeletedAcls, Requester
+from minikafka.core.security.authorizer import AclAction, DeletedAcls, Requester
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import (
@@ -93,7 +93,7 @@ class AclAuthorizer:
 
     # ----------------------------------------------------------------------------------- decisions
 
-    def authorize(self, requester: Requester, actions: Sequence[Action]) -> list[bool]:
+    def authorize(self, requester: Requester, actions: Sequence[AclAction]) -> list[bool]:
         level = LEVELS[logger_levels().of(LOGGER)]
         principal, host = str(requester.principal), requester.host
         cache = self._cache
@@ -119,7 +119,7 @@ class AclAuthorizer:
         return results
 
     def authorize_by_type(
-        self, requester: Requester, operation: AclOperation, resource_type: ResourceType
+        self, requester: Requester, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
         level = LEVELS[logger_levels().of(LOGGER)]
         principal = str(requester.principal)
@@ -129,7 +129,7 @@ class AclAuthorizer:
             return True
         allowed = self._cache.decide_any(principal, requester.host, operation, resource_type)
         anything = ResourcePattern(resource_type, "NONE", PatternType.UNKNOWN)
-        action = Action(operation, anything, 0)
+        action = AclAction(operation, anything, 0)
         if not allowed:
             self._audit.denied(requester, action, level)
         elif level <= _DEBUG:
@@ -325,7 +325,7 @@ class _AclChanges(NoticeFollower[AclNotice]):
 
 class _Turns:
     """Runs one piece of work after the other, in the order of ``take``. As many wait as there are
-    requests that change ACLs, each of its own connection."""
+    requests that change ACLs, each from another connection."""
 
     def __init__(self) -> None:
         self._last: asyncio.Future[None] | None = None
@@ -353,14 +353,14 @@ class AuditLog:
     def __init__(self, log: EventLog) -> None:
         self._log = log
 
-    def denied(self, requester: Requester, action: Action, level: int) -> None:
+    def denied(self, requester: Requester, action: AclAction, level: int) -> None:
         if action.log_if_denied:
             line = _AuditLine(requester, action, False)
             self._log.info("operation_denied", client=requester.host, audit=line)
         elif level <= _TRACE:
             self._log.debug("operation_denied", audit=_AuditLine(requester, action, False))
 
-    def allowed(self, requester: Requester, action: Action, level: int) -> None:
+    def allowed(self, requester: Requester, action: AclAction, level: int) -> None:
         """Call this only if ``level``, that of the logger, is DEBUG or lower."""
         if action.log_if_allowed or level <= _TRACE:
             self._log.debug("operation_allowed", audit=_AuditLine(requester, action, True))
@@ -372,7 +372,7 @@ class AuditLog:
             " acls.",
         )
 
-    def decided(self, requester: Requester, action: Action, decision: Decision) -> None:
+    def decided(self, requester: Requester, action: AclAction, decision: Decision) -> None:
         resource, entry = action.resource, decision.entry
         if entry is not None:
             self._log.debug(
@@ -393,7 +393,7 @@ class _AuditLine:
 
     __slots__ = ("_action", "_allowed", "_requester")
 
-    def __init__(self, requester: Requester, action: Action, allowed: bool) -> None:
+    def __init__(self, requester: Requester, action: AclAction, allowed: bool) -> None:
         self._requester = requester
         self._action = action
         self._allowed = allowed

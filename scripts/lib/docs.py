@@ -15,7 +15,7 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_GROUPS,
     SettingGroup,
 )
-from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +83,14 @@ def configuration() -> str:
         "as `listener.name.<listener in lower case>.<key>`.",
         "",
         *broker_table(),
+        "",
+        "These are read by the authorizer. They are not in Kafka's table of keys either, and",
+        "DescribeConfigs hides their values:",
+        "",
+        *(f"- `{name}`: {doc}" for name, doc in FREE_BROKER_SETTINGS.items()),
+        "",
+        "An authorizer of yours gets all keys, also those that begin with `authorizer.`, which",
+        "are unknown otherwise.",
         "",
         "These exist only while brokers run, and may be altered at any time:",
         "",

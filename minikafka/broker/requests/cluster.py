@@ -236,6 +236,7 @@ class DescribeClusterHandler:
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
+NO_ERROR = "NONE"  # Kafka's message of a success
 
 
 class FindCoordinatorHandler:
@@ -261,7 +262,7 @@ class FindCoordinatorHandler:
         reply(
             FindCoordinatorResponse(
                 error_code=found.error,
-                error_message=found.message,
+                error_message=found.message if found.error else NO_ERROR,
                 node_id=found.node_id,
                 host=found.host,
                 port=found.port,
@@ -283,11 +284,5 @@ class FindCoordinatorHandler:
 
 
 def _coordinator(key: str, found: Found) -> Coordinator:
-    return Coordinator(
-        key=key,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-        error_code=found.error,
-        error_message=found.message,
-    )
+    """Return the row of a key. As in Kafka it has no message."""
+    return Coordinator(key, found.node_id, found.host, found.port, found.error)

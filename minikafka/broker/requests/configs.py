@@ -126,14 +126,13 @@ class DescribeConfigsHandler:
         self, resource: DescribeConfigsResource, render: _Renderer
     ) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
-            error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
         try:
             entries = await self._entries_of(resource)
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
         except (CoordinationError, MalformedZnode) as error:
             result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
             result.error_message = f"ZooKeeper: {error!r}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.broker.fetch.sessions import (
@@ -18,6 +19,7 @@ from minikafka.broker.record_formats import FetchFormat, FormatConversion, in_fo
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
+from minikafka.broker.requests.eager_start import begun
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -34,6 +36,11 @@ from minikafka.protocol.messages.fetch import (
 
 READ_COMMITTED = 1
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_ERRORS_BEFORE_READING = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,24 @@ class FetchConfig:
     fetch_max_bytes: int = 55 * 1024 * 1024
 
 
+class FetchAuthorization(Protocol):
+    """What a Fetch request may read."""
+
+    def may_follow(self, context: RequestContext) -> bool:
+        """Return whether the client may fetch as a replica."""
+        ...
+
+    async def readable(self, context: RequestContext, topics: Iterable[str]) -> Collection[str]:
+        """Return the topics that the client may read."""
+        ...
+
+
 class FetchHandler:
     """Serves Fetch (an ``ImmediateHandler``).
 
-    It reads the partitions of the request and of its fetch session (KIP-227)."""
+    It reads the partitions of the request and of its fetch session (KIP-227). With an
+    ``authorization`` the topics of the whole session are decided about in each request, as in
+    Kafka, since an ACL may have changed."""
 
     def __init__(
         self,
@@ -55,14 +76,18 @@ class FetchHandler:
         sessions: FetchSessions,
         conversion: FormatConversion,
         config: FetchConfig,
+        authorization: FetchAuthorization | None = None,
     ) -> None:
+        self._authorization = authorization
         self._replicas = replicas
         self._cluster = cluster
         self._sessions = sessions
         self._conversion = conversion
         self._config = config
 
-    def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
+    def __call__(
+        self, context: RequestContext, request: FetchRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None] | None:
         version = FETCH_VERSIONS[context.header.api_version]
         params = self._params(context, request, version)
         entries: Sequence[FetchEntry] = self._entries(request, version)
@@ -87,10 +112,54 @@ class FetchHandler:
                 selected = session.respond(results)
             reply(self._response(context, version, params.isolation, selected))
 
-        if entries:
+        if not entries:
+            respond(())
+        elif self._authorization is None:
             self._replicas.fetches.fetch(params, entries, respond, context.contain)
         else:
-            respond(())
+            work = self._fetch_allowed(self._authorization, context, params, entries, respond)
+            return begun(work, reply)
+        return None
+
+    async def _fetch_allowed(
+        self,
+        authorization: FetchAuthorization,
+        context: RequestContext,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        respond: Callable[[Sequence[ReadResult]], None],
+    ) -> None:
+        """Fetch from the partitions that the client may read, and refuse the others. As in Kafka, a
+        topic id that is unknown is not decided about."""
+        if params.is_from_follower:
+            is_follower = authorization.may_follow(context)
+            refused = frozenset[int]() if is_follower else frozenset(range(len(entries)))
+        else:
+            topics = [e.topic_partition.topic for e in entries if e.topic_partition.topic]
+            readable = await authorization.readable(context, topics)
+            refused = frozenset(
+                place
+                for place, entry in enumerate(entries)
+                if entry.topic_partition.topic and entry.topic_partition.topic not in readable
+            )
+        if not refused:
+            self._replicas.fetches.fetch(params, entries, respond, context.contain)
+            return
+
+        def respond_to_all(results: Sequence[ReadResult]) -> None:
+            read = iter(results)
+            respond(
+                [
+                    _refusal(entry) if place in refused else next(read)
+                    for place, entry in enumerate(entries)
+                ]
+            )
+
+        allowed = [entry for place, entry in enumerate(entries) if place not in refused]
+        if allowed:
+            self._replicas.fetches.fetch(params, allowed, respond_to_all, context.contain)
+        else:
+            respond_to_all(())
 
     def _entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
         """Return the entries of the request without those of its session. A topic whose id is
@@ -182,7 +251,7 @@ class FetchHandler:
         topic: FetchableTopicResponse | None = None
         last_name, last_id = "", None
         committed = isolation is Isolation.TXN_COMMITTED
-        aborted: list[AbortedTransaction] | None = None  # null for read_uncommitted
+        aborted: list[AbortedTransaction] | None = None
         for entry, result in zip(selected.entries, selected.results, strict=True):
             name, index = entry.topic_partition
             topic_id = entry.topic_id
@@ -195,6 +264,8 @@ class FetchHandler:
                 aborted = [
                     AbortedTransaction(t.producer_id, t.first_offset) for t in result.aborted
                 ]
+            else:  # null for read_uncommitted, but empty, as in Kafka, if no log was looked at
+                aborted = [] if error and error in _ERRORS_BEFORE_READING else None
             data = PartitionData(
                 partition_index=index,
                 error_code=error,
@@ -220,3 +291,7 @@ class FetchHandler:
         if hints:
             response.node_endpoints = node_endpoints(hints, NodeEndpoint)
         return response
+
+
+def _refusal(entry: FetchEntry) -> ReadResult:
+    return ReadResult(entry.topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

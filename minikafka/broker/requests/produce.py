@@ -95,7 +95,7 @@ class ProduceHandler:
         place, transactional, compressed = 0, False, False
         for topic in request.topic_data:
             if place + len(topic.partition_data) > SERVED_AT_ONCE:
-                _copy_records(request)
+                copy_records(request)
                 return self._serve_in_slices(context, request, reply)
             name = topic.name
             for data in topic.partition_data:
@@ -154,7 +154,7 @@ class ProduceHandler:
             some.clear()
             await asyncio.sleep(0)
 
-        async for place, row in in_slices(enumerate(_rows(request)), READ_AT_ONCE):
+        async for place, row in in_slices(enumerate(partition_rows(request)), READ_AT_ONCE):
             if place not in refused:
                 some.append(row)
             if len(some) == APPENDED_AT_ONCE:
@@ -184,7 +184,7 @@ class ProduceHandler:
         )
         response = ProduceResponse()
         topic: TopicProduceResponse | None = None
-        async for place, (name, _) in in_slices(enumerate(_rows(request)), READ_AT_ONCE):
+        async for place, (name, _) in in_slices(enumerate(partition_rows(request)), READ_AT_ONCE):
             if topic is None or topic.name != name:
                 topic = TopicProduceResponse(name)
                 response.responses.append(topic)
@@ -313,7 +313,7 @@ def _refusal_of_transaction(request: ProduceRequest) -> ErrorCode | None:
 # ---------------------------------------------------------------- requests of very many partitions
 
 
-def _copy_records(request: ProduceRequest) -> None:
+def copy_records(request: ProduceRequest) -> None:
     """Copy the records, which lie in the receive buffer of the connection."""
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -321,7 +321,8 @@ def _copy_records(request: ProduceRequest) -> None:
                 data.records = bytes(data.records)
 
 
-def _rows(request: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:
+def partition_rows(request: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:
+    """Yield each partition with the name of its topic."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             yield topic.name, data
@@ -333,7 +334,7 @@ async def _refused_rows(request: ProduceRequest) -> dict[int, AppendResult]:
     producers."""
     times: Counter[TopicPartition] = Counter()
     producers: set[ProducerIdAndEpoch] = set()
-    async for name, data in in_slices(_rows(request), READ_AT_ONCE):
+    async for name, data in in_slices(partition_rows(request), READ_AT_ONCE):
         times[TopicPartition(name, data.index)] += 1
         if data.records is not None and is_transactional(data.records):
             producers.add(producer_of(data.records))
@@ -345,7 +346,7 @@ async def _refused_rows(request: ProduceRequest) -> dict[int, AppendResult]:
         elif len(producers) > 1:
             refusal = more_than_one_producer()
     refused: dict[int, AppendResult] = {}
-    async for place, (name, data) in in_slices(enumerate(_rows(request)), READ_AT_ONCE):
+    async for place, (name, data) in in_slices(enumerate(partition_rows(request)), READ_AT_ONCE):
         topic_partition = TopicPartition(name, data.index)
         if refusal is not None:
             refused[place] = AppendResult(

@@ -132,7 +132,7 @@ class DeleteTopicsHandler:
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
         requested = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-        refusal = self._refusal(context.version, requested)
+        refusal = self.refusal(context.version, requested)
         if refusal is not ErrorCode.NONE:
             return DeleteTopicsResponse(
                 responses=[DeletableTopicResult(t.name, t.topic_id, refusal) for t in requested]
@@ -145,7 +145,7 @@ class DeleteTopicsHandler:
                 result.error_code = errors[result.name]
         return DeleteTopicsResponse(responses=results)
 
-    def _refusal(self, version: int, requested: Sequence[DeleteTopicState]) -> ErrorCode:
+    def refusal(self, version: int, requested: Sequence[DeleteTopicState]) -> ErrorCode:
         """Return the error of the request as a whole, or NONE."""
         if not self._is_controller():
             return ErrorCode.NOT_CONTROLLER

@@ -12,10 +12,12 @@ from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.log.append import AppendOrigin
+from minikafka.core.topic_names import require_valid
 from minikafka.core.transaction.result import Initialized
 from minikafka.core.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
     ProducerIdAndEpoch,
     TopicPartition,
     grouped,
@@ -160,7 +162,8 @@ class AddPartitionsToTxnHandler:
     """Serves AddPartitionsToTxn (an ``ImmediateHandler``).
 
     All partitions of a transaction are added, or none: if one does not exist the others have
-    OPERATION_NOT_ATTEMPTED."""
+    OPERATION_NOT_ATTEMPTED. As in Kafka, clients cannot add internal topics, whatever they may
+    do otherwise."""
 
     def __init__(self, transactions: TransactionCoordination, cluster: MetadataCache) -> None:
         self._transactions = transactions
@@ -203,15 +206,19 @@ class AddPartitionsToTxnHandler:
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         partitions = list(_partitions(transaction.topics))
         unknown = [tp for tp in partitions if not self._cluster.contains(tp)]
+        internal: list[TopicPartition] = []
+        if version < FIRST_VERSION_WITH_MANY:
+            internal = [tp for tp in partitions if tp.topic in INTERNAL_TOPICS]
 
         def respond_errors(errors: Mapping[TopicPartition, ErrorCode]) -> None:
             respond(_result(transactional_id, errors))
 
-        if unknown:
+        if unknown or internal:
             respond_errors(
                 {
                     **dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED),
                     **dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    **dict.fromkeys(internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
                 }
             )
         elif transaction.verify_only:
@@ -370,12 +377,16 @@ def _batch(marker: WritableTxnMarker, now_ms: int) -> bytes:
     )
 
 
+NOT_HOSTED = "This server does not host this topic-partition."
+
+
 class DescribeProducersHandler:
     """Serves DescribeProducers (an ``ImmediateHandler``). Followers serve it, too: a tool that
     looks for hanging transactions requests all replicas of one broker."""
 
-    def __init__(self, hosted: HostedPartitions) -> None:
+    def __init__(self, hosted: HostedPartitions, cluster: MetadataCache) -> None:
         self._hosted = hosted
+        self._cluster = cluster
 
     def __call__(
         self, context: RequestContext, request: DescribeProducersRequest, reply: Reply
@@ -396,8 +407,11 @@ class DescribeProducersHandler:
         )
 
     def _of_partition(self, topic_partition: TopicPartition) -> PartitionResponse:
-        index = topic_partition.partition
+        topic, index = topic_partition
         try:
+            require_valid(topic)
+            if not self._cluster.contains_topic(topic):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
             entries = self._hosted.require(topic_partition).log.producers.states.entries
         except KafkaError as error:
             return PartitionResponse(index, error.code, error.message)

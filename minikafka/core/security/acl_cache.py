@@ -27,10 +27,10 @@ from minikafka.core.security.acls import (
     AclEntry,
     AclFilter,
     AclOperation,
+    AclResourceType,
     PatternType,
     PermissionType,
     ResourcePattern,
-    ResourceType,
     allowing,
 )
 
@@ -104,7 +104,7 @@ class _TypeAcls:
 
 
 # Principal, host, operation, permission, type of the resource and of the pattern.
-_NamesKey: TypeAlias = tuple[str, str, AclOperation, PermissionType, ResourceType, PatternType]
+_NamesKey: TypeAlias = tuple[str, str, AclOperation, PermissionType, AclResourceType, PatternType]
 
 
 class AclCache:
@@ -112,11 +112,13 @@ class AclCache:
 
     def __init__(self, rules: AclRules) -> None:
         self.rules = rules
-        self._types: dict[ResourceType, _TypeAcls] = {kind: _TypeAcls() for kind in ResourceType}
+        self._types: dict[AclResourceType, _TypeAcls] = {
+            kind: _TypeAcls() for kind in AclResourceType
+        }
         # The names of the patterns that have an entry, for decisions about any resource of a type.
         self._names: dict[_NamesKey, set[str]] = {}
-        self._decisions: dict[tuple[str, str, AclOperation, ResourceType, str], Decision] = {}
-        self._any: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
+        self._decisions: dict[tuple[str, str, AclOperation, AclResourceType, str], Decision] = {}
+        self._any: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
 
     # ------------------------------------------------------------------------------------ contents
 
@@ -194,7 +196,7 @@ class AclCache:
         principal: str,
         host: str,
         operation: AclOperation,
-        resource_type: ResourceType,
+        resource_type: AclResourceType,
         name: str,
     ) -> Decision:
         """Decide about one resource. Super users are not considered."""
@@ -213,7 +215,7 @@ class AclCache:
         principal: str,
         host: str,
         operation: AclOperation,
-        resource_type: ResourceType,
+        resource_type: AclResourceType,
         name: str,
     ) -> Decision:
         found = False
@@ -235,7 +237,7 @@ class AclCache:
         return Decision(allow is not None, allow)
 
     def decide_any(
-        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
         """Return whether the principal may perform ``operation`` on some resource of the type
         (KIP-679). Implied operations do not count. Super users are not considered."""
@@ -248,7 +250,7 @@ class AclCache:
         return decision
 
     def _decide_any(
-        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
         def names(permission: PermissionType, pattern_type: PatternType) -> list[set[str]]:
             return [

@@ -25,7 +25,7 @@ class _Code(IntEnum):
         return self.name not in ("UNKNOWN", "ANY", "MATCH")
 
 
-class ResourceType(_Code):
+class AclResourceType(_Code):
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -73,15 +73,15 @@ class PermissionType(_Code):
     ALLOW = 3
 
 
-RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind.is_definite)
+RESOURCE_TYPES: Final = tuple(kind for kind in AclResourceType if kind.is_definite)
 CLUSTER_NAME: Final = "kafka-cluster"
 WILDCARD: Final = "*"
 WILDCARD_PRINCIPAL: Final = "User:*"
 
 # The operations that a resource of each type has (Kafka's ``AclEntry.supportedOperations``).
-SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
+SUPPORTED_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
     {
-        ResourceType.TOPIC: (
+        AclResourceType.TOPIC: (
             AclOperation.READ,
             AclOperation.WRITE,
             AclOperation.CREATE,
@@ -91,8 +91,8 @@ SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = M
             AclOperation.DESCRIBE_CONFIGS,
             AclOperation.ALTER_CONFIGS,
         ),
-        ResourceType.GROUP: (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE),
-        ResourceType.CLUSTER: (
+        AclResourceType.GROUP: (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE),
+        AclResourceType.CLUSTER: (
             AclOperation.CREATE,
             AclOperation.CLUSTER_ACTION,
             AclOperation.DESCRIBE_CONFIGS,
@@ -101,9 +101,9 @@ SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = M
             AclOperation.ALTER,
             AclOperation.DESCRIBE,
         ),
-        ResourceType.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE),
-        ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
-        ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
+        AclResourceType.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE),
+        AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+        AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
     }
 )
 
@@ -133,7 +133,7 @@ def bit_field(operations: Iterable[AclOperation]) -> int:
 class ResourcePattern(NamedTuple):
     """A resource, or with PREFIXED all resources whose names begin so."""
 
-    resource_type: ResourceType
+    resource_type: AclResourceType
     name: str
     pattern_type: PatternType = PatternType.LITERAL
 
@@ -142,7 +142,7 @@ class ResourcePattern(NamedTuple):
         return f"{self.resource_type.pascal_name}:{self.pattern_type.name}:{self.name}"
 
 
-CLUSTER: Final = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
+CLUSTER: Final = ResourcePattern(AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class AclEntry(NamedTuple):
@@ -172,12 +172,12 @@ class PatternFilter(NamedTuple):
     """Selects patterns. A ``name`` of None selects all names. With MATCH it selects the patterns
     that affect the resource ``name``."""
 
-    resource_type: ResourceType
+    resource_type: AclResourceType
     name: str | None
     pattern_type: PatternType
 
     def matches(self, pattern: ResourcePattern) -> bool:
-        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         kind = self.pattern_type
         if kind not in (PatternType.ANY, PatternType.MATCH, pattern.pattern_type):
@@ -192,7 +192,7 @@ class PatternFilter(NamedTuple):
 
     def named(self) -> tuple[ResourcePattern, ...]:
         """Return the only patterns that can match; empty if the filter is not that definite."""
-        if self.name is None or self.resource_type is ResourceType.ANY:
+        if self.name is None or self.resource_type is AclResourceType.ANY:
             return ()
         kinds: tuple[PatternType, ...] = (self.pattern_type,)
         if self.pattern_type is PatternType.ANY:

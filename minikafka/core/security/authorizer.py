@@ -15,8 +15,8 @@ from minikafka.core.security.acls import (
     AclBinding,
     AclFilter,
     AclOperation,
+    AclResourceType,
     ResourcePattern,
-    ResourceType,
 )
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.principals import Principal
@@ -34,7 +34,7 @@ class Requester(NamedTuple):
     client_id: str
 
 
-class Action(NamedTuple):
+class AclAction(NamedTuple):
     """One operation on one literal resource, which the request names ``references`` times.
 
     ``log_if_allowed`` is false if the answer only says what would be allowed. ``log_if_denied`` is
@@ -58,16 +58,16 @@ class Authorizer(Protocol):
     """Kafka's ``Authorizer``.
 
     ``authorize`` and ``authorize_by_type`` are called on the event loop for each request, and must
-    not wait. An exception of theirs denies the operation. A class without ACLs of its own raises
+    not wait. An exception of theirs denies the operation. A class that keeps no ACLs raises
     KafkaError(SECURITY_DISABLED) from the other methods.
     """
 
-    def authorize(self, requester: Requester, actions: Sequence[Action]) -> Sequence[bool]:
+    def authorize(self, requester: Requester, actions: Sequence[AclAction]) -> Sequence[bool]:
         """Return whether each action is allowed."""
         ...
 
     def authorize_by_type(
-        self, requester: Requester, operation: AclOperation, resource_type: ResourceType
+        self, requester: Requester, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
         """Return whether the principal may perform the operation on some resource of the type."""
         ...

@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 from minikafka.core.security.acls import (
     AclEntry,
     AclOperation,
+    AclResourceType,
     PatternType,
     PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
@@ -95,9 +95,9 @@ def _named(kind: type[C], text: str) -> C:
     return kind[names.get(wanted, "UNKNOWN")]
 
 
-def resource_type_of(name: str) -> ResourceType | None:
+def resource_type_of(name: str) -> AclResourceType | None:
     """Return the type whose patterns are the children of a znode; None for any other name."""
-    found = {kind.pascal_name: kind for kind in ResourceType if kind.is_definite}
+    found = {kind.pascal_name: kind for kind in AclResourceType if kind.is_definite}
     return found.get(name)
 
 
@@ -136,7 +136,7 @@ def decode_notice(path: str, data: bytes) -> ResourcePattern:
             raise fields.broken(f"version {version} is not supported")
         kind, name = fields.text("resourceType"), fields.text("name")
         pattern_name = fields.text("patternType")
-    types, patterns = ResourceType.__members__, PatternType.__members__
+    types, patterns = AclResourceType.__members__, PatternType.__members__
     if kind.upper() not in types or not types[kind.upper()].is_definite:
         raise MalformedZnode(path, data, "not a resource type")
     if pattern_name.upper() not in patterns or not patterns[pattern_name.upper()].is_definite:

@@ -88,6 +88,9 @@ class Metadata:
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.topic_ids.get(topic_id)
 
+    def contains_topic(self, topic: str) -> bool:
+        return topic in self.topic_ids.values()
+
     def contains(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self.leaders
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import struct
 
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.simulator.cluster import CLIENT, PORT, SimCluster, host_name
 from tests.support.network.wire_end import WireEnd
 
 
-async def exchange(cluster: SimCluster, broker_id: int, frame: bytes) -> bytes | None:
-    """The response to ``frame`` (both without their size) on a new connection; None if the
-    broker closes the connection instead."""
-    network = cluster.client_host.world.network
+async def exchange(
+    cluster: SimCluster, broker_id: int, frame: bytes, host: str = CLIENT
+) -> bytes | None:
+    """The response to ``frame`` (both without their size) on a new connection from ``host``; None
+    if the broker closes the connection instead."""
+    network = cluster.simulation.host(host).world.network
     transport, end = await network.connect(WireEnd, host_name(broker_id), PORT)
     assert isinstance(end, WireEnd)
     transport.write(struct.pack(">i", len(frame)) + frame)

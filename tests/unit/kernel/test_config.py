@@ -77,7 +77,7 @@ def test_known_keys_without_effect_are_reported_not_refused() -> None:
     ("name", "why"),
     [
         ("create.topic.policy.class.name", "the policy would not be applied"),
-        ("authorizer.class.name", "authorize everybody"),
+        ("authorizer.zookeeper.url", "broker's ZooKeeper session"),
         ("process.roles", "ZooKeeper"),
     ],
 )
@@ -86,6 +86,31 @@ def test_keys_whose_effect_an_operator_relies_on_are_refused_with_the_reason(
 ) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not supported: .*{why}"):
         BROKER_CONFIG.parse(ZK | {name: "x"})
+
+
+@pytest.mark.mission("SEC-129")
+def test_authorizers_of_kafka_are_accepted_and_other_java_classes_are_refused() -> None:
+    for name in ("AclAuthorizer", "SimpleAclAuthorizer"):
+        room = "authorizer" if name == "AclAuthorizer" else "auth"
+        text = f"kafka.security.{room}.{name}"
+        config = BROKER_CONFIG.parse(
+            ZK | {"authorizer.class.name": text, "super.users": "User:a;User:CN=b,O=c"}
+        )
+        assert config.string("authorizer.class.name") == text
+        assert config.without_effect == ()
+    with pytest.raises(ConfigError, match="Java classes are not loaded"):
+        BROKER_CONFIG.parse(
+            ZK
+            | {"authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer")}
+        )
+
+
+def test_keys_of_an_authorizer_need_its_class() -> None:
+    key = "authorizer.policy.file"
+    with pytest.raises(ConfigError, match="Unknown configuration key"):
+        BROKER_CONFIG.parse(ZK | {key: "p"})
+    given = ZK | {key: "p", "authorizer.class.name": "mine.policies:Policy"}
+    assert BROKER_CONFIG.parse(given).without_effect == ()
 
 
 def test_znodes_with_acls_are_refused() -> None:

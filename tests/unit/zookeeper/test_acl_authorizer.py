@@ -16,14 +16,14 @@ from minikafka.core.security.acls import (
     AclEntry,
     AclFilter,
     AclOperation,
+    AclResourceType,
     EntryFilter,
     PatternFilter,
     PatternType,
     PermissionType,
     ResourcePattern,
-    ResourceType,
 )
-from minikafka.core.security.authorizer import Action, Requester
+from minikafka.core.security.authorizer import AclAction, Requester
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode
@@ -39,10 +39,10 @@ from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 EVE = Requester(Principal("eve"), "127.0.0.1", "Metadata", 12, "PLAINTEXT", "c")
-TP1 = ResourcePattern(ResourceType.TOPIC, "tp1")
-PREFIX = ResourcePattern(ResourceType.TOPIC, "tp", PatternType.PREFIXED)
+TP1 = ResourcePattern(AclResourceType.TOPIC, "tp1")
+PREFIX = ResourcePattern(AclResourceType.TOPIC, "tp", PatternType.PREFIXED)
 EVERYTHING = AclFilter(
-    PatternFilter(ResourceType.ANY, None, PatternType.ANY),
+    PatternFilter(AclResourceType.ANY, None, PatternType.ANY),
     EntryFilter(None, None, AclOperation.ANY, PermissionType.ANY),
 )
 
@@ -81,8 +81,8 @@ class Broker:
         self._store = ZkStore(await self.zookeeper.open("", 0, 0))
 
     def may(self, operation: AclOperation, name: str = "tp1") -> bool:
-        resource = ResourcePattern(ResourceType.TOPIC, name)
-        return self.authorizer.authorize(EVE, [Action(operation, resource)]) == [True]
+        resource = ResourcePattern(AclResourceType.TOPIC, name)
+        return self.authorizer.authorize(EVE, [AclAction(operation, resource)]) == [True]
 
     def audit(self) -> list[tuple[str, str]]:
         return [(level, str(f["audit"])) for level, _, f in self.log.events if "audit" in f]
@@ -227,7 +227,7 @@ async def test_no_notice_is_left_if_nothing_changes(
         EVE,
         [
             AclFilter(
-                PatternFilter(ResourceType.TOPIC, "none", PatternType.LITERAL), EVERYTHING.entry
+                PatternFilter(AclResourceType.TOPIC, "none", PatternType.LITERAL), EVERYTHING.entry
             )
         ],
     )
@@ -253,7 +253,7 @@ async def test_bindings_that_cannot_be_stored_are_refused(brokers: Make) -> None
     results = await broker.authorizer.create_acls(
         EVE,
         [
-            AclBinding(ResourcePattern(ResourceType.GROUP, "a/b"), allow(READ)),
+            AclBinding(ResourcePattern(AclResourceType.GROUP, "a/b"), allow(READ)),
             AclBinding(TP1, allow(READ, "eve")),
             AclBinding(TP1, allow(READ)),
         ],
@@ -316,7 +316,7 @@ DENIED = (
 )
 
 
-def at(level: str, broker: Broker, action: Action) -> list[tuple[str, str]]:
+def at(level: str, broker: Broker, action: AclAction) -> list[tuple[str, str]]:
     """Return the lines of the audit log that the action writes if the logger has this level."""
     before = events.logger_levels()
     broker.log.events.clear()
@@ -331,7 +331,7 @@ def at(level: str, broker: Broker, action: Action) -> list[tuple[str, str]]:
 @pytest.mark.mission("SEC-141")
 async def test_the_audit_log_has_kafkas_lines(brokers: Make) -> None:
     broker = await brokers(AclRules(frozenset({"User:root"})))
-    describe = Action(DESCRIBE, TP1)
+    describe = AclAction(DESCRIBE, TP1)
     silent = describe._replace(log_if_denied=False, log_if_allowed=False)
     assert at("INFO", broker, describe) == [("info", DENIED)]
     assert at("INFO", broker, silent) == []
@@ -353,7 +353,7 @@ async def test_the_audit_log_has_kafkas_lines(brokers: Make) -> None:
     ]
     assert len(at("DEBUG", broker, silent)) == 1
     broker.log.events.clear()
-    assert not broker.authorizer.authorize_by_type(EVE, WRITE, ResourceType.TOPIC)
+    assert not broker.authorizer.authorize_by_type(EVE, WRITE, AclResourceType.TOPIC)
     ((level, line),) = broker.audit()[-1:]
     assert level == "info"
     assert "on resource = Topic:UNKNOWN:NONE" in line
@@ -378,7 +378,7 @@ async def test_a_super_user_may_everything(brokers: Make) -> None:
     await broker.authorizer.create_acls(EVE, [AclBinding(TP1, deny)])
     for name in ("root", "CN=a,O=b"):
         root = EVE._replace(principal=Principal(name))
-        actions = [Action(READ, TP1), Action(AclOperation.CLUSTER_ACTION, CLUSTER)]
+        actions = [AclAction(READ, TP1), AclAction(AclOperation.CLUSTER_ACTION, CLUSTER)]
         assert broker.authorizer.authorize(root, actions) == [True, True]
-        assert broker.authorizer.authorize_by_type(root, WRITE, ResourceType.TOPIC)
-    assert not broker.authorizer.authorize_by_type(EVE, WRITE, ResourceType.TOPIC)
+        assert broker.authorizer.authorize_by_type(root, WRITE, AclResourceType.TOPIC)
+    assert not broker.authorizer.authorize_by_type(EVE, WRITE, AclResourceType.TOPIC)

@@ -9,10 +9,10 @@ import pytest
 from minikafka.core.security.acls import (
     AclEntry,
     AclOperation,
+    AclResourceType,
     PatternType,
     PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.znodes import acls
@@ -67,15 +67,15 @@ def test_garbage_is_refused(data: bytes) -> None:
 
 
 PATTERNS = [
-    (ResourcePattern(ResourceType.TOPIC, "tp1"), "/kafka-acl/Topic/tp1", b"TOPIC:tp1"),
+    (ResourcePattern(AclResourceType.TOPIC, "tp1"), "/kafka-acl/Topic/tp1", b"TOPIC:tp1"),
     (
-        ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b"),
+        ResourcePattern(AclResourceType.TRANSACTIONAL_ID, "a:b"),
         "/kafka-acl/TransactionalId/a:b",
         b"TRANSACTIONAL_ID:a:b",
     ),
-    (ResourcePattern(ResourceType.GROUP, "g é"), "/kafka-acl/Group/g é", "GROUP:g é".encode()),
+    (ResourcePattern(AclResourceType.GROUP, "g é"), "/kafka-acl/Group/g é", "GROUP:g é".encode()),
     (
-        ResourcePattern(ResourceType.TOPIC, "pre", PatternType.PREFIXED),
+        ResourcePattern(AclResourceType.TOPIC, "pre", PatternType.PREFIXED),
         "/kafka-acl-extended/prefixed/Topic/pre",
         b'{"version":1,"resourceType":"TOPIC","name":"pre","patternType":"PREFIXED"}',
     ),
@@ -112,6 +112,6 @@ def test_a_notice_that_names_no_pattern_is_refused(path: str, data: bytes) -> No
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "\ud800", "\U0001f600", "\x85"])
-def test_what_zookeeper_does_not_allow_in_a_path_is_not_stored(name: str) -> None:
+def test_names_that_zookeeper_refuses_in_paths_are_not_stored(name: str) -> None:
     assert not acls.name_is_storable(name)
     assert acls.name_is_storable("*")

@@ -1,7 +1,6 @@
 """Security APIs that a broker without authorizer, SASL listener and token secret refuses.
 
-- DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31). As in Kafka, any broker serves them. A
-  request with a code 0 (UNKNOWN) cannot be read, and its connection is closed.
+- DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31), without an authorizer.
 - Create-, Renew-, Expire- and DescribeDelegationToken (keys 38 to 41). A token may only be
   requested over an authenticated connection. Kafka checks this first, so the response is the same
   whether or not the cluster has a token secret.
@@ -12,7 +11,8 @@
 
 from __future__ import annotations
 
-from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
+from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.broker.requests.security.acls import require_known_codes
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.acls import (
     AclCreationResult,
@@ -41,19 +41,13 @@ from minikafka.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 
-UNKNOWN = 0  # the code of an unknown resource type, pattern type, operation and permission
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
 def refuse_acl_description(
     context: RequestContext, request: DescribeAclsRequest, reply: Reply
 ) -> None:
-    _require_known(
-        request.resource_type_filter,
-        request.pattern_type_filter,
-        request.operation,
-        request.permission_type,
-    )
+    require_known_codes(request)
     reply(
         DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED,
@@ -63,27 +57,15 @@ def refuse_acl_description(
 
 
 def refuse_acl_creation(context: RequestContext, request: CreateAclsRequest, reply: Reply) -> None:
-    for row in request.creations:
-        _require_known(
-            row.resource_type, row.resource_pattern_type, row.operation, row.permission_type
-        )
+    require_known_codes(request)
     refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     reply(CreateAclsResponse(results=[refused] * len(request.creations)))
 
 
 def refuse_acl_deletion(context: RequestContext, request: DeleteAclsRequest, reply: Reply) -> None:
-    for row in request.filters:
-        _require_known(
-            row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type
-        )
+    require_known_codes(request)
     refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
-
-
-def _require_known(*codes: int) -> None:
-    """Raise UnreadableRequest for a code 0 (UNKNOWN)."""
-    if UNKNOWN in codes:
-        raise UnreadableRequest("an ACL with an UNKNOWN element")
 
 
 ANONYMOUS = ("User", "ANONYMOUS")  # the principal of every client of a PLAINTEXT listener

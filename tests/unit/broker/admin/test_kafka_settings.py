@@ -166,7 +166,6 @@ def test_synonyms_are_those_of_kafka() -> None:
     ("name", "harmless", "refused"),
     [
         ("process.roles", "", "broker"),
-        ("authorizer.class.name", "", "kafka.security.authorizer.AclAuthorizer"),
         ("zookeeper.ssl.client.enable", "false", "true"),
         ("remote.log.storage.system.enable", "FALSE", "true"),
         ("node.id", "-1", "4"),

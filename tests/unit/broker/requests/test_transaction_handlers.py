@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -231,7 +231,7 @@ async def test_markers_are_written(version: int, committed: bool) -> None:
 async def test_a_leader_describes_producers() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
-        handler = DescribeProducersHandler(node.replicas.hosted)
+        handler = DescribeProducersHandler(node.replicas.hosted, cast(Any, cluster.metadata))
         request = DescribeProducersRequest([TopicRequest(TOPIC, [0, 1, 9])])
         active, quiet, unknown = send(handler, 0, request).topics[0].partitions
         (producer,) = active.active_producers
@@ -240,13 +240,20 @@ async def test_a_leader_describes_producers() -> None:
         assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
         assert (quiet.error_code, quiet.active_producers) == (0, [])
         assert unknown.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+        others = DescribeProducersRequest([TopicRequest("nowhere", [0]), TopicRequest("a/b", [0])])
+        rows = [row for topic in send(handler, 0, others).topics for row in topic.partitions]
+        assert [row.error_code for row in rows] == [
+            E.UNKNOWN_TOPIC_OR_PARTITION,
+            E.INVALID_TOPIC_EXCEPTION,
+        ]
+        assert rows[0].error_message == "This server does not host this topic-partition."
 
 
 async def test_a_follower_describes_producers() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await led(cluster, replicas=[1, 2])
         await cluster.clock.advance(1_000)
-        handler = DescribeProducersHandler(cluster[2].replicas.hosted)
+        handler = DescribeProducersHandler(cluster[2].replicas.hosted, cast(Any, cluster.metadata))
         request = DescribeProducersRequest([TopicRequest(TOPIC, [0])])
         (described,) = send(handler, 0, request).topics[0].partitions
         assert described.error_code == E.NONE

@@ -15,15 +15,15 @@ from minikafka.core.security.acls import (
     AclEntry,
     AclFilter,
     AclOperation,
+    AclResourceType,
     EntryFilter,
     PatternFilter,
     PatternType,
     PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 
-TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
 Op = AclOperation
@@ -84,7 +84,7 @@ class TestKafkasRules:
         assert not bob_may(denied, Op.DESCRIBE)
 
     @pytest.mark.parametrize("everyone", [False, True])
-    def test_a_resource_without_acls_is_for_everyone_or_for_nobody(self, everyone: bool) -> None:
+    def test_a_resource_without_acls_is_open_or_closed(self, everyone: bool) -> None:
         rules = AclRules(allow_everyone=everyone)
         assert bob_may(cache_of([], rules), Op.READ) is everyone
         of_another = [(LITERAL, "ab", entry(ALLOW, Op.READ, "eve"))]
@@ -178,10 +178,10 @@ questions = st.tuples(
     st.sampled_from([TOPIC, GROUP]),
     st.sampled_from([*NAMES, "abcd", "c"]),
 )
-Question = tuple[str, str, AclOperation, ResourceType, str]
+Question = tuple[str, str, AclOperation, AclResourceType, str]
 
 
-def affects(pattern: ResourcePattern, kind: ResourceType, name: str) -> bool:
+def affects(pattern: ResourcePattern, kind: AclResourceType, name: str) -> bool:
     if pattern.resource_type is not kind:
         return False
     if pattern.pattern_type is PREFIXED:
@@ -278,15 +278,15 @@ FILTER_TYPES = [PatternType.ANY, PatternType.MATCH, LITERAL, PREFIXED]
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(acls, max_size=12),
-    st.sampled_from([ResourceType.ANY, TOPIC, GROUP]),
+    st.sampled_from([AclResourceType.ANY, TOPIC, GROUP]),
     st.sampled_from([None, *NAMES, "abcd"]),
     st.sampled_from(FILTER_TYPES),
     st.sampled_from([None, *PRINCIPALS]),
     st.sampled_from([Op.ANY, *OPERATIONS]),
 )
-def test_a_filter_selects_what_kafkas_does(
+def test_a_filter_selects_as_kafkas_does(
     given_acls: list[Acl],
-    kind: ResourceType,
+    kind: AclResourceType,
     name: str | None,
     pattern_type: PatternType,
     principal: str | None,
@@ -302,7 +302,7 @@ def test_a_filter_selects_what_kafkas_does(
     )
 
     def expected(pattern: ResourcePattern, acl: AclEntry) -> bool:
-        if kind not in (ResourceType.ANY, pattern.resource_type):
+        if kind not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if pattern_type is PatternType.MATCH:
             matches = name is None or affects(pattern, pattern.resource_type, name)

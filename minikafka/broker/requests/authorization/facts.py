@@ -1,0 +1,21 @@
+"""What guards must know about the broker, besides the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from minikafka.kernel.cluster import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFacts:
+    """Functions that read the state of the broker. Some errors come before authorization, and some
+    after it."""
+
+    is_controller: Callable[[], bool]
+    contains_topic: Callable[[str], bool]
+    contains: Callable[[TopicPartition], bool]
+    topic_name: Callable[[UUID], str | None]
+    auto_creates_topics: Callable[[], bool]

@@ -1,0 +1,248 @@
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31). Any broker serves them.
+
+As in Kafka, a request with a code that is not known cannot be read, and its connection is closed.
+Without an authorizer they are refused with SECURITY_DISABLED.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Coroutine, Sequence
+from enum import IntEnum
+from typing import Any, Final, TypeAlias, TypeVar
+
+from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
+from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.core.security.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    AclOperation,
+    AclResourceType,
+    EntryFilter,
+    PatternFilter,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+)
+from minikafka.core.security.authorizer import DeletedAcls
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.slices import in_slices
+from minikafka.protocol.messages.acls import (
+    AclCreation,
+    AclCreationResult,
+    AclDescription,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+AT_ONCE: Final = 200  # resources or entries read or written without a pause: a millisecond
+C = TypeVar("C", bound=IntEnum)
+AclRequest: TypeAlias = DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequest
+
+
+def require_known_codes(request: AclRequest) -> None:
+    """Raise UnreadableRequest for a request with a code that is not known."""
+    rows: Sequence[Any]
+    if isinstance(request, CreateAclsRequest):
+        for creation in request.creations:
+            _code(AclResourceType, creation.resource_type)
+            _code(PatternType, creation.resource_pattern_type)
+            _code(AclOperation, creation.operation)
+            _code(PermissionType, creation.permission_type)
+        return
+    rows = [request] if isinstance(request, DescribeAclsRequest) else request.filters
+    for row in rows:
+        _filter(row)
+
+
+def _code(kind: type[C], code: int) -> C:
+    try:
+        found = kind(code)
+    except ValueError:
+        found = kind["UNKNOWN"]
+    if found.name == "UNKNOWN":
+        raise UnreadableRequest("an ACL with an UNKNOWN element")
+    return found
+
+
+def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        PatternFilter(
+            _code(AclResourceType, row.resource_type_filter),
+            row.resource_name_filter,
+            _code(PatternType, row.pattern_type_filter),
+        ),
+        EntryFilter(
+            row.principal_filter,
+            row.host_filter,
+            _code(AclOperation, row.operation),
+            _code(PermissionType, row.permission_type),
+        ),
+    )
+
+
+class AclHandlers:
+    """The handlers of the three APIs, each an ``ImmediateHandler``."""
+
+    def __init__(self, authorization: Authorization, log: EventLog | None = None) -> None:
+        self._authorization = authorization
+        self._authorizer = authorization.authorizer
+        self._log = log or event_log("authorizer")
+
+    def describe(
+        self, context: RequestContext, request: DescribeAclsRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None]:
+        return self._describe(_filter(request), reply)
+
+    async def _describe(self, selected: AclFilter, reply: Reply) -> None:
+        resources: list[DescribeAclsResource] = []
+        try:
+            async for pattern in in_slices(self._authorizer.acl_patterns(), AT_ONCE):
+                found = self._authorizer.acls(selected, pattern)
+                if found:
+                    resources.append(await _described(pattern, found))
+        except Exception as error:
+            failure = self._failure(error)
+            reply(DescribeAclsResponse(error_code=failure.code, error_message=failure.message))
+            return
+        reply(DescribeAclsResponse(resources=resources))
+
+    def create(
+        self, context: RequestContext, request: CreateAclsRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None]:
+        require_known_codes(request)
+        return self._create(context, request, reply)
+
+    async def _create(
+        self, context: RequestContext, request: CreateAclsRequest, reply: Reply
+    ) -> None:
+        if any(not _is_definite(row) for row in request.creations):
+            row = AclCreationResult(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            reply(CreateAclsResponse(results=[row] * len(request.creations)))
+            return
+        bindings = [_binding(row) async for row in in_slices(request.creations, AT_ONCE)]
+        errors = [_name_error(binding.pattern) for binding in bindings]
+        valid = [b for b, error in zip(bindings, errors, strict=True) if error is None]
+        requester = self._authorization.requester(context)
+        try:
+            results = iter(await self._authorizer.create_acls(requester, valid))
+        except Exception as failure:
+            results = iter([self._failure(failure)] * len(valid))
+        rows = []
+        for error in errors:
+            outcome = next(results) if error is None else error
+            rows.append(
+                AclCreationResult()
+                if outcome is None
+                else AclCreationResult(outcome.code, outcome.message)
+            )
+        reply(CreateAclsResponse(results=rows))
+
+    def delete(
+        self, context: RequestContext, request: DeleteAclsRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None]:
+        return self._delete(context, [_filter(row) for row in request.filters], reply)
+
+    async def _delete(
+        self, context: RequestContext, filters: Sequence[AclFilter], reply: Reply
+    ) -> None:
+        requester = self._authorization.requester(context)
+        try:
+            deleted = await self._authorizer.delete_acls(requester, filters)
+        except Exception as error:
+            failure = self._failure(error)
+            row = DeleteAclsFilterResult(failure.code, failure.message)
+            reply(DeleteAclsResponse(filter_results=[row] * len(filters)))
+            return
+        reply(DeleteAclsResponse(filter_results=[await _deletions(result) for result in deleted]))
+
+    def _failure(self, error: Exception) -> KafkaError:
+        """Return the error of a request whose authorizer has raised ``error``."""
+        if isinstance(error, KafkaError):
+            return error
+        self._log.error(
+            "authorizer_failed",
+            error=repr(error),
+            traceback="".join(traceback.format_exception(error)),
+        )
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+async def _described(pattern: ResourcePattern, found: Sequence[AclBinding]) -> DescribeAclsResource:
+    return DescribeAclsResource(
+        pattern.resource_type,
+        pattern.name,
+        pattern.pattern_type,
+        [
+            AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
+            async for _, entry in in_slices(found, AT_ONCE)
+        ],
+    )
+
+
+async def _deletions(result: DeletedAcls) -> DeleteAclsFilterResult:
+    rows = []
+    async for binding, error in in_slices(result.bindings.items(), AT_ONCE):
+        pattern, entry = binding
+        rows.append(
+            DeleteAclsMatchingAcl(
+                ErrorCode.NONE if error is None else error.code,
+                None if error is None else error.message,
+                pattern.resource_type,
+                pattern.name,
+                pattern.pattern_type,
+                entry.principal,
+                entry.host,
+                entry.operation,
+                entry.permission,
+            )
+        )
+    return DeleteAclsFilterResult(ErrorCode.NONE, None, rows)
+
+
+def _is_definite(row: AclCreation) -> bool:
+    """Whether the entry may be stored: no code of it is for filters only."""
+    return (
+        AclResourceType(row.resource_type).is_definite
+        and PatternType(row.resource_pattern_type).is_definite
+        and AclOperation(row.operation).is_definite
+        and PermissionType(row.permission_type).is_definite
+    )
+
+
+def _binding(row: AclCreation) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(
+            AclResourceType(row.resource_type),
+            row.resource_name,
+            PatternType(row.resource_pattern_type),
+        ),
+        AclEntry(
+            row.principal,
+            row.host,
+            AclOperation(row.operation),
+            PermissionType(row.permission_type),
+        ),
+    )
+
+
+def _name_error(pattern: ResourcePattern) -> KafkaError | None:
+    if pattern.resource_type is AclResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        return KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",
+        )
+    if not pattern.name:
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    return None

@@ -1,0 +1,181 @@
+"""The guards around handlers, and what an authorizer of the user's may do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from minikafka.broker.requests.apis import Reply, RequestContext, Route
+from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.broker.requests.authorization.facts import GuardFacts
+from minikafka.broker.requests.authorization.guards import (
+    DECIDED_BY_HANDLER,
+    OPEN,
+    guarded,
+    guards,
+)
+from minikafka.broker.requests.eager_start import begun
+from minikafka.core.security.acls import AclOperation, AclResourceType
+from minikafka.core.security.authorizer import AclAction, Authorizer, Requester
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.frames import RequestHeader
+from minikafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from minikafka.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from tests.support.world.recording_log import RecordingLog
+
+FACTS = GuardFacts(
+    is_controller=lambda: True,
+    contains_topic=lambda _: True,
+    contains=lambda _: True,
+    topic_name=lambda _: None,
+    auto_creates_topics=lambda: True,
+)
+
+
+class Answers:
+    """An authorizer that gives a fixed answer, or raises."""
+
+    def __init__(self, answer: bool | Exception, count: int | None = None) -> None:
+        self._answer = answer
+        self._count = count
+        self.requesters: list[Requester] = []
+
+    def authorize(self, requester: Requester, actions: Sequence[AclAction]) -> Sequence[bool]:
+        self.requesters.append(requester)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return [self._answer] * (len(actions) if self._count is None else self._count)
+
+    def authorize_by_type(
+        self, requester: Requester, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        return self.authorize(requester, [None])[0]  # type: ignore[list-item]
+
+
+def authorization(answers: Answers, log: Any = None) -> Authorization:
+    return Authorization(cast(Authorizer, answers), log)
+
+
+def context(api: ApiKey, host: str = "10.0.0.1") -> RequestContext:
+    return RequestContext(RequestHeader(api, api.max_version, 1, "c"), "PLAINTEXT", host)
+
+
+@pytest.mark.mission("SEC-133")
+def test_every_api_has_a_guard_or_is_named_as_open() -> None:
+    table = guards(FACTS)
+    assert set(table) | OPEN | DECIDED_BY_HANDLER == set(ApiKey)
+    assert not set(table) & (OPEN | DECIDED_BY_HANDLER)
+    assert {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS} == OPEN
+
+
+@pytest.mark.mission("SEC-133")
+def test_a_route_without_a_guard_cannot_be_served_with_an_authorizer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The start of the broker fails rather than serve an API to everybody."""
+    without = {key: guard for key, guard in guards(FACTS).items() if key is not ApiKey.HEARTBEAT}
+    monkeypatch.setattr("minikafka.broker.requests.authorization.guards.guards", lambda _: without)
+    route = Route(ApiKey.HEARTBEAT, lambda c, r, reply: None, changes_state=False)
+    with pytest.raises(KeyError):
+        guarded([route], authorization(Answers(True)), FACTS)
+
+
+@pytest.mark.mission("SEC-142")
+def test_without_an_authorizer_no_handler_is_wrapped() -> None:
+    routes = [Route(key, lambda c, r, reply: None, changes_state=False) for key in ApiKey]
+    assert all(a is b for a, b in zip(guarded(routes, None, FACTS), routes, strict=True))
+
+
+def serve(
+    answers: Answers, api: ApiKey, request: Any, handler: Any, task: bool = False, log: Any = None
+) -> Any:
+    """Return the reply of a guarded handler; it must come at once."""
+    route = Route(api, handler, task, changes_state=False)
+    (found,) = guarded([route], authorization(answers, log), FACTS)
+    guard: Any = found.handler
+    if task:
+        return asyncio.run(guard(context(api), request))
+    replies: list[Any] = []
+    assert guard(context(api), request, replies.append) is None
+    (reply,) = replies
+    return reply
+
+
+def heartbeat(_: RequestContext, __: Any, reply: Reply) -> None:
+    reply(HeartbeatResponse())
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_allowed", "is_logged"),
+    [
+        (Answers(True), True, False),
+        (Answers(False), False, False),
+        (Answers(RuntimeError("broken")), False, True),
+        (Answers(True, count=0), False, True),
+        (Answers(True, count=2), False, True),
+    ],
+)
+def test_an_authorizer_that_fails_denies(
+    answers: Answers, is_allowed: bool, is_logged: bool
+) -> None:
+    log = RecordingLog()
+    response = serve(answers, ApiKey.HEARTBEAT, HeartbeatRequest("g"), heartbeat, log=log)
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert response.error_code == (ErrorCode.NONE if is_allowed else refused)
+    assert [event for _, event, _ in log.events] == ["authorizer_failed"] * is_logged
+
+
+def test_the_whole_request_is_refused_by_an_error() -> None:
+    async def handler(_: RequestContext, __: Any) -> Any:
+        return ListPartitionReassignmentsResponse()
+
+    api, request = ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest()
+    assert serve(Answers(True), api, request, handler, task=True).error_code == 0
+    with pytest.raises(KafkaError) as refused:
+        serve(Answers(False), api, request, handler, task=True)
+    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_hosts_are_written_as_java_writes_them() -> None:
+    answers = Answers(True)
+    asked = authorization(answers)
+    for host in ("::1", "::ffff:10.0.0.1", "10.0.0.1"):
+        asked.on_cluster(context(ApiKey.HEARTBEAT, host), AclOperation.ALTER)
+    assert [r.host for r in answers.requesters] == ["0:0:0:0:0:0:0:1", "10.0.0.1", "10.0.0.1"]
+    assert answers.requesters[0].request_name == "Heartbeat"
+
+
+async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
+    replies: list[Any] = []
+
+    async def work(fails: bool) -> None:
+        replies.append("before")
+        await asyncio.sleep(0)
+        if fails:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        replies.append("after")
+
+    rest = begun(work(False), replies.append)
+    assert rest is not None
+    assert replies == ["before"]
+    await rest
+    assert replies == ["before", "after"]
+    rest = begun(work(True), replies.append)
+    assert rest is not None
+    await rest
+    assert isinstance(replies[-1], KafkaError)
+
+
+def test_a_guard_raises_before_its_pause_what_it_raises() -> None:
+    async def work() -> None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    with pytest.raises(KafkaError):
+        begun(work(), lambda _: None)
