@@ -26,7 +26,7 @@ HOSTS = {"admin": "127.0.0.1", BOB: "127.0.0.2", STRANGER: "127.0.0.3"}
 
 
 class Client:
-    """A connection from a host of its own, opened again when the broker has closed it."""
+    """A connection from ``host``, opened again when the broker has closed it."""
 
     def __init__(self, address: str, host: str) -> None:
         name, port = address.split(":")

@@ -180,24 +180,12 @@ async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperF
         return ZookeeperFacts(
             migration is not None,
             reassignment is not None,
-            await _acls(requests),
             len(tokens),
             tuple(quotas),
             tuple(credentials),
         )
     finally:
         await session.close()
-
-
-async def _acls(requests: Requests) -> int:
-    """Return how many resources have ACLs: literal ones, and those of prefixes (KIP-290)."""
-    extended = "/kafka-acl-extended"
-    roots = ["/kafka-acl", *(f"{extended}/{kind}" for kind in await requests.children(extended))]
-    count = 0
-    for root in roots:
-        kinds = [f"{root}/{kind}" for kind in await requests.children(root)]
-        count += sum(map(len, await requests.children_all(kinds)))
-    return count
 
 
 async def _entities(requests: Requests) -> tuple[list[str], list[str]]:

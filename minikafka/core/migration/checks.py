@@ -29,7 +29,7 @@ from minikafka.core.migration.steps import Action, Step, largest_factor, missing
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE
-from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.kernel.settings import ACL_AUTHORIZERS, BROKER_CONFIG
 
 SHOWN: Final = 5  # partitions, topics or files that one finding names
 THROTTLED: Final = (
@@ -56,7 +56,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "old-message-format": "message formats before 0.11, which minikafka does not read",
         "listeners": "listeners with TLS or SASL",
         "zookeeper-security": "TLS to ZooKeeper, or znodes with ACLs",
-        "authorizer": "an authorizer, or ACLs",
+        "authorizer": "an authorizer other than AclAuthorizer",
         "delegation-tokens": "delegation tokens",
         "tiered-storage": "remote log storage",
         "setting-refused": "a setting with which minikafka does not start",
@@ -382,8 +382,6 @@ def _features(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[Migration
     zookeeper = facts.zookeeper
     if zookeeper is None:
         return
-    if zookeeper.acls:
-        yield MigrationFinding("authorizer", f"ZooKeeper has ACLs of {zookeeper.acls} resources")
     if zookeeper.delegation_tokens:
         yield MigrationFinding("delegation-tokens", f"there are {zookeeper.delegation_tokens}")
     if zookeeper.quotas:
@@ -401,8 +399,8 @@ def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
         yield MigrationFinding("zookeeper-security", f"{name} has zookeeper.ssl.client.enable=true")
     if broker.is_on("zookeeper.set.acl"):
         yield MigrationFinding("zookeeper-security", f"{name} has zookeeper.set.acl=true")
-    if broker.settings.get("authorizer.class.name"):
-        used = broker.settings["authorizer.class.name"]
+    used = broker.settings.get("authorizer.class.name")
+    if used and used not in ACL_AUTHORIZERS:
         yield MigrationFinding("authorizer", f"{name} has authorizer.class.name={used}")
     if {"delegation.token.secret.key", "delegation.token.master.key"} & broker.in_file.keys():
         yield MigrationFinding("delegation-tokens", f"{name} has a delegation.token.secret.key")

@@ -93,7 +93,6 @@ class ZookeeperFacts:
 
     kraft_migration: bool = False
     reassignment: bool = False
-    acls: int = 0
     delegation_tokens: int = 0
     quotas: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()

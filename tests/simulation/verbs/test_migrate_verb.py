@@ -84,13 +84,6 @@ def test_zookeeper_holds_acls_tokens_and_quotas() -> None:
         "/delegation_token": b"",
         "/delegation_token/tokens": b"",
         "/delegation_token/tokens/x": b"",
-        "/kafka-acl": b"",
-        "/kafka-acl/Topic": b"",
-        "/kafka-acl/Topic/a": b"",
-        "/kafka-acl-extended": b"",
-        "/kafka-acl-extended/prefixed": b"",
-        "/kafka-acl-extended/prefixed/Group": b"",
-        "/kafka-acl-extended/prefixed/Group/g": b"",
         "/config/users/alice": quota,
         "/config/users/bob": scram,
         "/config/users/broken": b"not JSON",
@@ -102,8 +95,7 @@ def test_zookeeper_holds_acls_tokens_and_quotas() -> None:
     async def scene(cluster: SimCluster, admin: Admin) -> None:
         before = (await facts_of(cluster, admin)).zookeeper
         assert before is not None
-        nothing = (before.kraft_migration, before.reassignment, before.acls)
-        assert nothing == (False, False, 0)
+        assert (before.kraft_migration, before.reassignment) == (False, False)
         assert (before.delegation_tokens, before.quotas, before.credentials) == (0, (), ())
         # The controller would carry out the reassignment at once, so it is gone.
         await cluster.stop(1)
@@ -115,7 +107,7 @@ def test_zookeeper_holds_acls_tokens_and_quotas() -> None:
         await session.close()
         found = await read_zookeeper(world.coordination, ZOOKEEPER)
         assert (found.kraft_migration, found.reassignment) == (True, True)
-        assert (found.acls, found.delegation_tokens) == (2, 1)
+        assert found.delegation_tokens == 1
         assert found.quotas == ("users/alice", "users/alice/clients/c", "clients/d")
         assert found.credentials == ("users/bob",)
 

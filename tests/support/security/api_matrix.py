@@ -434,13 +434,13 @@ def _isr_change(version: int, ids: Mapping[str, UUID]) -> Message:
     return alter_partition.AlterPartitionRequest(BROKER, 1, [topic])
 
 
-def _simple(ids: Mapping[str, UUID], version: int) -> dict[ApiKey, dict[str, Message]]:
-    """Return the cases of APIs whose requests are alike in all versions."""
-    owner = delegation_tokens.DescribeDelegationTokenRequest(None)
+Cases = dict[ApiKey, dict[str, Message]]
+
+
+def _of_topics(version: int) -> Cases:
     epoch_rows = [epochs.OffsetForLeaderPartition(0, leader_epoch=0)]
     epoch_topics = [epochs.OffsetForLeaderTopic(name, epoch_rows) for name in NAMES]
     deletions = [delete_records.DeleteRecordsPartition(0, 0)]
-    log_dir_topics = _for_partitions(alter_replica_log_dirs.AlterReplicaLogDirTopic)
     growth = [create_partitions.CreatePartitionsTopic(name, 2, None) for name in NAMES]
     return {
         ApiKey.LIST_OFFSETS: {
@@ -454,19 +454,6 @@ def _simple(ids: Mapping[str, UUID], version: int) -> dict[ApiKey, dict[str, Mes
                 ],
             )
         },
-        ApiKey.LEADER_AND_ISR: {"": LeaderAndIsrRequest(BROKER, controller_epoch=1)},
-        ApiKey.STOP_REPLICA: {"": StopReplicaRequest(BROKER, controller_epoch=1)},
-        ApiKey.UPDATE_METADATA: {"": UpdateMetadataRequest(BROKER, controller_epoch=1)},
-        ApiKey.CONTROLLED_SHUTDOWN: {"": ControlledShutdownRequest(BROKER)},
-        ApiKey.OFFSET_COMMIT: {name: _commit(version, name) for name in (OPEN, SECRET)},
-        ApiKey.HEARTBEAT: {n: HeartbeatRequest(n, 1, "nobody") for n in (OPEN, SECRET)},
-        ApiKey.JOIN_GROUP: {name: _join(version, name) for name in (OPEN, SECRET)},
-        ApiKey.SYNC_GROUP: {name: _sync(version, name) for name in (OPEN, SECRET)},
-        ApiKey.LEAVE_GROUP: {name: _leave(version, name) for name in (OPEN, SECRET)},
-        ApiKey.DESCRIBE_GROUPS: {"": DescribeGroupsRequest([*NAMES], version >= 3)},
-        ApiKey.LIST_GROUPS: {"": ListGroupsRequest()},
-        ApiKey.SASL_HANDSHAKE: {"": sasl.SaslHandshakeRequest("PLAIN")},
-        ApiKey.API_VERSIONS: {},
         ApiKey.CREATE_TOPICS: {"": _create_topics(version)},
         ApiKey.DELETE_RECORDS: {
             "": delete_records.DeleteRecordsRequest(
@@ -476,64 +463,31 @@ def _simple(ids: Mapping[str, UUID], version: int) -> dict[ApiKey, dict[str, Mes
         ApiKey.OFFSET_FOR_LEADER_EPOCH: {
             "": epochs.OffsetForLeaderEpochRequest(-2 if version < 3 else -1, epoch_topics)
         },
-        ApiKey.ADD_OFFSETS_TO_TXN: {
-            f"{name} {group}": AddOffsetsToTxnRequest(name, 7, 0, group)
-            for name, group in ((OPEN, OPEN), (OPEN, SECRET), (SECRET, OPEN))
-        },
-        ApiKey.END_TXN: {n: EndTxnRequest(n, 7, 0, True) for n in (OPEN, SECRET)},
-        ApiKey.WRITE_TXN_MARKERS: {"": _markers()},
-        ApiKey.TXN_OFFSET_COMMIT: {
-            f"{name} {group}": _commit_in_transaction(version, name, group)
-            for name, group in ((OPEN, OPEN), (OPEN, SECRET), (SECRET, OPEN))
-        },
-        ApiKey.DESCRIBE_ACLS: {"": _acl_filter(acl_messages.DescribeAclsRequest)},
-        ApiKey.CREATE_ACLS: {"": _new_acl()},
-        ApiKey.DELETE_ACLS: {
-            "": acl_messages.DeleteAclsRequest([_acl_filter(acl_messages.DeleteAclsFilter)])
-        },
         ApiKey.DESCRIBE_CONFIGS: {"": _described_configs(version)},
         ApiKey.ALTER_CONFIGS: {"": _altered_configs()},
-        ApiKey.ALTER_REPLICA_LOG_DIRS: {
-            "": alter_replica_log_dirs.AlterReplicaLogDirsRequest(
-                [alter_replica_log_dirs.AlterReplicaLogDir("/nowhere", log_dir_topics)]
-            )
-        },
-        ApiKey.DESCRIBE_LOG_DIRS: {
-            "": describe_log_dirs.DescribeLogDirsRequest(
-                _for_partitions(describe_log_dirs.DescribableLogDirTopic)
-            ),
-            "all": describe_log_dirs.DescribeLogDirsRequest(None),
-        },
-        ApiKey.SASL_AUTHENTICATE: {"": sasl.SaslAuthenticateRequest(b"\0a\0b")},
         ApiKey.CREATE_PARTITIONS: {
             "": create_partitions.CreatePartitionsRequest(growth, 1000, True)
         },
-        ApiKey.CREATE_DELEGATION_TOKEN: {"": _token(version)},
-        ApiKey.RENEW_DELEGATION_TOKEN: {
-            "": delegation_tokens.RenewDelegationTokenRequest(b"hmac", 1)
-        },
-        ApiKey.EXPIRE_DELEGATION_TOKEN: {
-            "": delegation_tokens.ExpireDelegationTokenRequest(b"hmac", 1)
-        },
-        ApiKey.DESCRIBE_DELEGATION_TOKEN: {"": owner},
-        ApiKey.DELETE_GROUPS: {
-            "": DeleteGroupsRequest([SECRET, MISSING, OPEN_MISSING]),
-        },
-        ApiKey.ELECT_LEADERS: {
-            "": elect_leaders.ElectLeadersRequest(
-                0, _for_partitions(elect_leaders.ElectLeadersTopic), 1000
-            ),
-            "all": elect_leaders.ElectLeadersRequest(0, None, 1000),
-        },
         ApiKey.INCREMENTAL_ALTER_CONFIGS: {"": _incrementally_altered_configs()},
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: {
-            "": reassign.AlterPartitionReassignmentsRequest(
-                1000,
-                [reassign.ReassignableTopic(OPEN, [reassign.ReassignablePartition(0, [BROKER])])],
+        ApiKey.DESCRIBE_PRODUCERS: {
+            "": describe_producers.DescribeProducersRequest(
+                [describe_producers.TopicRequest(name, [0]) for name in (*NAMES, "not/valid")]
             )
         },
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: {
-            "": list_moves.ListPartitionReassignmentsRequest(1000, None)
+    }
+
+
+def _of_groups(version: int) -> Cases:
+    return {
+        ApiKey.OFFSET_COMMIT: {name: _commit(version, name) for name in (OPEN, SECRET)},
+        ApiKey.HEARTBEAT: {n: HeartbeatRequest(n, 1, "nobody") for n in (OPEN, SECRET)},
+        ApiKey.JOIN_GROUP: {name: _join(version, name) for name in (OPEN, SECRET)},
+        ApiKey.SYNC_GROUP: {name: _sync(version, name) for name in (OPEN, SECRET)},
+        ApiKey.LEAVE_GROUP: {name: _leave(version, name) for name in (OPEN, SECRET)},
+        ApiKey.DESCRIBE_GROUPS: {"": DescribeGroupsRequest([*NAMES], version >= 3)},
+        ApiKey.LIST_GROUPS: {"": ListGroupsRequest()},
+        ApiKey.DELETE_GROUPS: {
+            "": DeleteGroupsRequest([SECRET, MISSING, OPEN_MISSING]),
         },
         ApiKey.OFFSET_DELETE: {
             name: offset_delete.OffsetDeleteRequest(
@@ -547,6 +501,100 @@ def _simple(ids: Mapping[str, UUID], version: int) -> dict[ApiKey, dict[str, Mes
             )
             for name in (OPEN, SECRET, OPEN_MISSING)
         },
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+            "": new_heartbeat.ConsumerGroupHeartbeatRequest(SECRET, "m", 0)
+        },
+        ApiKey.CONSUMER_GROUP_DESCRIBE: {
+            "": new_groups.ConsumerGroupDescribeRequest([SECRET], True)
+        },
+    }
+
+
+def _of_transactions(version: int) -> Cases:
+    return {
+        ApiKey.ADD_OFFSETS_TO_TXN: {
+            f"{name} {group}": AddOffsetsToTxnRequest(name, 7, 0, group)
+            for name, group in ((OPEN, OPEN), (OPEN, SECRET), (SECRET, OPEN))
+        },
+        ApiKey.END_TXN: {n: EndTxnRequest(n, 7, 0, True) for n in (OPEN, SECRET)},
+        ApiKey.WRITE_TXN_MARKERS: {"": _markers()},
+        ApiKey.TXN_OFFSET_COMMIT: {
+            f"{name} {group}": _commit_in_transaction(version, name, group)
+            for name, group in ((OPEN, OPEN), (OPEN, SECRET), (SECRET, OPEN))
+        },
+        ApiKey.DESCRIBE_TRANSACTIONS: {"": DescribeTransactionsRequest([*NAMES])},
+        ApiKey.LIST_TRANSACTIONS: {"": ListTransactionsRequest()},
+    }
+
+
+def _of_brokers(version: int, ids: Mapping[str, UUID]) -> Cases:
+    return {
+        ApiKey.LEADER_AND_ISR: {"": LeaderAndIsrRequest(BROKER, controller_epoch=1)},
+        ApiKey.STOP_REPLICA: {"": StopReplicaRequest(BROKER, controller_epoch=1)},
+        ApiKey.UPDATE_METADATA: {"": UpdateMetadataRequest(BROKER, controller_epoch=1)},
+        ApiKey.CONTROLLED_SHUTDOWN: {"": ControlledShutdownRequest(BROKER)},
+        ApiKey.ALTER_PARTITION: {"": _isr_change(version, ids)},
+        ApiKey.UPDATE_FEATURES: {
+            "": update_features.UpdateFeaturesRequest(
+                1000, [update_features.FeatureUpdateKey("x", 1)]
+            )
+        },
+        ApiKey.ENVELOPE: {"": EnvelopeRequest(b"", None, b"\x7f\0\0\1")},
+        ApiKey.ALLOCATE_PRODUCER_IDS: {"": AllocateProducerIdsRequest(BROKER, 1)},
+    }
+
+
+def _of_placement() -> Cases:
+    log_dir_topics = _for_partitions(alter_replica_log_dirs.AlterReplicaLogDirTopic)
+    return {
+        ApiKey.ALTER_REPLICA_LOG_DIRS: {
+            "": alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+                [alter_replica_log_dirs.AlterReplicaLogDir("/nowhere", log_dir_topics)]
+            )
+        },
+        ApiKey.DESCRIBE_LOG_DIRS: {
+            "": describe_log_dirs.DescribeLogDirsRequest(
+                _for_partitions(describe_log_dirs.DescribableLogDirTopic)
+            ),
+            "all": describe_log_dirs.DescribeLogDirsRequest(None),
+        },
+        ApiKey.ELECT_LEADERS: {
+            "": elect_leaders.ElectLeadersRequest(
+                0, _for_partitions(elect_leaders.ElectLeadersTopic), 1000
+            ),
+            "all": elect_leaders.ElectLeadersRequest(0, None, 1000),
+        },
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: {
+            "": reassign.AlterPartitionReassignmentsRequest(
+                1000,
+                [reassign.ReassignableTopic(OPEN, [reassign.ReassignablePartition(0, [BROKER])])],
+            )
+        },
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: {
+            "": list_moves.ListPartitionReassignmentsRequest(1000, None)
+        },
+        ApiKey.DESCRIBE_CLUSTER: {"": DescribeClusterRequest(True)},
+    }
+
+
+def _of_security(version: int) -> Cases:
+    owner = delegation_tokens.DescribeDelegationTokenRequest(None)
+    return {
+        ApiKey.SASL_HANDSHAKE: {"": sasl.SaslHandshakeRequest("PLAIN")},
+        ApiKey.DESCRIBE_ACLS: {"": _acl_filter(acl_messages.DescribeAclsRequest)},
+        ApiKey.CREATE_ACLS: {"": _new_acl()},
+        ApiKey.DELETE_ACLS: {
+            "": acl_messages.DeleteAclsRequest([_acl_filter(acl_messages.DeleteAclsFilter)])
+        },
+        ApiKey.SASL_AUTHENTICATE: {"": sasl.SaslAuthenticateRequest(b"\0a\0b")},
+        ApiKey.CREATE_DELEGATION_TOKEN: {"": _token(version)},
+        ApiKey.RENEW_DELEGATION_TOKEN: {
+            "": delegation_tokens.RenewDelegationTokenRequest(b"hmac", 1)
+        },
+        ApiKey.EXPIRE_DELEGATION_TOKEN: {
+            "": delegation_tokens.ExpireDelegationTokenRequest(b"hmac", 1)
+        },
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: {"": owner},
         ApiKey.DESCRIBE_CLIENT_QUOTAS: {
             "": quotas.DescribeClientQuotasRequest([quotas.ComponentData("user", 2, None)])
         },
@@ -556,28 +604,6 @@ def _simple(ids: Mapping[str, UUID], version: int) -> dict[ApiKey, dict[str, Mes
             "": scram.DescribeUserScramCredentialsRequest([scram.UserName("stranger")])
         },
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {"": _scram()},
-        ApiKey.ALTER_PARTITION: {"": _isr_change(version, ids)},
-        ApiKey.UPDATE_FEATURES: {
-            "": update_features.UpdateFeaturesRequest(
-                1000, [update_features.FeatureUpdateKey("x", 1)]
-            )
-        },
-        ApiKey.ENVELOPE: {"": EnvelopeRequest(b"", None, b"\x7f\0\0\1")},
-        ApiKey.DESCRIBE_CLUSTER: {"": DescribeClusterRequest(True)},
-        ApiKey.DESCRIBE_PRODUCERS: {
-            "": describe_producers.DescribeProducersRequest(
-                [describe_producers.TopicRequest(name, [0]) for name in (*NAMES, "not/valid")]
-            )
-        },
-        ApiKey.DESCRIBE_TRANSACTIONS: {"": DescribeTransactionsRequest([*NAMES])},
-        ApiKey.LIST_TRANSACTIONS: {"": ListTransactionsRequest()},
-        ApiKey.ALLOCATE_PRODUCER_IDS: {"": AllocateProducerIdsRequest(BROKER, 1)},
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: {
-            "": new_heartbeat.ConsumerGroupHeartbeatRequest(SECRET, "m", 0)
-        },
-        ApiKey.CONSUMER_GROUP_DESCRIBE: {
-            "": new_groups.ConsumerGroupDescribeRequest([SECRET], True)
-        },
     }
 
 
@@ -628,7 +654,15 @@ def _cases(api: ApiKey, version: int, ids: Mapping[str, UUID]) -> dict[str, Mess
                 found["allowed"] = _add_open_partitions([OPEN])
                 found["missing"] = _add_open_partitions([OPEN, OPEN_MISSING])
         case _:
-            found = _simple(ids, version)[api]
+            by_api = (
+                _of_topics(version)
+                | _of_groups(version)
+                | _of_transactions(version)
+                | _of_brokers(version, ids)
+                | _of_placement()
+                | _of_security(version)
+            )
+            found = by_api[api]
     return found
 
 

@@ -173,7 +173,7 @@ async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
     assert isinstance(replies[-1], KafkaError)
 
 
-def test_a_guard_raises_before_its_pause_what_it_raises() -> None:
+def test_an_error_before_the_pause_of_a_guard_is_raised() -> None:
     async def work() -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 

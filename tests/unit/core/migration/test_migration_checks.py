@@ -172,7 +172,6 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
             c, 2, {"authorizer.class.name": "A"}, {}, {"authorizer.class.name": "A"}
         ),
     ),
-    ("authorizer", TO_OURS, lambda c: with_zookeeper(c, acls=1)),
     ("delegation-tokens", TO_OURS, lambda c: with_zookeeper(c, delegation_tokens=1)),
     ("tiered-storage", TO_OURS, lambda c: with_topic(c, remote_storage_enable="true")),
     (
@@ -227,6 +226,17 @@ def test_nothing_is_against_a_healthy_cluster() -> None:
     assert names_and_safety(cluster(Kind.MINIKAFKA), TO_KAFKA) == (set(), True)
 
 
+@pytest.mark.mission("MIX-34", "SEC-130")
+def test_acls_in_zookeeper_go_along() -> None:
+    name = "kafka.security.authorizer.AclAuthorizer"
+    settings = {"authorizer.class.name": name}
+    in_file = {**settings, "super.users": "User:a", "allow.everyone.if.no.acl.found": "true"}
+    assert names_and_safety(with_broker(cluster(), 2, settings, {}, in_file), TO_OURS) == (
+        set(),
+        True,
+    )
+
+
 @pytest.mark.mission("MIX-34")
 @pytest.mark.parametrize(("name", "goal", "change"), BLOCKING)
 def test_findings_that_block(name: str, goal: Goal, change: Change) -> None:
@@ -261,7 +271,7 @@ def test_findings_with_one_cause() -> None:
 @pytest.mark.mission("MIX-34")
 def test_features_that_only_one_kind_lacks() -> None:
     """Kafka has all of these, so nothing is against going back."""
-    ours = with_zookeeper(cluster(Kind.MINIKAFKA), acls=1, delegation_tokens=1, quotas=("u",))
+    ours = with_zookeeper(cluster(Kind.MINIKAFKA), delegation_tokens=1, quotas=("u",))
     ours = with_broker(ours, 2, in_file={"debug.listener": "HTTP://127.0.0.1:1"})
     assert names_and_safety(ours, TO_KAFKA) == (set(), True)
 
