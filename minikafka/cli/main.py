@@ -33,6 +33,7 @@ VERBS = {
         "minikafka.cli.cluster.configs",
         "show and alter settings of topics, brokers and brokers' loggers",
     ),
+    "acls": ("minikafka.cli.cluster.acls", "add, list and remove ACLs"),
     "controller": ("minikafka.cli.cluster.controller", "show the state of the controller"),
     "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
     "migrate": (

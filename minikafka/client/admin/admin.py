@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
+from minikafka.client.admin.acls import AclAdmin
 from minikafka.client.admin.broker_calls import call_broker, server_timeout_ms
 from minikafka.client.admin.configs import ConfigAdmin
 from minikafka.client.admin.groups import GroupAdmin
@@ -39,7 +40,7 @@ R = TypeVar("R")
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
-class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
+class Admin(Client, AclAdmin, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     """The admin client: topics, records and the cluster; base classes add the other subjects.
 
     Calls are retried after retriable errors until ``timeout_ms`` (``default_api_timeout_ms`` by

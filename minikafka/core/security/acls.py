@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 
 
 class _Code(IntEnum):
-    """A code of the protocol that znodes and logs write in Pascal case."""
+    """A code of the protocol that znodes and logs write in Pascal case. A number that is not known
+    is UNKNOWN."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Code | None:
+        return cls["UNKNOWN"] if isinstance(value, int) else None
 
     @property
     def pascal_name(self) -> str:

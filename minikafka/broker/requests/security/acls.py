@@ -67,10 +67,7 @@ def require_known_codes(request: AclRequest) -> None:
 
 
 def _code(kind: type[C], code: int) -> C:
-    try:
-        found = kind(code)
-    except ValueError:
-        found = kind["UNKNOWN"]
+    found = kind(code)
     if found.name == "UNKNOWN":
         raise UnreadableRequest("an ACL with an UNKNOWN element")
     return found
