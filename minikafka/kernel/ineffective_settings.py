@@ -286,10 +286,6 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("Brokers here keep their metadata in ZooKeeper. Set broker.id.", (
         _int("node.id", -1, "Id of a KRaft process; shown with the value of broker.id."),
     )),
-    SettingGroup("Brokers here load no Java class, so the policy would not be applied.", (
-        _class("alter.config.policy.class.name", None, "Class that may refuse changes of configurations."),
-        _class("create.topic.policy.class.name", None, "Class that may refuse new topics."),
-    )),
     SettingGroup("Brokers here load no Java class.", (
         _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
         _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),

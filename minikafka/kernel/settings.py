@@ -78,13 +78,28 @@ FREE_BROKER_SETTINGS: Mapping[str, str] = {
     ALLOW_EVERYONE: "Whether everybody may use a resource without ACLs: true or false (the default).",
 }
 # Keys that begin so are for a plug-in, whose class is named by another key.
-PLUGIN_KEYS: Mapping[str, str] = {"authorizer.": "authorizer.class.name"}
+CREATE_TOPIC_POLICY = "create.topic.policy.class.name"
+ALTER_CONFIG_POLICY = "alter.config.policy.class.name"
+PLUGIN_KEYS: Mapping[str, str] = {
+    "authorizer.": "authorizer.class.name",
+    "create.topic.policy.": CREATE_TOPIC_POLICY,
+    "alter.config.policy.": ALTER_CONFIG_POLICY,
+}
+
+
+def _is_java(value: str) -> bool:
+    return value.startswith(("kafka.", "org.apache.kafka.", "io.confluent.", "com."))
 
 
 def _authorizer_class(value: str) -> str | None:
-    java = value.startswith(("kafka.", "org.apache.kafka.", "io.confluent.", "com."))
-    if java and value not in ACL_AUTHORIZERS:
+    if _is_java(value) and value not in ACL_AUTHORIZERS:
         return f"Java classes are not loaded; there are {' and '.join(ACL_AUTHORIZERS)}"
+    return None
+
+
+def _policy_class(value: str) -> str | None:
+    if _is_java(value):
+        return "Java classes are not loaded, so the policy would not be applied"
     return None
 
 
@@ -106,6 +121,7 @@ _long = row_of(ConfigType.LONG)
 _double = row_of(ConfigType.DOUBLE)
 _list = row_of(ConfigType.LIST)
 _comma_separated = row_of(ConfigType.COMMA_SEPARATED)
+_class = row_of(ConfigType.CLASS)
 
 # fmt: off
 BROKER_SETTINGS: tuple[Setting, ...] = (
@@ -126,6 +142,9 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("security.inter.broker.protocol", "PLAINTEXT", "The inter-broker listener is the one with this name, if inter.broker.listener.name is not set.", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     # -- authorization
     _string("authorizer.class.name", "", "Who decides what clients may do: kafka.security.authorizer.AclAuthorizer (ACLs in ZooKeeper), or a class of yours, package.module.Class or package.module:Class, in Python. Everybody may do everything if it is empty.", _authorizer_class),
+    # -- policies
+    _class(CREATE_TOPIC_POLICY, None, "Class that may refuse new topics: package.module.Class or package.module:Class, in Python.", _policy_class),
+    _class(ALTER_CONFIG_POLICY, None, "Class that may refuse configurations of topics and brokers, likewise.", _policy_class),
     # -- connections
     _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
 
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.core.security.acl_cache import AclRules
@@ -14,7 +11,8 @@ from minikafka.core.security.authorizer import Authorizer
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import World
 from minikafka.kernel.principals import parse_principal
-from minikafka.kernel.settings import ACL_AUTHORIZERS, ALLOW_EVERYONE, PLUGIN_KEYS, SUPER_USERS
+from minikafka.kernel.settings import ACL_AUTHORIZERS, ALLOW_EVERYONE, SUPER_USERS
+from minikafka.node.plugins import made_plugin
 from minikafka.zookeeper.acl_authorizer import AclAuthorizer
 from minikafka.zookeeper.store import ZkStore
 
@@ -77,31 +75,11 @@ def acl_rules(given: Mapping[str, str]) -> AclRules:
 
 def _require_no_plugin_keys(given: Mapping[str, str]) -> None:
     """Raise ConfigError for a key that the built-in authorizer does not read."""
-    for prefix in PLUGIN_KEYS:
-        for name in given:
-            if name.startswith(prefix) and name != CLASS_NAME:
-                raise ConfigError(
-                    f"Unknown configuration key {name}: AclAuthorizer does not read it"
-                )
+    for name in given:
+        if name.startswith("authorizer.") and name != CLASS_NAME:
+            raise ConfigError(f"Unknown configuration key {name}: AclAuthorizer does not read it")
 
 
 AUTHORIZER_METHODS = (
     "authorize", "authorize_by_type", "acl_patterns", "acls", "create_acls", "delete_acls",
 )  # fmt: skip
-
-
-def made_plugin(key: str, name: str, given: Mapping[str, str], methods: tuple[str, ...]) -> Any:
-    """Import a class and call it with the configuration. ``name`` is ``package.module.Class`` or
-    ``package.module:Class``. Raises ConfigError if that fails, or a method is missing."""
-    module, _, class_name = name.rpartition(":" if ":" in name else ".")
-    try:
-        plugin = getattr(importlib.import_module(module), class_name)
-        made = plugin(MappingProxyType(dict(given)))
-    except Exception as error:  # of the user's code, at the start: it ends the start
-        raise ConfigError(
-            f"{key}: the Python class {name} cannot be used: {error!r}; Java classes are not loaded"
-        ) from error
-    missing = [method for method in methods if not callable(getattr(made, method, None))]
-    if missing:
-        raise ConfigError(f"{key}: {name} has no {', '.join(missing)}")
-    return made

@@ -87,6 +87,7 @@ from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_default
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
+from minikafka.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.node.purgatories import BrokerPurgatories
 from minikafka.node.security import security_routes
 from minikafka.protocol.api_keys import ApiKey
@@ -127,14 +128,8 @@ class BrokerParts:
         self.fence = ControllerFence(broker_id, broker_epoch)
         self._entries = ConfigEntries(dynamic, BROKER_CONFIG, TOPIC_CONFIG)
         self._topic_reaper = self._make_reaper("topic")
-        self._topics = TopicAdmin(
-            lambda: zk.store,
-            self.cache,
-            self._topic_reaper,
-            world.entropy,
-            views.topic_admin(config),
-            self._entries.check_topic,
-        )
+        self._topics = self._make_topic_admin()
+        self._alter_config_policy = alter_config_policy(config)
         self._growth = self._make_partition_growth()
         self._election_reaper = self._make_reaper("ElectLeader")
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
@@ -189,6 +184,17 @@ class BrokerParts:
             self._internal_sizes,
             lambda: self._zk.store,
             metrics,
+        )
+
+    def _make_topic_admin(self) -> TopicAdmin:
+        return TopicAdmin(
+            lambda: self._zk.store,
+            self.cache,
+            self._topic_reaper,
+            self._world.entropy,
+            views.topic_admin(self._config),
+            self._entries.check_topic,
+            policy=create_topic_policy(self._config),
         )
 
     def _make_partition_growth(self) -> PartitionGrowth:
@@ -495,6 +501,7 @@ class BrokerParts:
             self._dynamic,
             self._entries.check_topic,
             loggers,
+            policy=self._alter_config_policy,
         )
         return [
             Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True, changes_state=False),

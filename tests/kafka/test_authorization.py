@@ -115,7 +115,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def both(mixed: Mixed, stores: Files) -> Iterator[MixedCluster]:
-    """Broker 1 is ours, broker 2 is official. Whoever comes from 127.0.0.1 may do everything."""
+    """Broker 1 is ours, broker 2 is official. Clients at 127.0.0.1 may do everything."""
     properties = {
         **stores.properties(),
         **api_matrix.SETTINGS,

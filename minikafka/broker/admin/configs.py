@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_alterations import Change, check_names
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.admin.policies import apply_policy
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.config_resources import AlterOperation, ResourceType
+from minikafka.core.policies import AlterConfigPolicy, ConfigProposal
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType, InvalidConfiguration
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG
@@ -45,7 +48,9 @@ class ConfigAdminManager:
         check_topic_config: CheckTopicConfig,
         loggers: BrokerLoggers,
         log: EventLog | None = None,
+        policy: AlterConfigPolicy | None = None,
     ) -> None:
+        self._policy = policy
         self._broker_id = broker_id
         self._cache = cache
         self._store = store
@@ -93,7 +98,8 @@ class ConfigAdminManager:
                     ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}"
                 )
         try:
-            while not await self._try(kind, entity, rows, changes, validate_only, kept):
+            check = partial(self._check_policy, ResourceType(resource_type), name, changes)
+            while not await self._try(kind, entity, rows, changes, validate_only, kept, check):
                 pass  # another broker wrote the znode between the read and the write
         except InvalidConfiguration as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -116,6 +122,7 @@ class ConfigAdminManager:
         changes: Sequence[Change],
         validate_only: bool,
         kept: KeptConfig,
+        check_policy: Callable[[], None],
     ) -> bool:
         """Check and write the configuration. False if the znode has changed since it was read."""
         before, version = await kept(kind, entity)
@@ -124,6 +131,7 @@ class ConfigAdminManager:
             self._check_topic_config(after)
         else:
             self._dynamic.check(after, per_broker=entity != paths.DEFAULT_ENTITY)
+        check_policy()
         if validate_only:
             return True
         try:
@@ -132,6 +140,16 @@ class ConfigAdminManager:
             return False
         self._log.info("configuration_altered", kind=kind, entity=entity, keys=sorted(after))
         return True
+
+    def _check_policy(
+        self, resource_type: ResourceType, name: str, changes: Sequence[Change]
+    ) -> None:
+        """Raises KafkaError."""
+        if self._policy is not None:
+            deleted = AlterOperation.DELETE
+            configs = {c.name: None if c.operation == deleted else c.value for c in changes}
+            alteration = ConfigProposal(resource_type, name, configs)
+            apply_policy(self._policy.validate, alteration, self._log)
 
     def _require_topic(self, name: str) -> None:
         if not name:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
+from minikafka.broker.admin.policies import apply_policy
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.purgatories import Reaper
 from minikafka.core.controller.placement import (
@@ -16,6 +17,7 @@ from minikafka.core.controller.placement import (
     broker_racks,
     require_partition_count,
 )
+from minikafka.core.policies import CreateTopicPolicy, TopicProposal
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import may_collide, metric_name, require_valid
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
@@ -198,7 +200,9 @@ class TopicAdmin:
         config: TopicAdminConfig,
         check_topic_config: CheckTopicConfig,
         log: EventLog | None = None,
+        policy: CreateTopicPolicy | None = None,
     ) -> None:
+        self._policy = policy
         self._store = store
         self._cache = cache
         self._reaper = reaper
@@ -252,6 +256,9 @@ class TopicAdmin:
             require_valid(topic.name)
             await known.require_free(topic.name)
             self._check(replicas, config)
+            if self._policy is not None:
+                proposal = _proposal(topic, replicas, config)
+                apply_policy(self._policy.validate, proposal, self._log)
             topic_id = ZERO_UUID
             if not validate_only:
                 if await self._store().topic_marked_for_deletion(topic.name):
@@ -365,6 +372,15 @@ def coordination_failed(error: CoordinationError) -> KafkaError:
     if isinstance(error, SessionExpired):
         return KafkaError(ErrorCode.NOT_CONTROLLER)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error!r}")
+
+
+def _proposal(
+    topic: CreatableTopic, replicas: Mapping[int, Sequence[int]], config: Mapping[str, str]
+) -> TopicProposal:
+    """Return what a policy is given: numbers with the defaults filled in, or assignments."""
+    if topic.assignments:
+        return TopicProposal(topic.name, None, None, replicas, config)
+    return TopicProposal(topic.name, len(replicas), len(replicas[0]), None, config)
 
 
 def _given_config(topic: CreatableTopic) -> dict[str, str]:

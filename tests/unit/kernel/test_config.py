@@ -76,7 +76,6 @@ def test_known_keys_without_effect_are_reported_not_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("create.topic.policy.class.name", "the policy would not be applied"),
         ("authorizer.zookeeper.url", "broker's ZooKeeper session"),
         ("process.roles", "ZooKeeper"),
     ],
@@ -103,6 +102,16 @@ def test_authorizers_of_kafka_are_accepted_and_other_java_classes_are_refused() 
             ZK
             | {"authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer")}
         )
+
+
+@pytest.mark.mission("SEC-154")
+@pytest.mark.parametrize("kind", ["create.topic", "alter.config"])
+def test_policies_of_java_are_refused(kind: str) -> None:
+    key = f"{kind}.policy.class.name"
+    with pytest.raises(ConfigError, match="the policy would not be applied"):
+        BROKER_CONFIG.parse(ZK | {key: "com.example.Policy"})
+    given = {key: "policies:Policy", f"{kind}.policy.limit": "5"}
+    assert BROKER_CONFIG.parse(ZK | given).without_effect == ()
 
 
 def test_keys_of_an_authorizer_need_its_class() -> None:

@@ -182,7 +182,7 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     (
         "setting-refused",
         TO_OURS,
-        lambda c: with_broker(c, 2, in_file={"create.topic.policy.class.name": "P"}),
+        lambda c: with_broker(c, 2, in_file={"create.topic.policy.class.name": "com.P"}),
     ),
     ("setting-refused", TO_OURS, lambda c: with_broker(c, 2, in_file={"confluent.balancer": None})),
     ("setting-refused", TO_OURS, lambda c: with_broker(c, 2, in_file={"num.partitions": "x"})),
