@@ -7,12 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.core.security.acls import AclOperation
+from minikafka.core.security.acls import AclOperation, AclResourceType, PatternType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import CreateOp
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.acls import DeleteAclsFilter, DeleteAclsRequest
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -122,6 +124,33 @@ def test_read_allows_describe_and_nothing_of_the_cluster() -> None:
         )
 
     assert authorized.cluster.run(scenario) == (0x108, -(1 << 31), 0x108, 0)
+
+
+@pytest.mark.mission("SEC-133")
+def test_a_fetch_session_loses_a_topic_with_its_acl() -> None:
+    """The topics of a session are decided about in each request."""
+    authorized = Authorized()
+
+    async def scenario(_: SimCluster) -> list[list[tuple[str, int]]]:
+        await authorized.prepare()
+        topics = [FetchTopic(topic=n, partitions=[FetchPartition(0)]) for n in ("open", "secret")]
+        first = await authorized.ask(BOB, FetchRequest(topics=topics, session_epoch=0), 12)
+        assert first.session_id != 0
+        everything = DeleteAclsFilter(
+            AclResourceType.TOPIC, "open", PatternType.ANY, None, None, AclOperation.ANY, 1
+        )
+        await authorized.ask(ADMIN, DeleteAclsRequest([everything]), 3)
+        again = FetchRequest(session_id=first.session_id, session_epoch=1)
+        second = await authorized.ask(BOB, again, 12)
+        return [
+            [(topic.topic, topic.partitions[0].error_code) for topic in response.responses]
+            for response in (first, second)
+        ]
+
+    refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    first, second = authorized.cluster.run(scenario)
+    assert first == [("open", 0), ("secret", refused)]
+    assert ("open", refused) in second
 
 
 @pytest.mark.mission("SEC-133")
