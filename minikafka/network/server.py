@@ -24,7 +24,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connection_quotas import ConnectionQuotas
-from minikafka.network.frame_memory import FrameMemory
+from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
@@ -120,6 +120,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     read. Replies that become ready later leave in one write for each turn of the loop. At a limit
     of ``ServerConfig`` the connection neither serves nor reads until it is below the limit again;
     one request and one reply may exceed the limit.
+
+    On a SASL listener ``login`` takes the place of ``on_frame`` until ``end_login``.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
         self.overlapping: object = None
         self.closed = False  # when True, no frame is served and no reply is sent
+        self._login: ConnectionLogin | None = None
         self._server = server
         self._config = config
         self._on_frame = on_frame
@@ -155,7 +158,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._held: Sequence[memoryview] = ()  # received frames that wait for a limit or a reply
         self._broken: FrameError | None = None  # the stream cannot be parsed beyond this point
         self._after_replies = False  # the next frame waits until every request has its reply
-        self._refused = False  # a slot will close the connection: serve nothing after it
+        self._refused = False  # the connection will be closed: serve nothing more
         self._in_read = False
         self._flushing = False  # ``_flush_soon`` or ``write_large`` is scheduled
         self._resuming = False
@@ -270,6 +273,35 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._end()
         if self._transport is not None:
             self._transport.abort()
+
+    def begin_login(self, sasl: ListenerSasl) -> None:
+        """Require a login: from now on frames are given to it."""
+        self._login = login = sasl.begin(self, self._on_frame)
+        self._on_frame = login.on_frame
+        self.limit_frames(login.max_frame_bytes)
+
+    def end_login(self, on_frame: FrameHandler) -> None:
+        """Give all later frames to ``on_frame``: none of them can belong to a login."""
+        self._login = None
+        self._on_frame = on_frame
+        self.limit_frames(None)
+
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """Refuse larger frames; None stands for ``socket.request.max.bytes``."""
+        limit = self._config.socket_request_max_bytes if max_bytes is None else max_bytes
+        self._reader.max_frame_bytes = limit
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the server is ``holding``, so that the connection cannot be served yet."""
+        return self._server.holding
+
+    def stop_serving(self) -> None:
+        """Neither read nor serve further frames; the connection stays open. All requests have their
+        replies."""
+        assert not self.unanswered
+        self._refused = True
+        self._pause_reading()
 
     def sweep(self) -> bool:
         """Count one idle period if nothing happened since the last call; return whether the
@@ -461,7 +493,17 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._pause_reading()
             self._resume_soon()
         elif self._broken is not None:
-            self.refuse("bad_frame", error=str(self._broken))
+            self._refuse_frame(self._broken, self._login)
+
+    def _refuse_frame(self, error: FrameError, login: ConnectionLogin | None) -> None:
+        """Handle the invalid size of a frame, when every frame before it is served."""
+        if self._reader.max_frame_bytes > error.limit:  # the login was among these frames
+            self._broken = None
+            self.buffer_updated(0)
+        elif login is not None:
+            login.refuse_frame(str(error))
+        else:
+            self.refuse("bad_frame", error=str(error))
 
     def _is_full(self) -> bool:
         config = self._config
@@ -531,6 +573,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self.closed = True
+        if self._login is not None:
+            self._login.close()
         self.unanswered.clear()
         self._server.memory.forget(self._resume_soon)
         self._count_queued(-self._queued_bytes)
@@ -588,10 +632,12 @@ class Server:
         quotas: ConnectionQuotas | None = None,
         budget: MemoryBudget | None = None,
         tls: ListenerTls | None = None,
+        sasl: ListenerSasl | None = None,
     ) -> None:
         self._network = network
         self.tls = tls
-        self.clock = clock
+        self.sasl = sasl
+        self._clock = clock
         self._config = config
         self._on_frame = on_frame
         self._listener_name = listener_name
@@ -671,6 +717,8 @@ class Server:
             connection.refuse(refusal.reason, limit=refusal.limit)
         elif self._all_gone is not None:
             connection.close()
+        elif self.sasl is not None:
+            connection.begin_login(self.sasl)  # a certificate is not who the client is
         elif self.tls is not None:
             self._identify(connection, self.tls)
 

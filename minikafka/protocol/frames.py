@@ -31,10 +31,12 @@ _read_size = struct.Struct(">i").unpack_from
 
 
 class FrameError(ValueError):
-    """The size of a frame is invalid. ``frames`` are the complete frames before it."""
+    """The size of a frame is invalid: negative, or above ``limit``. ``frames`` are the complete
+    frames before it."""
 
-    def __init__(self, text: str, frames: Sequence[memoryview] = ()) -> None:
+    def __init__(self, text: str, limit: int, frames: Sequence[memoryview] = ()) -> None:
         super().__init__(text)
+        self.limit = limit
         self.frames = frames
 
 
@@ -43,11 +45,12 @@ class FrameReader:
 
     With ``reuse`` a frame is a view into the buffer, valid until the next ``get_buffer``; otherwise
     each frame has separate memory. The memory of a large frame is kept for the next one if it has
-    at most ``kept_bytes``. The reader cannot be used after FrameError.
+    at most ``kept_bytes``. After FrameError the reader cannot be used, except that
+    ``buffer_updated(0)`` parses the same bytes again when ``max_frame_bytes`` has been raised.
     """
 
     def __init__(self, max_frame_bytes: int, reuse: bool, kept_bytes: int = BIG_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._reuse = reuse
         self._kept_bytes = kept_bytes
         self._view = memoryview(bytearray(BUFFER_BYTES))
@@ -122,9 +125,10 @@ class FrameReader:
         self._end = end = self._end + nbytes
         while end - start >= 4:
             size: int = _read_size(view, start)[0]
-            if size < 0 or size > self._max_frame_bytes:
+            if size < 0 or size > self.max_frame_bytes:
                 self._start = start
-                raise FrameError(f"frame of {size} bytes, {self._max_frame_bytes} allowed", frames)
+                limit = self.max_frame_bytes
+                raise FrameError(f"frame of {size} bytes, {limit} allowed", limit, frames)
             stop = start + 4 + size
             if stop > end:
                 break

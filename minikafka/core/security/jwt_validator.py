@@ -218,8 +218,8 @@ class KeyRefresh:
 
 
 def retry_wait_ms(attempt: int, elapsed_ms: int, backoff_ms: int, max_ms: int) -> int | None:
-    """Return how long to wait after the ``attempt``-th failed request (from 1), ``elapsed_ms`` after
-    the first one began; None to give up: ``max_ms`` (``...retry.backoff.max.ms``) bounds the
+    """Return how long to wait after the ``attempt``-th failed request (from 1), ``elapsed_ms``
+    after the first one began; None to give up: ``max_ms`` (``...retry.backoff.max.ms``) bounds the
     attempts together."""
     wait_ms = min(backoff_ms << min(attempt - 1, 32), max_ms - elapsed_ms)
     return wait_ms if wait_ms > 0 else None

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server, ServerConfig, ServerConnection
 from minikafka.world.real.network import RealNetwork
@@ -63,6 +64,7 @@ class Lab:
         quotas: ConnectionQuotas | None = None,
         listener: str = "PLAINTEXT",
         budget: MemoryBudget | None = None,
+        sasl: ListenerSasl | None = None,
     ) -> Server:
         server = Server(
             self.network,
@@ -73,6 +75,7 @@ class Lab:
             self.log,
             quotas=quotas,
             budget=budget,
+            sasl=sasl,
         )
         await server.start("127.0.0.1", 0, holding)
         self.servers.append(server)

@@ -13,8 +13,8 @@ size. It performs the returned actions in their order:
 - ``CloseAfterDelay``: read nothing more; after ``connection.failed.authentication.delay.ms`` write
   the bytes, if there are any, and close the connection.
 
-While ``waits_for_replies(frame)`` is true and the connection has unanswered requests, it defers the
-frame, as it defers requests that are served one at a time.
+While ``waits_for_replies(frame, now_ms)`` is true and the connection has unanswered requests, it
+defers the frame, as it defers requests that are served one at a time.
 
 The states are those of Kafka's ``SaslServerAuthenticator``::
 
@@ -206,12 +206,14 @@ class ServerLogin:
         """Whether each later frame is served: logged in, for a session without an end."""
         return self._state is _State.DONE and self._session_end_ms is None
 
-    def waits_for_replies(self, frame: Buffer) -> bool:
-        """Whether ``receive`` may send a response to this frame: then all requests before it need
-        to have their replies."""
+    def waits_for_replies(self, frame: Buffer, now_ms: int) -> bool:
+        """Whether ``receive`` may respond to this frame, or close the connection: then all requests
+        before it need to have their replies."""
         if self._state is not _State.DONE:
             return True
-        return self._session_end_ms is not None and _api_key(frame) == ApiKey.SASL_HANDSHAKE
+        if self._session_end_ms is None:
+            return False
+        return now_ms >= self._session_end_ms or _api_key(frame) == ApiKey.SASL_HANDSHAKE
 
     def receive(self, frame: Buffer, now_ms: int, wall_ms: int) -> Sequence[Action]:
         """Process a frame, given without its size. Never raises, whatever the frame contains."""

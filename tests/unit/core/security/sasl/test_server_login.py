@@ -485,7 +485,7 @@ def test_a_session_without_an_end_serves_everything(frame: bytes) -> None:
     """Its SaslHandshake and SaslAuthenticate are refused by the request handler, in their turn."""
     login = logged_in()
     assert login.serves_everything
-    assert not login.waits_for_replies(frame)
+    assert not login.waits_for_replies(frame, 10**9)
     assert receive(login, frame, 10**9) == SERVE
     assert login.principal == Principal("alice")
 
@@ -508,10 +508,10 @@ def test_a_session_goes_on_after_each_re_authentication() -> None:
     login = logged_in(max_reauth_ms=3000)
     for at_ms in (0, 2800, 5600):  # the first one may come at once
         assert receive(login, METADATA, at_ms) == SERVE
-        assert login.waits_for_replies(handshake("PLAIN"))
-        assert not login.waits_for_replies(METADATA)
+        assert login.waits_for_replies(handshake("PLAIN"), NOW_MS + at_ms)
+        assert not login.waits_for_replies(METADATA, NOW_MS + at_ms)
         assert_handshake(receive(login, handshake("PLAIN"), at_ms))
-        assert login.waits_for_replies(METADATA)
+        assert login.waits_for_replies(METADATA, NOW_MS + at_ms)
         assert login.principal == Principal("alice")
         send, done = receive(login, token(ALICE), at_ms + 40)
         assert isinstance(send, Send)
@@ -535,6 +535,10 @@ def test_a_session_past_its_end_is_cut_at_the_next_request(version: int, frame: 
     login = authenticating(version=version, max_reauth_ms=3000)
     receive(login, token(ALICE) if version else ALICE)
     assert receive(login, METADATA, 2999) == SERVE
+    assert [login.waits_for_replies(frame, NOW_MS + at_ms) for at_ms in (2999, 3000)] == [
+        False,
+        True,
+    ]
     close = closed(receive(login, frame, 3000))
     assert close == Close(CloseCause.SESSION_EXPIRED, "the session of the client has expired")
     assert_over(login)
