@@ -204,11 +204,10 @@ def row_of(kind: ConfigType, effective: bool = True) -> Callable[..., Setting]:
 @dataclass(frozen=True)
 class ConfigDef:
     """A set of settings. ``ignored`` are keys without a row that are accepted without effect; keys
-    in ``refused`` have a reason why no value but the default is accepted. ``free`` are keys without
-    a row that have an effect, and ``plugin_keys`` the prefixes of keys for a plug-in, each with the
-    key that names its class. ``together`` returns why parsed values do not go together, if they do
-    not. ``of_listeners`` may also be given for one listener, as
-    ``listener.name.<name in lower case>.<key>``."""
+    in ``refused`` have a reason why no value but the default is accepted. ``together`` returns why
+    parsed values do not go together, if they do not. ``of_listeners`` may be given for one
+    listener, as ``listener.name.<name in lower case>.<key>``, or for one SASL mechanism of it, as
+    ``listener.name.<name in lower case>.<mechanism in lower case>.<key>``."""
 
     settings: Mapping[str, Setting]
     ignored: frozenset[str] = frozenset()
@@ -243,7 +242,7 @@ class ConfigDef:
         )
 
     def row(self, name: str) -> Setting | None:
-        """Return the row of a key, with or without the prefix of a listener."""
+        """Return the row of a key, with or without the prefix of a listener or of a mechanism."""
         if name.startswith(LISTENER_PREFIX):
             return next(
                 (row for key, row in self.of_listeners.items() if name.endswith(f".{key}")), None
@@ -349,7 +348,14 @@ class Config:
 
     def of_listener(self, listener: str) -> Config:
         """Return the configuration with the values that are given for this listener only."""
-        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        return self._with_prefix(f"{LISTENER_PREFIX}{listener.lower()}.")
+
+    def of_mechanism(self, mechanism: str) -> Config:
+        """Return the configuration with the values that are given for this SASL mechanism only.
+        Call it on the configuration of a listener."""
+        return self._with_prefix(f"{mechanism.lower()}.")
+
+    def _with_prefix(self, prefix: str) -> Config:
         own = {
             name.removeprefix(prefix): value
             for name, value in self.values.items()

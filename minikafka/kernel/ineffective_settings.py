@@ -110,31 +110,36 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("All commits wait for the whole ISR.", (
         _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
     )),
-    SettingGroup("There are no SASL listeners yet.", (
-        _int("connection.failed.authentication.delay.ms", 100, "Pause before a connection whose login failed is closed.", at_least(0)),
-        _long("connections.max.reauth.ms", 0, "Time after which a SASL connection must log in again; 0 for never."),
+    SettingGroup("There are no delegation tokens yet.", (
         _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens.", at_least(1)),
         _long("delegation.token.expiry.time.ms", 86400000, "Life of a token that is not renewed.", at_least(1)),
         _password("delegation.token.master.key", None, "Older name of delegation.token.secret.key."),
         _long("delegation.token.max.lifetime.ms", 604800000, "Longest life of a token.", at_least(1)),
         _password("delegation.token.secret.key", None, "Secret with which tokens are signed, the same on all brokers."),
+    )),
+    SettingGroup("No password is stored in ZooKeeper.", (
         _string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", "Cipher of passwords that are stored in ZooKeeper."),
         _int("password.encoder.iterations", 4096, "Iterations when the key of that cipher is derived.", at_least(1024)),
         _int("password.encoder.key.length", 128, "Bits of that key.", at_least(8)),
         _string("password.encoder.keyfactory.algorithm", None, "Algorithm that derives that key."),
         _password("password.encoder.old.secret", None, "Secret before the last change of password.encoder.secret."),
         _password("password.encoder.secret", None, "Secret with which passwords in ZooKeeper are encrypted."),
-        _class("sasl.client.callback.handler.class", None, "Class that answers SASL callbacks as a client."),
-        _list("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use."),
-        _password("sasl.jaas.config", None, "Login of a SASL mechanism, as in a JAAS file."),
+    )),
+    SettingGroup("Kerberos (GSSAPI) is not supported.", (
         _string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Path of Kerberos' kinit."),
         _long("sasl.kerberos.min.time.before.relogin", 60000, "Least pause between two Kerberos logins, in ms."),
         _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), "Rules that make a short name of a Kerberos principal."),
         _string("sasl.kerberos.service.name", None, "Kerberos name under which brokers run."),
         _double("sasl.kerberos.ticket.renew.jitter", 0.05, "Random share added to the time of a ticket's renewal."),
         _double("sasl.kerberos.ticket.renew.window.factor", 0.8, "Share of a ticket's life after which it is renewed."),
+    )),
+    SettingGroup("As with Kafka, a broker reads it with the prefix of a listener and a mechanism alone: listener.name.LISTENER.MECHANISM.", (
+        _password("sasl.jaas.config", None, "Login of a SASL mechanism, as in a JAAS file."),
         _class("sasl.login.callback.handler.class", None, "Class that answers callbacks of a login."),
         _class("sasl.login.class", None, "Class that logs in."),
+        _class("sasl.server.callback.handler.class", None, "Class that answers SASL callbacks as a server."),
+    )),
+    SettingGroup("Brokers request no tokens of an OAuth provider.", (
         _int("sasl.login.connect.timeout.ms", None, "Time-out of a connection to an OAuth provider."),
         _int("sasl.login.read.timeout.ms", None, "Time-out of a response of an OAuth provider."),
         _short("sasl.login.refresh.buffer.seconds", 300, "Seconds before its end by which a credential should be refreshed."),
@@ -143,8 +148,9 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _double("sasl.login.refresh.window.jitter", 0.05, "Random share added to that time."),
         _long("sasl.login.retry.backoff.max.ms", 10000, "Longest pause between attempts at an OAuth provider."),
         _long("sasl.login.retry.backoff.ms", 100, "First pause between attempts at an OAuth provider."),
-        _string("sasl.mechanism.controller.protocol", "GSSAPI", "SASL mechanism towards a KRaft controller."),
-        _string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism between brokers."),
+        _string("sasl.oauthbearer.token.endpoint.url", None, "Address at which tokens are requested."),
+    )),
+    SettingGroup("Tokens are validated without the keys of a provider yet.", (
         _int("sasl.oauthbearer.clock.skew.seconds", 30, "Tolerated difference to the clock of the OAuth provider."),
         _list("sasl.oauthbearer.expected.audience", None, "Audiences one of which a token must name."),
         _string("sasl.oauthbearer.expected.issuer", None, "Issuer that a token must name."),
@@ -154,10 +160,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("sasl.oauthbearer.jwks.endpoint.url", None, "Address of those keys."),
         _string("sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scope."),
         _string("sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that holds its subject."),
-        _string("sasl.oauthbearer.token.endpoint.url", None, "Address at which tokens are requested."),
-        _class("sasl.server.callback.handler.class", None, "Class that answers SASL callbacks as a server."),
-        _int("sasl.server.max.receive.size", 512 * 1024, "Largest message of a SASL login."),
-        _string("security.providers", None, "Java classes that add security algorithms."),
     )),
     SettingGroup("Python's ssl module speaks TLS, not Java.", (
         _string("ssl.keymanager.algorithm", "SunX509", "Java's algorithm that chooses a key."),
@@ -165,6 +167,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("ssl.protocol", "TLSv1.3", "TLS version of the Java context; see ssl.enabled.protocols."),
         _string("ssl.provider", None, "Java's provider of TLS."),
         _string("ssl.secure.random.implementation", None, "Java's source of random numbers for TLS."),
+        _string("security.providers", None, "Java classes that add security algorithms."),
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
         _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
@@ -225,6 +228,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("metadata.max.idle.interval.ms", 500, "Pause between no-op records of an idle controller; 0 for none.", at_least(0)),
         _long("metadata.max.retention.bytes", 100 * 1024 * 1024, "Most bytes of the metadata log and its snapshots."),
         _long("metadata.max.retention.ms", 604800000, "How long the metadata log and its snapshots are kept."),
+        _string("sasl.mechanism.controller.protocol", "GSSAPI", "SASL mechanism towards a KRaft controller."),
         _long("server.max.startup.time.ms", MAX_LONG, "Longest time that a start may take.", at_least(0), internal=True),
         _long("unclean.leader.election.interval.ms", 300000, "Pause between looks for partitions that need an unclean leader.", at_least(1), internal=True),
         _bool("unstable.api.versions.enable", False, "Offer versions of requests that are not final.", internal=True),
@@ -270,7 +274,7 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
 }
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "client.quota.": "Clients are not throttled.",
-    "listener.name.": "Only keys of TLS are read for a single listener; others count for all.",
+    "listener.name.": "Only keys of TLS and SASL are read for a single listener; others count for all.",
     "rlmm.config.": "Tiered storage is not part of this broker.",
     "rsm.config.": "Tiered storage is not part of this broker.",
 }
@@ -287,6 +291,7 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
         _int("node.id", -1, "Id of a KRaft process; shown with the value of broker.id."),
     )),
     SettingGroup("Brokers here load no Java class.", (
+        _class("sasl.client.callback.handler.class", None, "Class that answers SASL callbacks as a client."),
         _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
         _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
     )),

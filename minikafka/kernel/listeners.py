@@ -13,8 +13,9 @@ from minikafka.kernel.config import Config, ConfigError
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
 # It begins with a letter: the others are meant to be addresses.
 _HOST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
-TLS_PROTOCOLS = ("SSL",)
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 DEBUG_LISTENER = "debug.listener"
 
 
@@ -136,8 +137,11 @@ def _parse(key: str, values: Sequence[str], protocols: Mapping[str, str]) -> tup
         protocol = protocols.get(name)
         if protocol is None:
             raise ConfigError(f"{key}: listener.security.protocol.map has no protocol for {name}")
-        if protocol not in SUPPORTED_PROTOCOLS:
-            raise ConfigError(f"{key}: security protocol {protocol} is not supported yet")
+        if protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError(
+                f"{key}: {protocol} is no security protocol; there are "
+                f"{', '.join(SECURITY_PROTOCOLS)}"
+            )
         endpoints.append(Endpoint(match[2], int(match[3]), name, protocol))
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) < len(names):

@@ -34,6 +34,7 @@ from minikafka.kernel.listeners import (
     connection_overrides_problem,
     debug_listener_problem,
 )
+from minikafka.kernel.sasl_settings import SASL_SETTINGS, SASL_SETTINGS_OF_LISTENERS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 MAX_INT = 2**31 - 1
@@ -321,18 +322,24 @@ def _together(values: Mapping[str, Any]) -> str | None:
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides"
             " property is set."
         )
+    delay, idle = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
+    if 0 <= values[idle] <= values[delay]:
+        return (
+            f"{delay}={values[delay]} should always be less than {idle}={values[idle]} to prevent "
+            "failed authentication responses from timing out"
+        )
     return None
 
 
 BROKER_CONFIG = ConfigDef.of(
-    (*BROKER_SETTINGS, *TLS_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS),
+    (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS),
     IGNORED_BROKER_SETTINGS,
     ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
     refused=REFUSED_BROKER_SETTINGS,
     free=tuple(FREE_BROKER_SETTINGS),
     plugin_keys=PLUGIN_KEYS,
     together=_together,
-    of_listeners=TLS_SETTINGS,
+    of_listeners=(*TLS_SETTINGS, *SASL_SETTINGS_OF_LISTENERS),
 )
 TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -665,6 +665,28 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def authentication_counts(self) -> Mapping[str, int]:
+        """Return how many logins have succeeded or failed, by the names of Kafka's
+        ``socket-server-metrics``; nothing for a listener without a login."""
+        tls, sasl = self.tls, self.sasl
+        if sasl is None:
+            if tls is None:
+                return {}
+            return {
+                "successful-authentication-total": tls.successful,
+                "failed-authentication-total": tls.failed,
+            }
+        counts = sasl.counts
+        handshakes = 0 if tls is None else tls.failed
+        return {
+            "successful-authentication-total": counts.successful_authentication,
+            "failed-authentication-total": counts.failed_authentication + handshakes,
+            "successful-reauthentication-total": counts.successful_reauthentication,
+            "failed-reauthentication-total": counts.failed_reauthentication,
+            "successful-authentication-no-reauth-total": counts.successful_authentication_no_reauth,
+            "expired-connections-killed-count": counts.expired_connections_killed,
+        }
 
     async def start(self, host: str, port: int, holding: bool = False) -> int:
         """Listen and return the port. Raises OSError (address in use). With ``holding``,

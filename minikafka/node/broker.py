@@ -14,6 +14,7 @@ from minikafka.broker.admin.dynamic_config import (
 )
 from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
+from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
@@ -39,6 +40,7 @@ from minikafka.node.authorizer import NodeAuthorizer
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.loop_stalls import LoopStalls
+from minikafka.node.sasl import BrokerSasl
 from minikafka.node.wiring import BrokerParts
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.errors import MalformedZnode
@@ -70,6 +72,10 @@ class BrokerNode:
         self._config = config
         self._listeners = listeners(config, hostname)
         self._tls = self._make_tls(world)
+        self._credentials = ScramCredentialCache(lambda: self._zk.store)
+        self._sasl = BrokerSasl(config, self._listeners, self._credentials.credential)
+        if self._sasl.inter_broker is not None:
+            raise ConfigError("brokers cannot log in at each other yet: use another listener")
         if self._tls is not None:
             world = replace(world, network=self._tls.network())
         self._world = world
@@ -178,6 +184,7 @@ class BrokerNode:
         await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
         self._apis.start(tasks)
+        await self._credentials.refresh_all()
         await self._listen()
         self._config_changes.start(tasks)
         self._features.start(tasks)
@@ -270,7 +277,14 @@ class BrokerNode:
             self._authorizer.authorization,
         )
         self._quotas = self._make_quotas()
-        effects = ConfigEffects(dynamic, self.parts, self.controller, self._quotas, world.network)
+        effects = ConfigEffects(
+            dynamic,
+            self.parts,
+            self.controller,
+            self._quotas,
+            world.network,
+            self._credentials,
+        )
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
         )
@@ -329,7 +343,9 @@ class BrokerNode:
                 quotas=self._quotas,
                 budget=self.parts.memory,
                 tls=self._tls.listeners.get(endpoint.listener) if self._tls else None,
+                sasl=self._sasl.listener(endpoint.listener, self._world, self._apis.api_versions),
             )
+            register_authentication(self.metrics, endpoint.listener, server)
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
@@ -424,6 +440,15 @@ def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
     metrics.gauge(f"{name},kind=responses", lambda: memory.response_bytes)
     metrics.gauge(f"{name},kind=parkedFetches", lambda: memory.parked_fetch_bytes)
     metrics.gauge(f"{name},kind=fetchSessions", lambda: memory.session_bytes)
+
+
+def register_authentication(metrics: Metrics, listener: str, server: Server) -> None:
+    """Register what a listener counts of its clients' logins, if they log in."""
+    for name in server.authentication_counts():
+        metrics.gauge(
+            f"kafka.server:{name},listener={listener}",
+            lambda name=name: server.authentication_counts()[name],  # type: ignore[misc]
+        )
 
 
 class _Stopped(Exception):

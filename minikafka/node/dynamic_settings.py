@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
@@ -29,12 +30,14 @@ class ConfigEffects:
         controller: KafkaController,
         quotas: ConnectionQuotas,
         network: Network,
+        credentials: ScramCredentialCache,
     ) -> None:
         self._dynamic = dynamic
         self._parts = parts
         self._controller = controller
         self._quotas = quotas
         self._network = network
+        self._credentials = credentials
         self._log = event_log("dynamic-config")
         for listener in (self._topic_defaults, self._elections):
             dynamic.on_change(listener)
@@ -83,3 +86,9 @@ class ConfigEffects:
         """Apply the configurations of all topics, without retrying elections."""
         read = await self._parts.topic_configs.refresh_all()
         self._parts.replicas.topic_configs_changed(frozenset(read))
+
+    async def users_changed(self, names: Collection[str]) -> None:
+        await self._credentials.refresh(name for name in names if "/" not in name)
+
+    async def all_users_changed(self) -> None:
+        await self._credentials.refresh_all()

@@ -43,7 +43,7 @@ def security_routes(
     network: Network,
     authorization: Authorization | None,
 ) -> list[Route]:
-    """Return the routes. Without authorizer and SASL listener most handlers refuse requests."""
+    """Return the routes. Without an authorizer most handlers refuse requests."""
     describe_quotas = DescribeClientQuotasHandler(store)
     alter_quotas = AlterClientQuotasHandler(store, network)
     describe_scram = DescribeUserScramCredentialsHandler(store)

@@ -24,9 +24,10 @@ from minikafka.core.security.tls_stores import (
     trust_store_of_file,
     trust_store_of_pem,
 )
-from minikafka.kernel.config import Config, ConfigError
+from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.listeners import TLS_PROTOCOLS, Listeners
+from minikafka.kernel.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS, Listeners
 from minikafka.kernel.ports import Files, Network, World
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings
 from minikafka.network.listener_tls import ListenerTls
@@ -63,7 +64,7 @@ class BrokerTls:
     def __init__(self, config: Config, listeners: Listeners, world: World) -> None:
         self._clock, self._network = world.clock, world.network
         self.listeners = {
-            endpoint.listener: self._listener(config, endpoint.listener, world)
+            endpoint.listener: self._listener(config, endpoint, world)
             for endpoint in listeners.bound
             if endpoint.security_protocol in TLS_PROTOCOLS
         }
@@ -81,10 +82,15 @@ class BrokerTls:
             raise ConfigError(f"connections to other brokers: {error}") from error
         return TlsNetwork(self._network, settings)
 
-    def _listener(self, config: Config, name: str, world: World) -> ListenerTls:
+    def _listener(self, config: Config, endpoint: Endpoint, world: World) -> ListenerTls:
+        name = endpoint.listener
+        required_here = f"{LISTENER_PREFIX}{name.lower()}.ssl.client.auth" in config.values
         config = config.of_listener(name)
         try:
             settings = tls_settings(config, world.files)
+            if endpoint.security_protocol in SASL_PROTOCOLS and not required_here:
+                # As in Kafka, the key for all listeners does not count for SASL listeners.
+                settings = replace(settings, client_auth=ClientAuth.NONE)
             self._network.check_tls(settings, of_listener=True)
             rules = parse_ssl_rules(config.string("ssl.principal.mapping.rules"))
         except RuleError as error:

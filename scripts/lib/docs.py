@@ -15,7 +15,8 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_GROUPS,
     SettingGroup,
 )
-from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
+from minikafka.kernel.sasl_settings import SASL_SETTINGS
+from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def groups(found: Iterable[SettingGroup]) -> list[str]:
 def broker_table() -> list[str]:
     """With a column more: what may change while a broker runs."""
     heads = [" dynamic |", "---|"]
-    rows = (*BROKER_SETTINGS, *TLS_SETTINGS)
+    rows = (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
     for row in rows:
         kept = " kept |" if is_dynamic(row.name) else " |"
         heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else kept)
@@ -79,8 +80,11 @@ def configuration() -> str:
         "",
         "*dynamic*: `yes` may be altered while brokers run, for one or all, and counts at once;",
         "`kept` may be altered too, as in Kafka, and does nothing until a configuration file says",
-        "it. Others change by a restart. A key of TLS (`ssl.`) may be given for one listener only,",
-        "as `listener.name.<listener in lower case>.<key>`.",
+        "it. Others change by a restart. A key of TLS (`ssl.`) or SASL may be given for one",
+        "listener only, as `listener.name.<listener in lower case>.<key>`, and",
+        "`connections.max.reauth.ms` for one SASL mechanism of a listener, as",
+        "`listener.name.<listener in lower case>.<mechanism in lower case>.<key>`.",
+        "`sasl.jaas.config` counts only with both prefixes, as with Kafka.",
         "",
         *broker_table(),
         "",

@@ -17,16 +17,14 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_GROUPS,
     REFUSED_SETTINGS,
 )
+from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, or looked up in the settings of other brokers: no use of our own.
 DESCRIPTIONS = {
-    *(
-        ROOT / "kernel" / f"{name}.py"
-        for name in ("settings", "tls_settings", "ineffective_settings", "dynamic_settings")
-    ),
+    *(ROOT / "kernel").glob("*settings.py"),
     *(ROOT / "core" / "migration").glob("*.py"),
 }
 TREES = {
@@ -63,7 +61,7 @@ DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name i
 
 # Our clients have settings of these names.
 OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms"}
-EFFECTIVE = (*BROKER_SETTINGS, *TLS_SETTINGS)
+EFFECTIVE = (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
 ROWS = [*EFFECTIVE, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
 
 

@@ -141,6 +141,15 @@ class ConfigHandler(Protocol):
         missed. Raises CoordinationError."""
         ...
 
+    async def users_changed(self, names: Collection[str]) -> None:
+        """Re-read and apply the configurations of these users. A name is that of a znode below
+        /config/users: ``USER`` or ``USER/clients/CLIENT``. Raises CoordinationError."""
+        ...
+
+    async def all_users_changed(self) -> None:
+        """Re-read and apply the configurations of all users. Raises CoordinationError."""
+        ...
+
     async def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``)."""
         ...
@@ -202,7 +211,18 @@ class ConfigChanges(NoticeFollower[ConfigNotice]):
             configs = await read_broker_configs(self._store(), self._broker_id)
             await self._handler.broker_changed(*configs)
         topics = {name for kind, _, name in entities if kind == paths.TOPIC_CONFIGS}
+        users = {name for kind, _, name in entities if kind == paths.USER_CONFIGS}
         if read_all:
             await self._handler.all_topics_changed()
-        elif topics:
+            await self._handler.all_users_changed()
+            return
+        if topics:
             await self._handler.topics_changed(topics)
+        if users:
+            await self._handler.users_changed(users)
+
+    async def _clear_away(self, store: ZkStore) -> None:
+        before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
+        old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
+        if old:
+            await store.delete_config_changes(old)

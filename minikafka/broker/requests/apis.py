@@ -300,8 +300,10 @@ class Apis:
         last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
         own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
         self._served = sorted([own, *(route.listed for route in kept)], key=lambda row: row.api_key)
-        handler = ApiVersionsHandler(self._served, features)
-        kept.append(Route(ApiKey.API_VERSIONS, handler, max_version=last, changes_state=False))
+        self._api_versions = ApiVersionsHandler(self._served, features)
+        kept.append(
+            Route(ApiKey.API_VERSIONS, self._api_versions, max_version=last, changes_state=False)
+        )
         self._rows = {int(route.api_key): _Row(route) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
         self._tasks: asyncio.TaskGroup | None = None
@@ -314,6 +316,10 @@ class Apis:
     def served(self) -> list[ApiVersion]:
         """The rows of the ApiVersions response, sorted by key."""
         return list(self._served)
+
+    def api_versions(self) -> ApiVersionsResponse:
+        """Return the response to ApiVersions, which is the same before and after a login."""
+        return self._api_versions.response()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serve requests from now on. ``tasks`` is the node's group: task handlers run in it, and a
@@ -609,12 +615,13 @@ class ApiVersionsHandler:
         if not request.is_valid(context.version):
             reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         else:
-            epoch, levels = self._features()
-            finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
-            reply(
-                ApiVersionsResponse(
-                    api_keys=self._served,
-                    finalized_features_epoch=epoch,
-                    finalized_features=finalized,
-                )
-            )
+            reply(self.response())
+
+    def response(self) -> ApiVersionsResponse:
+        epoch, levels = self._features()
+        finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
+        return ApiVersionsResponse(
+            api_keys=self._served,
+            finalized_features_epoch=epoch,
+            finalized_features=finalized,
+        )

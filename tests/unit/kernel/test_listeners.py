@@ -47,10 +47,13 @@ def test_ipv6() -> None:
         ({"listeners": "9092"}, "NAME://host:port"),
         ({"listeners": "PLAINTEXT://h:99999"}, "NAME://host:port"),
         ({"listeners": "OTHER://h:1"}, "no protocol for OTHER"),
-        ({"listeners": "SASL_SSL://h:1"}, "SASL_SSL is not supported"),
+        (
+            {"listeners": "A://h:1", "listener_security_protocol_map": "A:TLS"},
+            "TLS is no security protocol",
+        ),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "a different name"),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "others can connect"),
-        ({"advertised_listeners": "SASL_SSL://h:1"}, "SASL_SSL is not supported"),
+        ({"advertised_listeners": "SASL_SSL://h:1"}, "SASL_SSL, not in listeners"),
         ({"listeners": "SSL://h:1"}, "security.inter.broker.protocol=PLAINTEXT is not"),
         ({"inter_broker_listener_name": "X"}, "not an advertised listener"),
         (

@@ -249,7 +249,7 @@ async def test_a_failed_re_authentication_closes_and_is_counted(lab: Lab) -> Non
 
 
 @pytest.mark.mission("SEC-116")
-async def test_clients_that_are_not_told_of_the_end_are_counted(lab: Lab) -> None:
+async def test_clients_that_do_not_learn_the_end_of_their_session_are_counted(lab: Lab) -> None:
     sasl = SaslLab(lab, max_reauth_ms=3000)
     peer = await sasl.connect()
     await handshake(peer)
@@ -286,7 +286,7 @@ async def test_a_broker_that_starts_does_not_count_its_own_time(lab: Lab) -> Non
     assert (await authenticate(peer)).error_code == ErrorCode.NONE
 
 
-async def test_a_connection_is_nobodys_before_its_login(lab: Lab) -> None:
+async def test_a_connection_is_anonymous_before_its_login(lab: Lab) -> None:
     sasl = SaslLab(lab)
     peer = await sasl.connect()
     await handshake(peer)

@@ -1,6 +1,6 @@
 """Describe- and AlterUserScramCredentials (keys 50 and 51): credentials kept in ZooKeeper.
 
-Any broker describes them, the controller alters them. No listener uses them yet.
+Any broker describes them, the controller alters them.
 """
 
 from __future__ import annotations

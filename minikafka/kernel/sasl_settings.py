@@ -1,0 +1,43 @@
+"""The configuration keys of SASL. They may have the prefix of a listener, some of a mechanism, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.kernel.config import ConfigType, Setting, at_least, row_of
+
+MAX_RECEIVE_BYTES = 512 * 1024
+JAAS_CONFIG = "sasl.jaas.config"
+
+
+def _no_class(value: Any) -> str | None:
+    return "brokers here load no Java class"
+
+
+_string = row_of(ConfigType.STRING)
+_int = row_of(ConfigType.INT)
+_long = row_of(ConfigType.LONG)
+_list = row_of(ConfigType.LIST)
+_class = row_of(ConfigType.CLASS)
+_password = row_of(ConfigType.PASSWORD)
+
+# fmt: off
+SASL_SETTINGS: tuple[Setting, ...] = (
+    _int("connection.failed.authentication.delay.ms", 100, "Pause before a connection whose login failed is closed.", at_least(0)),
+    _long("connections.max.reauth.ms", 0, "Time after which a client of a SASL listener must have logged in again; 0 for never."),
+    _list("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."),
+    _string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism with which brokers log in at each other."),
+    _int("sasl.server.max.receive.size", MAX_RECEIVE_BYTES, "Largest frame that is read before a login has succeeded."),
+)
+# Those of them that count for all listeners, and not for a single one.
+_OF_ALL = {"connection.failed.authentication.delay.ms", "sasl.mechanism.inter.broker.protocol"}
+# What may have the prefix of a listener, or of a listener and a mechanism. As with Kafka, the last
+# ones count with a mechanism only.
+SASL_SETTINGS_OF_LISTENERS: tuple[Setting, ...] = (
+    *(row for row in SASL_SETTINGS if row.name not in _OF_ALL),
+    _password(JAAS_CONFIG, None, "Users of the listener, or its validator of tokens."),
+    _class("sasl.login.callback.handler.class", None, "Class that answers callbacks of a login.", _no_class),
+    _class("sasl.login.class", None, "Class that logs in.", _no_class),
+    _class("sasl.server.callback.handler.class", None, "Class that checks credentials.", _no_class),
+)
+# fmt: on

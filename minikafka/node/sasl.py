@@ -1,0 +1,197 @@
+"""The SASL of a broker, from its configuration: the mechanisms of its listeners, and its own login.
+
+As with Kafka, ``listener.name.<listener>.<mechanism>.sasl.jaas.config`` has the users of PLAIN, the
+options of OAUTHBEARER's validator, and with which name and password other brokers log in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from minikafka.core.security.jaas import (
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    JaasError,
+    LoginEntry,
+    parse_jaas_property,
+    plain_users,
+)
+from minikafka.core.security.sasl import oauthbearer, plain
+from minikafka.core.security.sasl.exchange import ClientExchange, ServerExchange
+from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer
+from minikafka.core.security.sasl.plain import PlainClient, PlainServer
+from minikafka.core.security.sasl.scram import ScramClient, ScramServer
+from minikafka.core.security.sasl.server_login import EnabledMechanism, ServerLoginConfig
+from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator, unsecured_token
+from minikafka.core.security.scram_credentials import (
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    Mechanism,
+    ScramCredential,
+)
+from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
+from minikafka.kernel.events import event_log
+from minikafka.kernel.listeners import SASL_PROTOCOLS, Listeners
+from minikafka.kernel.ports import World
+from minikafka.kernel.sasl_settings import JAAS_CONFIG
+from minikafka.network.listener_sasl import ListenerSasl
+from minikafka.protocol.messages.api_versions import ApiVersionsResponse
+
+MODULES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        plain.MECHANISM: PLAIN_MODULE,
+        SCRAM_SHA_256.kafka_name: SCRAM_MODULE,
+        SCRAM_SHA_512.kafka_name: SCRAM_MODULE,
+        oauthbearer.MECHANISM: OAUTHBEARER_MODULE,
+    }
+)
+_SCRAM: Final[Mapping[str, Mechanism]] = MappingProxyType(
+    {mechanism.kafka_name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
+)
+ENABLED = "sasl.enabled.mechanisms"
+INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+
+# Returns the present credential of a user for a mechanism, None if there is none.
+CredentialOf: TypeAlias = Callable[[Mechanism, str], ScramCredential | None]
+
+
+@dataclass(frozen=True, slots=True)
+class InterBrokerLogin:
+    """How this broker logs in at others: a mechanism, and the options of its JAAS entry."""
+
+    mechanism: str
+    options: Mapping[str, str] = field(repr=False)
+
+    def exchange(self, nonce: str, wall_ms: int) -> ClientExchange:
+        """Begin a login. ``nonce`` is of ``scram_nonce``, and never used twice."""
+        if self.mechanism == oauthbearer.MECHANISM:
+            return OAuthBearerClient(unsecured_token(self.options, wall_ms) or "")
+        user, password = self.options["username"], self.options["password"]
+        if self.mechanism == plain.MECHANISM:
+            return PlainClient(user, password)
+        by_token = self.options.get("tokenauth", "").lower() == "true"
+        return ScramClient(_SCRAM[self.mechanism], user, password, nonce, by_token)
+
+
+class BrokerSasl:
+    """The SASL of one broker. Raises ConfigError if a mechanism cannot be used.
+
+    ``credential_of`` is called for each login with SCRAM. ``inter_broker`` is None unless the
+    listener that brokers use is a SASL listener.
+    """
+
+    def __init__(self, config: Config, listeners: Listeners, credential_of: CredentialOf) -> None:
+        self._config = config
+        self._mechanisms = {
+            endpoint.listener: _mechanisms(config, endpoint.listener, credential_of)
+            for endpoint in listeners.bound
+            if endpoint.security_protocol in SASL_PROTOCOLS
+        }
+        self.inter_broker: InterBrokerLogin | None = None
+        if listeners.inter_broker in self._mechanisms:
+            self.inter_broker = self._inter_broker_login(listeners.inter_broker)
+
+    def listener(
+        self, name: str, world: World, api_versions: Callable[[], ApiVersionsResponse]
+    ) -> ListenerSasl | None:
+        """Return the SASL of a listener; None if it is no SASL listener."""
+        mechanisms = self._mechanisms.get(name)
+        if mechanisms is None:
+            return None
+        config = self._config.of_listener(name)
+        login = ServerLoginConfig(
+            mechanisms, api_versions, config.integer("sasl.server.max.receive.size")
+        )
+        return ListenerSasl(
+            login,
+            config.integer("connection.failed.authentication.delay.ms"),
+            world.clock,
+            world.entropy,
+            event_log("network", listener=name),
+        )
+
+    def _inter_broker_login(self, listener: str) -> InterBrokerLogin:
+        mechanism = self._config.string(INTER_BROKER_MECHANISM)
+        if mechanism not in self._mechanisms[listener]:
+            raise ConfigError(
+                f"{INTER_BROKER_MECHANISM} must be included in {ENABLED} when SASL is used for "
+                "inter-broker communication"
+            )
+        key = _jaas_key(listener, mechanism)
+        options = _entry(self._config, listener, mechanism).options
+        if mechanism == oauthbearer.MECHANISM:
+            try:
+                usable = unsecured_token(options, 0) is not None
+            except ValueError as error:
+                raise ConfigError(f"{key}: {error}") from error
+            if not usable:
+                raise ConfigError(f"{key} has no unsecuredLogin options, which brokers log in with")
+        for option in ("username", "password"):
+            if mechanism != oauthbearer.MECHANISM and not options.get(option):
+                raise ConfigError(f"{key} has no {option}, which brokers log in with")
+        return InterBrokerLogin(mechanism, options)
+
+
+def _mechanisms(
+    config: Config, listener: str, credential_of: CredentialOf
+) -> dict[str, EnabledMechanism]:
+    own = config.of_listener(listener)
+    enabled = own.list(ENABLED)
+    unknown = [name for name in enabled if name not in MODULES]
+    if unknown:
+        raise ConfigError(
+            f"listener {listener}: {ENABLED} names {', '.join(unknown)}; supported are "
+            f"{', '.join(MODULES)}"
+        )
+    if f"{LISTENER_PREFIX}{listener.lower()}.{JAAS_CONFIG}" in config.given:
+        event_log("network", listener=listener).warning(
+            "jaas_config_ignored", reason=f"{JAAS_CONFIG} needs the prefix of a mechanism"
+        )
+    return {
+        name: EnabledMechanism(
+            _start(name, listener, _entry(config, listener, name), credential_of),
+            own.of_mechanism(name).integer("connections.max.reauth.ms"),
+        )
+        for name in enabled
+    }
+
+
+def _start(
+    name: str, listener: str, entry: LoginEntry, credential_of: CredentialOf
+) -> Callable[[str], ServerExchange]:
+    """Return the function that begins an exchange of a mechanism with a nonce."""
+    if name == plain.MECHANISM:
+        users = plain_users(entry)
+        return lambda nonce: PlainServer(users.get)
+    if name == oauthbearer.MECHANISM:
+        try:
+            validator = UnsecuredValidator.of(entry.options)
+        except ValueError as error:
+            raise ConfigError(f"{_jaas_key(listener, name)}: {error}") from error
+        return lambda nonce: OAuthBearerServer(validator.validate)
+    mechanism = _SCRAM[name]
+    return lambda nonce: ScramServer(mechanism, nonce, partial(credential_of, mechanism))
+
+
+def _jaas_key(listener: str, mechanism: str) -> str:
+    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{JAAS_CONFIG}"
+
+
+def _entry(config: Config, listener: str, mechanism: str) -> LoginEntry:
+    """Return the JAAS entry of a mechanism. Raises ConfigError."""
+    key = _jaas_key(listener, mechanism)
+    text = config.values.get(key)
+    if not text:
+        raise ConfigError(f"listener {listener}: {mechanism} is enabled and needs {key}")
+    try:
+        entry = parse_jaas_property(text)
+    except JaasError as error:
+        raise ConfigError(f"{key}: {error}") from error
+    if entry.module != MODULES[mechanism]:
+        raise ConfigError(f"{key}: {mechanism} needs {MODULES[mechanism]}, not {entry.module}")
+    return entry

@@ -1,0 +1,226 @@
+"""Logins at simulated brokers: SCRAM credentials in ZooKeeper, as every broker sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.core.security.sasl.plain import PlainClient
+from minikafka.core.security.scram_credentials import (
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    Mechanism,
+    salted_password,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.delegation_tokens import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from minikafka.simulator import faults
+from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from tests.support.security.sasl_connection import Closed, SaslConnection, scram
+
+SASL_PORT = 9093
+JAAS = "org.apache.kafka.common.security"
+SETTINGS = {
+    "listeners": f"PLAINTEXT://:{PORT},CLIENT://:{SASL_PORT}",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.client.plain.sasl.jaas.config": (
+        f'{JAAS}.plain.PlainLoginModule required user_alice="secret";'
+    ),
+    "listener.name.client.scram-sha-256.sasl.jaas.config": (
+        f"{JAAS}.scram.ScramLoginModule required;"
+    ),
+    "listener.name.client.scram-sha-512.sasl.jaas.config": (
+        f"{JAAS}.scram.ScramLoginModule required;"
+    ),
+    "listener.name.client.plain.connections.max.reauth.ms": "3000",
+}
+METADATA = MetadataRequest(topics=[])
+
+
+async def up(cluster: SimCluster) -> None:
+    cluster.start()
+    await cluster.until("up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
+    await cluster.until("a controller", lambda: cluster.controller_id() is not None)
+
+
+async def connect(cluster: SimCluster, broker_id: int) -> SaslConnection:
+    return await SaslConnection.open(cluster.client_host.world, host_name(broker_id), SASL_PORT)
+
+
+async def refusal(
+    cluster: SimCluster, broker_id: int, mechanism: Mechanism, user: str, password: str
+) -> str | None:
+    """The message with which a broker refuses a login with SCRAM; None if it logs in."""
+    connection = await connect(cluster, broker_id)
+    found: KafkaError | None = None
+    try:
+        await connection.log_in(scram(cluster.client_host.world, mechanism, user, password))
+    except KafkaError as error:
+        found = error
+    connection.close()
+    if found is None:
+        return None
+    assert found.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    return str(found.message)
+
+
+async def alter(cluster: SimCluster, code: int, user: str, password: str | None) -> None:
+    """Set a password of a user for one mechanism by its code, None to delete it."""
+    controller = cluster.controller_id()
+    assert controller is not None
+    if password is None:
+        message = AlterUserScramCredentialsRequest([ScramCredentialDeletion(user, code)], [])
+    else:
+        mechanism = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}[code]
+        salted = salted_password(mechanism, password, b"salt", 4096)
+        row = ScramCredentialUpsertion(user, code, 4096, b"salt", salted)
+        message = AlterUserScramCredentialsRequest([], [row])
+    world = cluster.client_host.world
+    channel = await Channel.open(
+        world.network, world.clock, host_name(controller), PORT, "tool", ChannelConfig()
+    )
+    response = await channel.request(message, 0, 10_000)
+    channel.close()
+    assert isinstance(response, AlterUserScramCredentialsResponse)
+    assert [result.error_code for result in response.results] == [0]
+
+
+async def until_refused(
+    cluster: SimCluster, wanted: bool, mechanism: Mechanism, user: str, password: str
+) -> None:
+    """Wait until every broker refuses, or accepts, a login that begins now."""
+    for broker_id in cluster.broker_ids:
+        for _ in range(100):
+            found = await refusal(cluster, broker_id, mechanism, user, password)
+            if (found is not None) is wanted:
+                break
+            await cluster.client_host.world.clock.sleep(20)
+        else:
+            pytest.fail(f"broker {broker_id}: refused is not {wanted}: {found}")
+
+
+STANDARD = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+)
+
+
+@pytest.mark.mission("SEC-112", "SEC-113")
+def test_a_credential_counts_on_every_broker_from_the_next_login_on() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        user = "a,b=c"
+        await alter(cluster, 1, user, "one")
+        await alter(cluster, 2, user, "two")
+        await until_refused(cluster, False, SCRAM_SHA_256, user, "one")
+        await until_refused(cluster, False, SCRAM_SHA_512, user, "two")
+        wrong = await refusal(cluster, 1, SCRAM_SHA_256, user, "two")
+        assert wrong == STANDARD + "SCRAM-SHA-256"
+        assert await refusal(cluster, 1, SCRAM_SHA_256, "nobody", "two") == wrong
+        connection = await connect(cluster, 2)
+        world = cluster.client_host.world
+        await connection.log_in(scram(world, SCRAM_SHA_256, user, "one"))
+        await alter(cluster, 1, user, "new")
+        await until_refused(cluster, True, SCRAM_SHA_256, user, "one")
+        await until_refused(cluster, False, SCRAM_SHA_256, user, "new")
+        await alter(cluster, 1, user, None)
+        await until_refused(cluster, True, SCRAM_SHA_256, user, "new")
+        await until_refused(cluster, False, SCRAM_SHA_512, user, "two")
+        response = await connection.request(METADATA, 1)
+        assert isinstance(response, MetadataResponse)
+        assert len(response.brokers) == 3
+
+    SimCluster(0, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("SEC-113")
+def test_a_credential_that_changes_without_a_session_counts_in_the_next_one() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        await alter(cluster, 1, "bob", "one")
+        await until_refused(cluster, False, SCRAM_SHA_256, "bob", "one")
+        others = [i for i in cluster.broker_ids if i != cluster.controller_id()]
+        away = cluster.spawn_client(faults.without_zookeeper(cluster, others[0], 20), "fault")
+        await alter(cluster, 1, "bob", "two")
+        await cluster.client_host.world.clock.sleep(10_000)
+        assert await refusal(cluster, others[0], SCRAM_SHA_256, "bob", "one") is None
+        await away
+        await until_refused(cluster, False, SCRAM_SHA_256, "bob", "two")
+        await until_refused(cluster, True, SCRAM_SHA_256, "bob", "one")
+
+    SimCluster(1, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("SEC-113")
+def test_a_malformed_credential_concerns_its_user_only() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        await alter(cluster, 1, "bob", "one")
+        session = await cluster.client_host.world.coordination.open(
+            "zookeeper:2181", 30_000, 30_000
+        )
+        for name, data in (
+            ("json", b"no json"),
+            ("text", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=%%%"}}'),
+        ):
+            await session.create(f"/config/users/{name}", data)
+        await session.close()
+        await cluster.stop(1)
+        cluster.start(1)
+        await cluster.until("up again", lambda: len(cluster.nodes()) == 3)
+        assert await refusal(cluster, 1, SCRAM_SHA_256, "bob", "one") is None
+        assert await refusal(cluster, 1, SCRAM_SHA_256, "json", "one") is not None
+        assert await refusal(cluster, 1, SCRAM_SHA_256, "text", "one") is not None
+
+    SimCluster(2, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("SEC-102")
+@pytest.mark.mission("SEC-110")
+@pytest.mark.mission("SEC-115")
+@pytest.mark.mission("SEC-116")
+def test_a_session_of_plain_on_a_broker() -> None:
+    """Also: the versions that are listed before the login are those after it."""
+
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        world = cluster.client_host.world
+        endpoints = cluster.simulation.zookeeper.tree.get("/brokers/ids/1")[0].decode()
+        assert f'"CLIENT://{host_name(1)}:{SASL_PORT}"' in endpoints
+        assert '"CLIENT":"SASL_PLAINTEXT"' in endpoints
+        before = await connect(cluster, 1)
+        listed = await before.request(ApiVersionsRequest(), 0)
+        with pytest.raises(Closed):
+            await before.request(METADATA, 1)
+        connection = await connect(cluster, 1)
+        done = await connection.log_in(PlainClient("alice", "secret"))
+        assert done.session_lifetime_ms == 3000
+        assert await connection.request(ApiVersionsRequest(), 0) == listed
+        tokens = await connection.request(DescribeDelegationTokenRequest(), 0)
+        assert isinstance(tokens, DescribeDelegationTokenResponse)
+        assert tokens.error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        await world.clock.sleep(2900)
+        await connection.log_in(PlainClient("alice", "secret"))
+        await world.clock.sleep(2900)
+        assert isinstance(await connection.request(METADATA, 1), MetadataResponse)
+        await world.clock.sleep(200)
+        with pytest.raises(Closed):
+            await connection.request(METADATA, 1)
+        metrics = cluster.nodes()[1].metrics.snapshot("kafka.server:")
+        assert metrics["kafka.server:successful-authentication-total,listener=CLIENT"] == 1
+        assert metrics["kafka.server:failed-authentication-total,listener=CLIENT"] == 1
+        assert metrics["kafka.server:successful-reauthentication-total,listener=CLIENT"] == 1
+        assert metrics["kafka.server:expired-connections-killed-count,listener=CLIENT"] == 1
+
+    SimCluster(3, settings=SETTINGS).run(play)

@@ -1,0 +1,154 @@
+"""A broker's SASL comes from its configuration; settings that cannot be used stop the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.core.security.sasl.exchange import Success
+from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.listeners import listeners
+from minikafka.kernel.principals import Principal
+from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.node.sasl import BrokerSasl
+from minikafka.protocol.messages.api_versions import ApiVersionsResponse
+from minikafka.world.real.world import real_world
+from tests.support.security.logins import SCRAM_256
+
+PREFIX = "listener.name.external"
+PLAIN_JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="broker" password="broker-secret" user_alice="secret" user_broker="broker-secret";'
+)
+SCRAM_JAAS = (
+    "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="broker" password="broker-secret";'
+)
+OAUTH_JAAS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+GIVEN = {
+    "zookeeper.connect": "z:1",
+    "listeners": "PLAINTEXT://:1,EXTERNAL://:2",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    f"{PREFIX}.plain.sasl.jaas.config": PLAIN_JAAS,
+}
+OTHERS = {
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+    f"{PREFIX}.scram-sha-256.sasl.jaas.config": SCRAM_JAAS,
+    f"{PREFIX}.oauthbearer.sasl.jaas.config": OAUTH_JAAS,
+}
+
+
+def credential_of(mechanism: Mechanism, user: str) -> ScramCredential | None:
+    return SCRAM_256.get(user) if mechanism.kafka_name == "SCRAM-SHA-256" else None
+
+
+def sasl(given: dict[str, str]) -> BrokerSasl:
+    found = BROKER_CONFIG.parse(GIVEN | given)
+    return BrokerSasl(found, listeners(found, "me"), credential_of)
+
+
+@pytest.mark.mission("SEC-102")
+def test_a_listener_has_the_mechanisms_and_limits_of_its_settings() -> None:
+    made = sasl(
+        OTHERS
+        | {
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            f"{PREFIX}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+            "connections.max.reauth.ms": "1",
+            f"{PREFIX}.connections.max.reauth.ms": "2",
+            f"{PREFIX}.plain.connections.max.reauth.ms": "3",
+            "sasl.server.max.receive.size": "4",
+            f"{PREFIX}.sasl.server.max.receive.size": "5",
+            "connection.failed.authentication.delay.ms": "6",
+        }
+    )
+    world = real_world()
+    listener = made.listener("EXTERNAL", world, ApiVersionsResponse)
+    assert listener is not None
+    mechanisms = listener.config.mechanisms
+    assert {name: row.max_reauth_ms for name, row in mechanisms.items()} == {
+        "PLAIN": 3,
+        "SCRAM-SHA-256": 2,
+        "OAUTHBEARER": 2,
+    }
+    assert (listener.config.max_receive_bytes, listener.failure_delay_ms) == (5, 6)
+    assert made.listener("PLAINTEXT", world, ApiVersionsResponse) is None
+    assert mechanisms["PLAIN"].start("").respond(b"\0alice\0secret", 0) == Success(
+        b"", Principal("alice")
+    )
+
+
+WRONG = {
+    "sasl.enabled.mechanisms names GSSAPI; supported are PLAIN": {
+        "sasl.enabled.mechanisms": "GSSAPI"
+    },
+    "names plain": {"sasl.enabled.mechanisms": "plain"},
+    "SCRAM-SHA-256 is enabled and needs listener.name.external.scram-sha-256.sasl.jaas.config": {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        f"{PREFIX}.sasl.jaas.config": SCRAM_JAAS,
+        "sasl.jaas.config": SCRAM_JAAS,
+    },
+    "PLAIN needs org.apache.kafka.common.security.plain.PlainLoginModule, not": {
+        f"{PREFIX}.plain.sasl.jaas.config": SCRAM_JAAS
+    },
+    "not terminated by semi-colon": {f"{PREFIX}.plain.sasl.jaas.config": PLAIN_JAAS[:-1]},
+    "unsecuredValidatorAllowableClockSkewMs": OTHERS
+    | {
+        f"{PREFIX}.oauthbearer.sasl.jaas.config": OAUTH_JAAS.replace(
+            ";", ' unsecuredValidatorAllowableClockSkewMs="x";'
+        )
+    },
+    "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms": {
+        "inter.broker.listener.name": "EXTERNAL"
+    },
+    "has no password, which brokers log in with": {
+        "inter.broker.listener.name": "EXTERNAL",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        f"{PREFIX}.plain.sasl.jaas.config": PLAIN_JAAS.replace(' password="broker-secret"', ""),
+    },
+    "has no unsecuredLogin options": OTHERS
+    | {
+        "inter.broker.listener.name": "EXTERNAL",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        f"{PREFIX}.oauthbearer.sasl.jaas.config": OAUTH_JAAS.partition(" unsecured")[0] + ";",
+    },
+    "brokers here load no Java class": {f"{PREFIX}.plain.sasl.login.class": "com.example.Login"},
+    "should always be less than connections.max.idle.ms=100": {"connections.max.idle.ms": "100"},
+}
+
+
+@pytest.mark.mission("SEC-102")
+@pytest.mark.parametrize("reason", WRONG)
+def test_settings_that_cannot_be_used_stop_the_start(reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
+        sasl(WRONG[reason])
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.mission("SEC-102")
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_brokers_log_in_with_the_entry_of_their_listener(mechanism: str) -> None:
+    own = {
+        "inter.broker.listener.name": "EXTERNAL",
+        "sasl.mechanism.inter.broker.protocol": mechanism,
+    }
+    made = sasl(OTHERS | own)
+    assert made.inter_broker is not None
+    assert "secret" not in repr(made.inter_broker)
+    exchange = made.inter_broker.exchange("nonce", 0)
+    assert exchange.mechanism == mechanism
+    if mechanism == "PLAIN":
+        assert exchange.initial_response() == b"\0broker\0broker-secret"
+    elif mechanism == "SCRAM-SHA-256":
+        assert exchange.initial_response() == b"n,,n=broker,r=nonce"
+    else:
+        assert exchange.initial_response().startswith(b"n,,\x01auth=Bearer ")
+
+
+@pytest.mark.mission("SEC-102")
+def test_brokers_do_not_log_in_on_another_listener() -> None:
+    assert sasl(OTHERS).inter_broker is None
