@@ -2,11 +2,10 @@
 
 - DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31), without an authorizer.
 - Create-, Renew-, Expire- and DescribeDelegationToken (keys 38 to 41). A token may only be
-  requested over an authenticated connection. Kafka checks this first, so the response is the same
-  whether or not the cluster has a token secret.
-- SaslHandshake and SaslAuthenticate (keys 17 and 36). On a SASL listener both belong to the
-  authentication of a connection and never reach a handler. Here they come too late, or over a
-  PLAINTEXT listener. The connection stays open.
+  requested over an authenticated connection, and Kafka checks this first. Then the response says
+  that the cluster has no token secret.
+- SaslHandshake and SaslAuthenticate (keys 17 and 36). During a login they never reach a handler.
+  Here they come after it, or over a listener without SASL. The connection stays open.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.security.acls import require_known_codes
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.principals import ANONYMOUS
 from minikafka.protocol.messages.acls import (
     AclCreationResult,
     CreateAclsRequest,
@@ -68,9 +68,21 @@ def refuse_acl_deletion(context: RequestContext, request: DeleteAclsRequest, rep
     reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
 
 
-ANONYMOUS = ("User", "ANONYMOUS")  # the principal of every client of a PLAINTEXT listener
+def _require_known(*codes: int) -> None:
+    """Raise UnreadableRequest for a code 0 (UNKNOWN)."""
+    if UNKNOWN in codes:
+        raise UnreadableRequest("an ACL with an UNKNOWN element")
+
+
 NO_TIMESTAMP = -1
 FIRST_VERSION_WITH_REQUESTER = 3
+
+
+def _token_refusal(context: RequestContext) -> ErrorCode:
+    """Return why there are no delegation tokens for this client."""
+    if context.principal == ANONYMOUS:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
 def refuse_token_creation(
@@ -78,7 +90,8 @@ def refuse_token_creation(
 ) -> None:
     """Refuse CreateDelegationToken. The response names the owner in the request, or else the
     requester."""
-    error, owner = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ANONYMOUS
+    requester = (context.principal.type, context.principal.name)
+    error, owner = _token_refusal(context), requester
     if request.owner_principal_name:
         if request.owner_principal_type is None:
             error = ErrorCode.UNKNOWN_SERVER_ERROR  # a principal needs a type
@@ -92,31 +105,27 @@ def refuse_token_creation(
         max_timestamp_ms=NO_TIMESTAMP,
     )
     if context.version >= FIRST_VERSION_WITH_REQUESTER:
-        response.token_requester_principal_type = ANONYMOUS[0]
-        response.token_requester_principal_name = ANONYMOUS[1]
+        response.token_requester_principal_type = requester[0]
+        response.token_requester_principal_name = requester[1]
     reply(response)
 
 
 def refuse_token_renewal(
     context: RequestContext, request: RenewDelegationTokenRequest, reply: Reply
 ) -> None:
-    reply(
-        RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIMESTAMP)
-    )
+    reply(RenewDelegationTokenResponse(_token_refusal(context), NO_TIMESTAMP))
 
 
 def refuse_token_expiry(
     context: RequestContext, request: ExpireDelegationTokenRequest, reply: Reply
 ) -> None:
-    reply(
-        ExpireDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIMESTAMP)
-    )
+    reply(ExpireDelegationTokenResponse(_token_refusal(context), NO_TIMESTAMP))
 
 
 def refuse_token_description(
     context: RequestContext, request: DescribeDelegationTokenRequest, reply: Reply
 ) -> None:
-    reply(DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
+    reply(DescribeDelegationTokenResponse(_token_refusal(context)))
 
 
 def refuse_sasl_handshake(
