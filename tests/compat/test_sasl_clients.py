@@ -1,0 +1,288 @@
+"""Clients of every library log in with each mechanism, over plain listeners and over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError as AioKafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as PythonKafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
+
+from scripts.lib.cluster import free_ports
+from tests.support.cluster.mixed_cluster import OURS, MixedCluster
+from tests.support.security.certificates import Authority
+from tests.support.security.sasl_brokers import (
+    ESCAPED_USER,
+    LISTENERS,
+    SCRAM_PASSWORD,
+    SCRAM_USER,
+    TOKEN_USER,
+    bearer_token,
+    credentials,
+    sasl_properties,
+    tls_properties,
+)
+from tests.support.zookeeper.process import running_zookeeper
+
+pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("sasl")]
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+WITH_PASSWORDS = MECHANISMS[:3]
+TOPIC = "t"
+# Sessions last two seconds with this listener and mechanism.
+SESSIONS = ("SASL_PLAINTEXT", "SCRAM-SHA-512")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    home = tmp_path_factory.mktemp("sasl")
+    identity = Authority().issue("broker", ("127.0.0.1",))
+    properties = {
+        **sasl_properties(),
+        **tls_properties(home / "stores", identity),
+        f"listener.name.{'.'.join(SESSIONS).lower()}.connections.max.reauth.ms": 2000,
+        "debug.listener": f"HTTP://127.0.0.1:{free_ports(1)[0]}",
+    }
+    with (
+        running_zookeeper() as zookeeper,
+        MixedCluster(home, zookeeper.connect, (OURS,), properties, {}, LISTENERS) as cluster,
+    ):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            info = ScramCredentialInfo(mechanism, 4096)
+            for user in (SCRAM_USER, ESCAPED_USER):
+                row = UserScramCredentialUpsertion(user, info, SCRAM_PASSWORD.encode())
+                admin.alter_user_scram_credentials([row])[user].result(30)
+        yield cluster
+
+
+def authority(cluster: MixedCluster) -> Path:
+    return cluster.directory / "stores" / "ca.pem"
+
+
+def log_lines(cluster: MixedCluster, event: str) -> list[str]:
+    text = (cluster.home("broker-1") / "log").read_text()
+    return [line for line in text.splitlines() if event in line]
+
+
+# -- confluent-kafka
+
+
+def librdkafka(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": cluster.addresses(listener),
+        "security.protocol": listener,
+        "sasl.mechanism": mechanism,
+        "ssl.ca.location": str(authority(cluster)),
+        "log_level": 0,
+    }
+    if mechanism == "OAUTHBEARER":
+        settings["enable.sasl.oauthbearer.unsecure.jwt"] = True
+        settings["sasl.oauthbearer.config"] = f"principal={TOKEN_USER}"
+    else:
+        settings["sasl.username"], settings["sasl.password"] = credentials(mechanism)
+    return settings
+
+
+@pytest.mark.mission("SEC-106")
+@pytest.mark.mission("SEC-112")
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_kafka_logs_in(cluster: MixedCluster, listener: str, mechanism: str) -> None:
+    settings = librdkafka(cluster, listener, mechanism)
+    if settings.get("sasl.username") == SCRAM_USER:
+        settings["sasl.username"] = ESCAPED_USER
+    value = f"confluent {listener} {mechanism}".encode()
+    producer = Producer(settings)
+    failures: list[object] = []
+    producer.produce(TOPIC, value, on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(30) == 0
+    assert failures == [None]
+    consumer = Consumer({**settings, "group.id": value.decode(), "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    found: set[bytes] = set()
+    while value not in found:
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        found.add(message.value() or b"")
+    consumer.close()
+
+
+@pytest.mark.mission("SEC-107")
+@pytest.mark.mission("SEC-113")
+@pytest.mark.parametrize("mechanism", WITH_PASSWORDS)
+def test_confluent_kafka_reports_a_wrong_password(cluster: MixedCluster, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    settings = librdkafka(cluster, "SASL_PLAINTEXT", mechanism)
+    settings |= {"sasl.password": "not-it", "error_cb": errors.append}
+    admin = AdminClient(settings)
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=2)
+    admin.poll(1)
+    assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
+    assert any("Authentication failed" in error.str() for error in errors)
+    lines = log_lines(cluster, "authentication_failed")
+    assert any(mechanism in line for line in lines)
+    assert not any("not-it" in line for line in lines)
+
+
+# -- kafka-python
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    async def token(self) -> str:
+        return bearer_token(int(time.time() * 1000))
+
+
+class BlockingTokenProvider(PythonTokenProvider):  # type: ignore[misc]
+    def token(self) -> str:
+        return bearer_token(int(time.time() * 1000))
+
+
+def kafka_python(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": cluster.addresses(listener),
+        "security_protocol": listener,
+        "sasl_mechanism": mechanism,
+        "ssl_cafile": str(authority(cluster)),
+    }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = BlockingTokenProvider()
+    else:
+        user, password = credentials(mechanism)
+        settings |= {"sasl_plain_username": user, "sasl_plain_password": password}
+    return settings
+
+
+@pytest.mark.mission("SEC-106")
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_logs_in(cluster: MixedCluster, listener: str, mechanism: str) -> None:
+    settings = kafka_python(cluster, listener, mechanism)
+    producer = KafkaProducer(**settings)
+    offset = producer.send(TOPIC, b"kafka-python").get(30).offset
+    producer.close()
+    consumer = KafkaConsumer(
+        TOPIC, **settings, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
+    assert offset in (message.offset for message in consumer)
+    consumer.close()
+
+
+@pytest.mark.mission("SEC-107")
+def test_kafka_python_does_not_get_in_with_a_wrong_password(cluster: MixedCluster) -> None:
+    settings = kafka_python(cluster, "SASL_PLAINTEXT", "PLAIN")
+    settings |= {"sasl_plain_password": "not-it", "bootstrap_timeout_ms": 1000}
+    with pytest.raises(PythonKafkaError):
+        KafkaProducer(**settings)
+
+
+# -- aiokafka
+
+
+def aiokafka(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": cluster.addresses(listener),
+        "security_protocol": listener,
+        "sasl_mechanism": mechanism,
+        "ssl_context": ssl.create_default_context(cafile=str(authority(cluster))),
+    }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = TokenProvider()
+    else:
+        user, password = credentials(mechanism)
+        settings |= {"sasl_plain_username": user, "sasl_plain_password": password}
+    return settings
+
+
+@pytest.mark.mission("SEC-106")
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_logs_in(cluster: MixedCluster, listener: str, mechanism: str) -> None:
+    settings = aiokafka(cluster, listener, mechanism)
+    async with asyncio.timeout(60):
+        async with AIOKafkaProducer(**settings) as producer:
+            sent = await producer.send_and_wait(TOPIC, b"aiokafka")
+        async with AIOKafkaConsumer(TOPIC, **settings, auto_offset_reset="earliest") as consumer:
+            while (await consumer.getone()).offset != sent.offset:
+                pass
+
+
+@pytest.mark.mission("SEC-107")
+@pytest.mark.parametrize("mechanism", WITH_PASSWORDS)
+async def test_aiokafka_reports_a_wrong_password(cluster: MixedCluster, mechanism: str) -> None:
+    settings = aiokafka(cluster, "SASL_PLAINTEXT", mechanism) | {"sasl_plain_password": "not-it"}
+    producer = AIOKafkaProducer(**settings)
+    with pytest.raises(AioKafkaError):
+        await producer.start()
+    await producer.stop()
+
+
+# -- sessions
+
+
+def counts(cluster: MixedCluster) -> dict[str, int]:
+    """What the listener whose sessions end has counted, by Kafka's names."""
+    address = str(cluster.properties(1)["debug.listener"]).lower()
+    with urllib.request.urlopen(f"{address}/metrics.json?prefix=kafka.server:") as response:
+        metrics = json.load(response)["metrics"]
+    return {
+        name.removeprefix("kafka.server:").partition(",")[0]: count
+        for name, count in metrics.items()
+        if name.endswith(f"listener={SESSIONS[0]}")
+    }
+
+
+@pytest.mark.mission("SEC-115")
+def test_confluent_kafka_and_kafka_python_go_on_after_the_end_of_a_session(
+    cluster: MixedCluster,
+) -> None:
+    before = counts(cluster)
+    producer = Producer(librdkafka(cluster, *SESSIONS))
+    blocking = KafkaProducer(**kafka_python(cluster, *SESSIONS))
+    failures: list[object] = []
+    for _ in range(50):
+        producer.produce(TOPIC, b"x", on_delivery=lambda error, _: failures.append(error))
+        assert producer.flush(10) == 0
+        blocking.send(TOPIC, b"y").get(10)
+        time.sleep(0.1)
+    blocking.close()
+    assert failures == [None] * 50
+    after = counts(cluster)
+    again, ended = "successful-reauthentication-total", "expired-connections-killed-count"
+    assert after[again] - before[again] >= 4
+    assert after[ended] == before[ended]
+
+
+@pytest.mark.mission("SEC-116")
+async def test_aiokafka_connects_again_after_the_end_of_a_session(cluster: MixedCluster) -> None:
+    before = await asyncio.to_thread(counts, cluster)
+    async with AIOKafkaProducer(**aiokafka(cluster, *SESSIONS)) as producer:
+        for _ in range(2):
+            await producer.send_and_wait(TOPIC, b"z")
+            await asyncio.sleep(2.5)
+        await producer.send_and_wait(TOPIC, b"z")
+    after = await asyncio.to_thread(counts, cluster)
+    ended = "expired-connections-killed-count"
+    assert after[ended] > before[ended]
