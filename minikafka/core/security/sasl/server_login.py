@@ -302,10 +302,9 @@ class ServerLogin:
         names = list(self._config.mechanisms)
         if mechanism not in self._config.mechanisms:
             refusal = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
-            return self._fail(
-                _response(header, refusal).frame,
-                f"Unsupported SASL mechanism {_shown(mechanism)}",
-            )
+            # In a re-authentication, Kafka closes without the response.
+            frame = None if self._principal is not None else _response(header, refusal).frame
+            return self._fail(frame, f"Unsupported SASL mechanism {_shown(mechanism)}")
         if self._principal is not None and mechanism != self._mechanism:
             # The client learns of it only by the close, so that Kafka counts the failure.
             self._requested = mechanism

@@ -1,0 +1,309 @@
+"""Logins at brokers of both kinds: Kafka's own clients, shared credentials, and the same frames."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.metadata import MetadataRequest
+from minikafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from minikafka.protocol.schema import Message
+from scripts.lib.apache_kafka import NEWEST
+from tests.kafka.conftest import Mixed
+from tests.support.cluster.kafka_tools import ToolOutput, run_tool
+from tests.support.cluster.mixed_cluster import OURS, MixedCluster
+from tests.support.security.certificates import Authority
+from tests.support.security.sasl_brokers import (
+    ESCAPED_USER,
+    LISTENERS,
+    PLAIN_PASSWORD,
+    PLAIN_USER,
+    SCRAM_PASSWORD,
+    SCRAM_USER,
+    bearer_token,
+    client_entry,
+    sasl_properties,
+    tls_properties,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
+
+PLAIN_LISTENER, TLS_LISTENER = LISTENERS
+
+
+@pytest.fixture(scope="module")
+def cluster(mixed: Mixed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    """Broker 1 is ours, broker 2 is official. Kafka's tool has created the users of SCRAM."""
+    stores = tmp_path_factory.mktemp("stores")
+    identity = Authority().issue("broker", ("127.0.0.1",))
+    properties = {
+        **sasl_properties(),
+        **tls_properties(stores, identity),
+        f"listener.name.{PLAIN_LISTENER.lower()}.plain.connections.max.reauth.ms": 60_000,
+    }
+    with mixed(OURS, NEWEST, properties=properties, more_listeners=LISTENERS) as cluster:
+        (cluster.directory / "ca.pem").write_bytes(identity.authority_pem)
+        cluster.create_topic("t", [1], [2])
+        with ThreadPoolExecutor(2) as pool:
+            for done in pool.map(lambda user: create_user(cluster, user), USERS):
+                assert done.status == 0, done
+        yield cluster
+
+
+USERS = (SCRAM_USER, ESCAPED_USER)
+
+
+def create_user(cluster: MixedCluster, user: str) -> ToolOutput:
+    config = ",".join(
+        f"{mechanism}=[iterations=4096,password={SCRAM_PASSWORD}]"
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    )
+    return run_tool(
+        cluster,
+        "configs",
+        *("--bootstrap-server", "{bootstrap}", "--alter", "--add-config", config),
+        *("--entity-type", "users", "--entity-name", user),
+    )
+
+
+def client_properties(cluster: MixedCluster, listener: str, mechanism: str, entry: str) -> str:
+    """Write the properties of a Java client, and return their path."""
+    path = cluster.directory / f"{listener}-{mechanism}.properties"
+    lines = {
+        "security.protocol": listener,
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": entry,
+        "ssl.truststore.location": cluster.directory / "ca.pem",
+        "ssl.truststore.type": "PEM",
+    }
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return str(path)
+
+
+@pytest.mark.mission("SEC-106")
+def test_java_clients_log_in_with_each_mechanism(cluster: MixedCluster) -> None:
+    def describe(place: tuple[str, str]) -> ToolOutput:
+        listener, mechanism = place
+        settings = client_properties(cluster, listener, mechanism, client_entry(mechanism))
+        return run_tool(
+            cluster,
+            "topics",
+            *("--bootstrap-server", cluster.address(1, listener), "--describe", "--topic", "t"),
+            *("--command-config", settings),
+        )
+
+    places = [
+        (PLAIN_LISTENER, "PLAIN"),
+        (PLAIN_LISTENER, "SCRAM-SHA-256"),
+        (TLS_LISTENER, "OAUTHBEARER"),
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        for place, found in zip(places, pool.map(describe, places), strict=True):
+            assert found.status == 0, (place, found)
+            assert "PartitionCount: 2" in found.out
+    settings = client_properties(
+        cluster, TLS_LISTENER, "SCRAM-SHA-512", client_entry("SCRAM-SHA-512")
+    )
+    at = ("--bootstrap-server", cluster.address(1, TLS_LISTENER), "--topic", "t")
+    sent = run_tool(
+        cluster, "console-producer", *at, "--producer.config", settings, stdin="one\ntwo\n"
+    )
+    assert sent.status == 0, sent
+    read = run_tool(
+        cluster,
+        "console-consumer",
+        *(*at, "--consumer.config", settings),
+        *("--from-beginning", "--max-messages", "2", "--timeout-ms", "60000"),
+    )
+    assert sorted(read.out.splitlines()) == ["one", "two"], read
+
+
+@pytest.mark.mission("SEC-112")
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_user_of_kafkas_tool_logs_in_at_both_kinds(cluster: MixedCluster, mechanism: str) -> None:
+    for broker_id in (1, 2):
+        for user in USERS:
+            settings: dict[str, str | int | float] = {
+                "bootstrap.servers": cluster.address(broker_id, PLAIN_LISTENER),
+                "security.protocol": PLAIN_LISTENER,
+                "sasl.mechanism": mechanism,
+                "sasl.username": user,
+                "sasl.password": SCRAM_PASSWORD,
+            }
+            assert "t" in AdminClient(settings).list_topics(timeout=30).topics
+
+
+# -- the same frames
+
+
+def request(message: Message, version: int) -> bytes:
+    api_key = message.SPEC.api_key
+    assert api_key is not None
+    return encode_request(RequestHeader(api_key, version, 7, "test"), message)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def handshake(mechanism: str, version: int = 1) -> bytes:
+    return request(SaslHandshakeRequest(mechanism), version)
+
+
+def token(auth_bytes: bytes, version: int = 2) -> bytes:
+    return request(SaslAuthenticateRequest(auth_bytes), version)
+
+
+def plain(*parts: str) -> bytes:
+    return "\0".join(parts).encode()
+
+
+def bearer(text: str, rest: str = "") -> bytes:
+    return f"n,,\x01auth={text}\x01{rest}\x01".encode()
+
+
+GOOD = plain("", PLAIN_USER, PLAIN_PASSWORD)
+METADATA = request(MetadataRequest(topics=[]), 1)
+VERSIONS = request(ApiVersionsRequest(), 0)
+VERSIONS_3 = request(ApiVersionsRequest("name", "1.0"), 3)
+UNKNOWN_KEY = framed(struct.pack(">hhih", 999, 0, 7, -1))
+HEADER_ONLY = struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 7, -1)
+BAD_PLAIN = {
+    "one part": plain("x"),
+    "two parts": plain("", "x"),
+    "four parts": plain("", "x", "y", "z"),
+    "six parts": plain("", "x", "y", "z", "", ""),
+    "no user": plain("", "", "x"),
+    "no password": plain("", "x", ""),
+    "unknown user": plain("", "x", "y"),
+    "wrong password": plain("", PLAIN_USER, "y"),
+    "other authorization id": plain("bob", PLAIN_USER, PLAIN_PASSWORD),
+}
+EXPIRED = bearer_token(1_000_000_000_000)
+# Each frame is sent when the one before it has its response. The last one that matters closes the
+# connection, or is followed by one that does.
+CONVERSATIONS: dict[str, Sequence[bytes]] = {
+    "metadata first": [METADATA],
+    "unknown key": [UNKNOWN_KEY],
+    "unreadable header": [framed(b"\x60\x82\x02\x00")],
+    "too large": [struct.pack(">i", 524_289)],
+    "negative size": [struct.pack(">i", -1)],
+    "versions 99 without tags": [framed(HEADER_ONLY)],
+    "versions 99, then twice": [framed(HEADER_ONLY + b"\0"), VERSIONS, VERSIONS],
+    "versions 3": [VERSIONS_3, METADATA],
+    "bad software name": [request(ApiVersionsRequest("-", "1.0"), 3), METADATA],
+    "unknown mechanism": [VERSIONS, handshake("x", 0)],
+    "unknown mechanism first": [handshake("x")],
+    "handshake 2": [framed(struct.pack(">hhih", 17, 2, 7, -1) + b"\0\5PLAIN")],
+    "truncated handshake": [handshake("PLAIN")[:-2].replace(b"\0\0\0\x15", b"\0\0\0\x13")],
+    "authenticate first": [token(GOOD)],
+    "authenticate without handshake": [VERSIONS, token(GOOD)],
+    "versions while authenticating": [handshake("PLAIN"), VERSIONS],
+    "metadata while authenticating": [handshake("PLAIN"), METADATA],
+    "unknown key while authenticating": [handshake("PLAIN"), UNKNOWN_KEY],
+    "raw token after handshake 1": [handshake("PLAIN"), framed(GOOD)],
+    "too large while authenticating": [handshake("PLAIN"), struct.pack(">i", 524_289)],
+    "raw plain": [handshake("PLAIN", 0), framed(GOOD), handshake("x", 0)],
+    "raw plain, wrong": [handshake("PLAIN", 0), framed(BAD_PLAIN["wrong password"])],
+    "raw scram, wrong": [handshake("SCRAM-SHA-256", 0), framed(b"n,,n=nobody,r=nonce")],
+    "scram, unknown user": [handshake("SCRAM-SHA-256"), token(b"n,,n=nobody,r=nonce")],
+    "scram, malformed": [handshake("SCRAM-SHA-512"), token(b"y,,n=bob,r=nonce", 0)],
+    "scram, other authorization id": [
+        handshake("SCRAM-SHA-512"),
+        token(b"n,a=alice,n=bob,r=nonce", 1),
+    ],
+    "token refused": [handshake("OAUTHBEARER"), token(bearer("Bearer a.b.c")), token(b"\x01")],
+    "token expired": [handshake("OAUTHBEARER"), token(bearer(f"Bearer {EXPIRED}")), token(b"\x01")],
+    "token malformed": [handshake("OAUTHBEARER"), token(b"n,,\x01\x01")],
+    "token with an extension named auth": [
+        handshake("OAUTHBEARER"),
+        token(bearer(f"Bearer {EXPIRED}", "auth=x\x01")),
+        token(b"\x01"),
+    ],
+    **{
+        f"plain, {name}, version {version}": [handshake("PLAIN"), token(bad, version)]
+        for name, bad in BAD_PLAIN.items()
+        for version in ((0, 1, 2) if name == "no user" else (2,))
+    },
+}
+# With sessions that end; each login has a lifetime then.
+AFTER_LOGIN: dict[str, Sequence[bytes]] = {
+    "another mechanism": [handshake("SCRAM-SHA-256"), token(b"n,,n=bob,r=nonce")],
+    "another principal": [handshake("PLAIN"), token(plain("", "broker", "broker-secret"))],
+    "wrong password": [handshake("PLAIN"), token(BAD_PLAIN["wrong password"])],
+    "twice within a second": [handshake("PLAIN"), token(GOOD), handshake("PLAIN"), token(GOOD)],
+    "token without handshake": [token(GOOD, 0), token(GOOD, 1)],
+    "metadata while authenticating again": [handshake("PLAIN"), METADATA],
+    "unknown mechanism": [handshake("x")],
+    "versions before the handshake": [VERSIONS_3, handshake("PLAIN"), token(GOOD)],
+}
+CLOSED = "closed"
+
+
+def converse(address: str, frames: Sequence[bytes]) -> list[object]:
+    """Send frames one after the other. Return the response to each, until there is none because
+    the broker closes the connection."""
+    host, _, port = address.rpartition(":")
+    found: list[object] = []
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as connection,
+        connection.makefile("rb") as reader,
+    ):
+        for frame in frames:
+            connection.sendall(frame)
+            try:
+                head = reader.read(4)
+            except ConnectionResetError:
+                head = b""
+            if len(head) < 4:
+                found.append(CLOSED)
+                return found
+            body = reader.read(struct.unpack(">i", head)[0])
+            found.append(_comparable(frame, body))
+    return found
+
+
+def _comparable(frame: bytes, body: bytes) -> object:
+    """Kafka lists the mechanisms in any order."""
+    key, version = struct.unpack(">hh", frame[4:8])
+    if key == ApiKey.SASL_HANDSHAKE and version < 2:
+        _, message = decode_response(SaslHandshakeResponse, version, body)
+        return message.error_code, sorted(message.mechanisms)
+    return body
+
+
+def differences(
+    cluster: MixedCluster, conversations: Mapping[str, Sequence[bytes]]
+) -> dict[str, tuple[list[object], list[object]]]:
+    def both(frames: Sequence[bytes]) -> tuple[list[object], list[object]]:
+        ours, official = (
+            converse(cluster.address(broker_id, PLAIN_LISTENER), frames) for broker_id in (1, 2)
+        )
+        return ours, official
+
+    with ThreadPoolExecutor(8) as pool:
+        found = dict(zip(conversations, pool.map(both, conversations.values()), strict=True))
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+@pytest.mark.mission("SEC-107", "SEC-110", "SEC-118")
+def test_the_frames_of_a_login_have_the_same_responses(cluster: MixedCluster) -> None:
+    assert differences(cluster, CONVERSATIONS) == {}
+
+
+@pytest.mark.mission("SEC-115", "SEC-117")
+def test_the_frames_after_a_login_have_the_same_responses(cluster: MixedCluster) -> None:
+    login = [handshake("PLAIN"), token(GOOD)]
+    assert differences(cluster, {name: login + list(f) for name, f in AFTER_LOGIN.items()}) == {}
