@@ -150,17 +150,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _long("sasl.login.retry.backoff.ms", 100, "First pause between attempts at an OAuth provider."),
         _string("sasl.oauthbearer.token.endpoint.url", None, "Address at which tokens are requested."),
     )),
-    SettingGroup("Tokens are validated without the keys of a provider yet.", (
-        _int("sasl.oauthbearer.clock.skew.seconds", 30, "Tolerated difference to the clock of the OAuth provider."),
-        _list("sasl.oauthbearer.expected.audience", None, "Audiences one of which a token must name."),
-        _string("sasl.oauthbearer.expected.issuer", None, "Issuer that a token must name."),
-        _long("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3600000, "Pause between two readings of the provider's keys."),
-        _long("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10000, "Longest pause between attempts to read those keys."),
-        _long("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, "First pause between attempts to read those keys."),
-        _string("sasl.oauthbearer.jwks.endpoint.url", None, "Address of those keys."),
-        _string("sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scope."),
-        _string("sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that holds its subject."),
-    )),
     SettingGroup("Python's ssl module speaks TLS, not Java.", (
         _string("ssl.keymanager.algorithm", "SunX509", "Java's algorithm that chooses a key."),
         _string("ssl.keystore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),

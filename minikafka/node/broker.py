@@ -73,7 +73,7 @@ class BrokerNode:
         self._listeners = listeners(config, hostname)
         self._tls = self._make_tls(world)
         self._credentials = ScramCredentialCache(lambda: self._zk.store)
-        self._sasl = BrokerSasl(config, self._listeners, self._credentials.credential)
+        self._sasl = BrokerSasl(config, self._listeners, world, self._credentials.credential)
         if self._sasl.inter_broker is not None:
             raise ConfigError("brokers cannot log in at each other yet: use another listener")
         if self._tls is not None:
@@ -185,6 +185,7 @@ class BrokerNode:
         await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._credentials.refresh_all()
+        await self._sasl.start(tasks)
         await self._listen()
         self._config_changes.start(tasks)
         self._features.start(tasks)
@@ -343,7 +344,7 @@ class BrokerNode:
                 quotas=self._quotas,
                 budget=self.parts.memory,
                 tls=self._tls.listeners.get(endpoint.listener) if self._tls else None,
-                sasl=self._sasl.listener(endpoint.listener, self._world, self._apis.api_versions),
+                sasl=self._sasl.listener(endpoint.listener, self._apis.api_versions),
             )
             register_authentication(self.metrics, endpoint.listener, server)
             await server.start(endpoint.host, endpoint.port, holding=True)

@@ -6,6 +6,7 @@ options of OAUTHBEARER's validator, and with which name and password other broke
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +22,14 @@ from minikafka.core.security.jaas import (
     parse_jaas_property,
     plain_users,
 )
+from minikafka.core.security.jwt_validator import SecuredValidator
 from minikafka.core.security.sasl import oauthbearer, plain
 from minikafka.core.security.sasl.exchange import ClientExchange, ServerExchange
-from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer
+from minikafka.core.security.sasl.oauthbearer import (
+    OAuthBearerClient,
+    OAuthBearerServer,
+    TokenValidator,
+)
 from minikafka.core.security.sasl.plain import PlainClient, PlainServer
 from minikafka.core.security.sasl.scram import ScramClient, ScramServer
 from minikafka.core.security.sasl.server_login import EnabledMechanism, ServerLoginConfig
@@ -34,12 +40,16 @@ from minikafka.core.security.scram_credentials import (
     Mechanism,
     ScramCredential,
 )
-from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
-from minikafka.kernel.events import event_log
+from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigDef, ConfigError
+from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.listeners import SASL_PROTOCOLS, Listeners
 from minikafka.kernel.ports import World
-from minikafka.kernel.sasl_settings import JAAS_CONFIG
+from minikafka.kernel.sasl_settings import JAAS_CONFIG, SECURED_HANDLERS, SERVER_HANDLER
+from minikafka.kernel.tls import TlsSettings
+from minikafka.kernel.tls_settings import TLS_SETTINGS
+from minikafka.network.http_get import HttpUrl, file_of_url, http_get
 from minikafka.network.listener_sasl import ListenerSasl
+from minikafka.network.token_keys import ReadKeys, TokenKeys, TokenKeysConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 
 MODULES: Final[Mapping[str, str]] = MappingProxyType(
@@ -54,6 +64,8 @@ _SCRAM: Final[Mapping[str, Mechanism]] = MappingProxyType(
     {mechanism.kafka_name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
 )
 ENABLED = "sasl.enabled.mechanisms"
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+_TLS_OF_CLIENTS: Final = ConfigDef.of(TLS_SETTINGS)
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 # Returns the present credential of a user for a mechanism, None if there is none.
@@ -85,10 +97,14 @@ class BrokerSasl:
     listener that brokers use is a SASL listener.
     """
 
-    def __init__(self, config: Config, listeners: Listeners, credential_of: CredentialOf) -> None:
+    def __init__(
+        self, config: Config, listeners: Listeners, world: World, credential_of: CredentialOf
+    ) -> None:
         self._config = config
+        self._world = world
+        self._token_keys: dict[str, TokenKeys] = {}  # by the listener
         self._mechanisms = {
-            endpoint.listener: _mechanisms(config, endpoint.listener, credential_of)
+            endpoint.listener: self._mechanisms_of(endpoint.listener, credential_of)
             for endpoint in listeners.bound
             if endpoint.security_protocol in SASL_PROTOCOLS
         }
@@ -96,8 +112,20 @@ class BrokerSasl:
         if listeners.inter_broker in self._mechanisms:
             self.inter_broker = self._inter_broker_login(listeners.inter_broker)
 
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Load the keys for signed tokens, and keep them up to date. Raises ConfigError."""
+        for listener, keys in self._token_keys.items():
+            try:
+                await keys.load()
+            except (OSError, ValueError) as error:
+                reason = str(error) or type(error).__name__
+                raise ConfigError(
+                    f"listener {listener}: the keys of {JWKS_URL} cannot be loaded: {reason}"
+                ) from error
+            keys.start(tasks)
+
     def listener(
-        self, name: str, world: World, api_versions: Callable[[], ApiVersionsResponse]
+        self, name: str, api_versions: Callable[[], ApiVersionsResponse]
     ) -> ListenerSasl | None:
         """Return the SASL of a listener; None if it is no SASL listener."""
         mechanisms = self._mechanisms.get(name)
@@ -110,8 +138,8 @@ class BrokerSasl:
         return ListenerSasl(
             login,
             config.integer("connection.failed.authentication.delay.ms"),
-            world.clock,
-            world.entropy,
+            self._world.clock,
+            self._world.entropy,
             event_log("network", listener=name),
         )
 
@@ -136,46 +164,117 @@ class BrokerSasl:
                 raise ConfigError(f"{key} has no {option}, which brokers log in with")
         return InterBrokerLogin(mechanism, options)
 
+    # -- the mechanisms of a listener
 
-def _mechanisms(
-    config: Config, listener: str, credential_of: CredentialOf
-) -> dict[str, EnabledMechanism]:
-    own = config.of_listener(listener)
-    enabled = own.list(ENABLED)
-    unknown = [name for name in enabled if name not in MODULES]
-    if unknown:
-        raise ConfigError(
-            f"listener {listener}: {ENABLED} names {', '.join(unknown)}; supported are "
-            f"{', '.join(MODULES)}"
-        )
-    if f"{LISTENER_PREFIX}{listener.lower()}.{JAAS_CONFIG}" in config.given:
-        event_log("network", listener=listener).warning(
-            "jaas_config_ignored", reason=f"{JAAS_CONFIG} needs the prefix of a mechanism"
-        )
-    return {
-        name: EnabledMechanism(
-            _start(name, listener, _entry(config, listener, name), credential_of),
-            own.of_mechanism(name).integer("connections.max.reauth.ms"),
-        )
-        for name in enabled
-    }
+    def _mechanisms_of(
+        self, listener: str, credential_of: CredentialOf
+    ) -> dict[str, EnabledMechanism]:
+        own = self._config.of_listener(listener)
+        enabled = own.list(ENABLED)
+        unknown = [name for name in enabled if name not in MODULES]
+        if unknown:
+            raise ConfigError(
+                f"listener {listener}: {ENABLED} names {', '.join(unknown)}; supported are "
+                f"{', '.join(MODULES)}"
+            )
+        if f"{LISTENER_PREFIX}{listener.lower()}.{JAAS_CONFIG}" in self._config.given:
+            event_log("network", listener=listener).warning(
+                "jaas_config_ignored", reason=f"{JAAS_CONFIG} needs the prefix of a mechanism"
+            )
+        return {
+            name: EnabledMechanism(
+                self._start_of(name, listener, credential_of),
+                own.of_mechanism(name).integer("connections.max.reauth.ms"),
+            )
+            for name in enabled
+        }
 
+    def _start_of(
+        self, name: str, listener: str, credential_of: CredentialOf
+    ) -> Callable[[str], ServerExchange]:
+        """Return the function that begins an exchange of a mechanism with a nonce."""
+        entry = _entry(self._config, listener, name)
+        own = self._config.of_listener(listener).of_mechanism(name)
+        handler = own.values.get(f"{name.lower()}.{SERVER_HANDLER}")
+        if name == oauthbearer.MECHANISM:
+            validate = self._validator(listener, own, entry, handler in SECURED_HANDLERS)
+            return lambda nonce: OAuthBearerServer(validate)
+        if handler is not None:
+            raise ConfigError(f"listener {listener}: {handler} is for {oauthbearer.MECHANISM}")
+        if name == plain.MECHANISM:
+            users = plain_users(entry)
+            return lambda nonce: PlainServer(users.get)
+        mechanism = _SCRAM[name]
+        return lambda nonce: ScramServer(mechanism, nonce, partial(credential_of, mechanism))
 
-def _start(
-    name: str, listener: str, entry: LoginEntry, credential_of: CredentialOf
-) -> Callable[[str], ServerExchange]:
-    """Return the function that begins an exchange of a mechanism with a nonce."""
-    if name == plain.MECHANISM:
-        users = plain_users(entry)
-        return lambda nonce: PlainServer(users.get)
-    if name == oauthbearer.MECHANISM:
+    def _validator(
+        self, listener: str, config: Config, entry: LoginEntry, signed: bool
+    ) -> TokenValidator:
+        """Return the validator of OAUTHBEARER's tokens. ``config`` is that of the mechanism."""
         try:
-            validator = UnsecuredValidator.of(entry.options)
+            if not signed:
+                return UnsecuredValidator.of(entry.options).validate
+            log = event_log("network", listener=listener)
+            keys = self._token_keys[listener] = _token_keys(config, entry, self._world, log)
+            return keys.validate
         except ValueError as error:
-            raise ConfigError(f"{_jaas_key(listener, name)}: {error}") from error
-        return lambda nonce: OAuthBearerServer(validator.validate)
-    mechanism = _SCRAM[name]
-    return lambda nonce: ScramServer(mechanism, nonce, partial(credential_of, mechanism))
+            raise ConfigError(f"listener {listener}: {oauthbearer.MECHANISM}: {error}") from error
+
+
+def _token_keys(config: Config, entry: LoginEntry, world: World, log: EventLog) -> TokenKeys:
+    """Return the keys of the endpoint in a configuration. Raises ValueError."""
+    from minikafka.core.security.jose_signatures import JoserfcLibrary
+
+    validator = SecuredValidator(
+        JoserfcLibrary(),
+        config.optional("sasl.oauthbearer.expected.issuer"),
+        frozenset(config.optional("sasl.oauthbearer.expected.audience") or ()),
+        config.string("sasl.oauthbearer.scope.claim.name"),
+        config.string("sasl.oauthbearer.sub.claim.name"),
+        config.integer("sasl.oauthbearer.clock.skew.seconds"),
+    )
+    refresh_ms = config.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms")
+    if refresh_ms <= 0:
+        raise ConfigError("sasl.oauthbearer.jwks.endpoint.refresh.ms must be positive")
+    url = config.optional(JWKS_URL)
+    if not url:
+        raise ConfigError(f"signed tokens need {JWKS_URL}")
+    path = file_of_url(url)
+    times = TokenKeysConfig(
+        refresh_ms if path is None else None,
+        config.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+        config.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+    )
+    read = _reader(url, entry, world) if path is None else _file_reader(path, world)
+    return TokenKeys(times, validator, read, world.clock, log)
+
+
+def _file_reader(path: str, world: World) -> ReadKeys:
+    async def read() -> bytes:
+        return world.files.read_all(path)
+
+    return read
+
+
+def _reader(url: str, entry: LoginEntry, world: World) -> ReadKeys:
+    """As with Kafka, the options ``ssl.*`` of the JAAS entry count for https."""
+    try:
+        address = HttpUrl.parse(url)
+    except ValueError as error:
+        raise ConfigError(f"{JWKS_URL}: {error}") from error
+    options = {key: text for key, text in entry.options.items() if key in _TLS_OF_CLIENTS.settings}
+    tls = TlsSettings()
+    if address.scheme == "https" and options:
+        from minikafka.node.tls import tls_settings
+
+        tls = tls_settings(_TLS_OF_CLIENTS.parse(options), world.files)
+    if address.scheme == "https":
+        world.network.check_tls(tls, of_listener=False)
+
+    async def read() -> bytes:
+        return await http_get(world.network, address, tls)
+
+    return read
 
 
 def _jaas_key(listener: str, mechanism: str) -> str:

@@ -27,6 +27,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
+from minikafka.kernel.sasl_settings import SECURED_HANDLERS
 from scripts.lib.cluster import free_ports
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.security.certificates import Authority
@@ -41,6 +42,7 @@ from tests.support.security.sasl_brokers import (
     sasl_properties,
     tls_properties,
 )
+from tests.support.security.signed_tokens import EC, claims, key_set, signed
 from tests.support.zookeeper.process import running_zookeeper
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("sasl")]
@@ -48,6 +50,8 @@ pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("sasl")]
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 WITH_PASSWORDS = MECHANISMS[:3]
 TOPIC = "t"
+# The listener that validates signed tokens. The other one accepts unsecured ones.
+SIGNED = "SASL_SSL"
 # Sessions last two seconds with this listener and mechanism.
 SESSIONS = ("SASL_PLAINTEXT", "SCRAM-SHA-512")
 
@@ -56,8 +60,12 @@ SESSIONS = ("SASL_PLAINTEXT", "SCRAM-SHA-512")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     home = tmp_path_factory.mktemp("sasl")
     identity = Authority().issue("broker", ("127.0.0.1",))
+    (home / "keys.json").write_bytes(key_set(EC))
+    signed_tokens = f"listener.name.{SIGNED.lower()}.oauthbearer.sasl"
     properties = {
         **sasl_properties(),
+        f"{signed_tokens}.server.callback.handler.class": SECURED_HANDLERS[0],
+        f"{signed_tokens}.oauthbearer.jwks.endpoint.url": (home / "keys.json").as_uri(),
         **tls_properties(home / "stores", identity),
         f"listener.name.{'.'.join(SESSIONS).lower()}.connections.max.reauth.ms": 2000,
         "debug.listener": f"HTTP://127.0.0.1:{free_ports(1)[0]}",
@@ -74,6 +82,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
                 row = UserScramCredentialUpsertion(user, info, SCRAM_PASSWORD.encode())
                 admin.alter_user_scram_credentials([row])[user].result(30)
         yield cluster
+
+
+def token_of(listener: str) -> str:
+    """A token that the listener accepts."""
+    now_s = int(time.time())
+    if listener == SIGNED:
+        return signed(EC, "ES256", claims(sub=TOKEN_USER, iat=now_s, exp=now_s + 600))
+    return bearer_token(1000 * now_s)
 
 
 def authority(cluster: MixedCluster) -> Path:
@@ -96,7 +112,9 @@ def librdkafka(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str
         "ssl.ca.location": str(authority(cluster)),
         "log_level": 0,
     }
-    if mechanism == "OAUTHBEARER":
+    if mechanism == "OAUTHBEARER" and listener == SIGNED:
+        settings["oauth_cb"] = lambda _: (token_of(listener), time.time() + 600)
+    elif mechanism == "OAUTHBEARER":
         settings["enable.sasl.oauthbearer.unsecure.jwt"] = True
         settings["sasl.oauthbearer.config"] = f"principal={TOKEN_USER}"
     else:
@@ -106,6 +124,7 @@ def librdkafka(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str
 
 @pytest.mark.mission("SEC-106")
 @pytest.mark.mission("SEC-112")
+@pytest.mark.mission("SEC-119")
 @pytest.mark.parametrize("listener", LISTENERS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_confluent_kafka_logs_in(cluster: MixedCluster, listener: str, mechanism: str) -> None:
@@ -151,13 +170,20 @@ def test_confluent_kafka_reports_a_wrong_password(cluster: MixedCluster, mechani
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, listener: str) -> None:
+        self._listener = listener
+
     async def token(self) -> str:
-        return bearer_token(int(time.time() * 1000))
+        return token_of(self._listener)
 
 
 class BlockingTokenProvider(PythonTokenProvider):  # type: ignore[misc]
+    def __init__(self, listener: str) -> None:
+        super().__init__()
+        self._listener = listener
+
     def token(self) -> str:
-        return bearer_token(int(time.time() * 1000))
+        return token_of(self._listener)
 
 
 def kafka_python(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str, Any]:
@@ -168,7 +194,7 @@ def kafka_python(cluster: MixedCluster, listener: str, mechanism: str) -> dict[s
         "ssl_cafile": str(authority(cluster)),
     }
     if mechanism == "OAUTHBEARER":
-        settings["sasl_oauth_token_provider"] = BlockingTokenProvider()
+        settings["sasl_oauth_token_provider"] = BlockingTokenProvider(listener)
     else:
         user, password = credentials(mechanism)
         settings |= {"sasl_plain_username": user, "sasl_plain_password": password}
@@ -209,7 +235,7 @@ def aiokafka(cluster: MixedCluster, listener: str, mechanism: str) -> dict[str, 
         "ssl_context": ssl.create_default_context(cafile=str(authority(cluster))),
     }
     if mechanism == "OAUTHBEARER":
-        settings["sasl_oauth_token_provider"] = TokenProvider()
+        settings["sasl_oauth_token_provider"] = TokenProvider(listener)
     else:
         user, password = credentials(mechanism)
         settings |= {"sasl_plain_username": user, "sasl_plain_password": password}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from minikafka.core.security.sasl.exchange import Success
+from minikafka.core.security.sasl.exchange import Challenge, Success
+from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
 from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import listeners
@@ -13,7 +17,8 @@ from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.sasl import BrokerSasl
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 from minikafka.world.real.world import real_world
-from tests.support.security.logins import SCRAM_256
+from tests.support.security.logins import SCRAM_256, WALL_MS
+from tests.support.security.signed_tokens import EC, claims, key_set, signed
 
 PREFIX = "listener.name.external"
 PLAIN_JAAS = (
@@ -42,13 +47,17 @@ OTHERS = {
 }
 
 
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+SIGNED = {f"{PREFIX}.oauthbearer.sasl.server.callback.handler.class": HANDLER}
+
+
 def credential_of(mechanism: Mechanism, user: str) -> ScramCredential | None:
     return SCRAM_256.get(user) if mechanism.kafka_name == "SCRAM-SHA-256" else None
 
 
 def sasl(given: dict[str, str]) -> BrokerSasl:
     found = BROKER_CONFIG.parse(GIVEN | given)
-    return BrokerSasl(found, listeners(found, "me"), credential_of)
+    return BrokerSasl(found, listeners(found, "me"), real_world(), credential_of)
 
 
 @pytest.mark.mission("SEC-102")
@@ -66,8 +75,7 @@ def test_a_listener_has_the_mechanisms_and_limits_of_its_settings() -> None:
             "connection.failed.authentication.delay.ms": "6",
         }
     )
-    world = real_world()
-    listener = made.listener("EXTERNAL", world, ApiVersionsResponse)
+    listener = made.listener("EXTERNAL", ApiVersionsResponse)
     assert listener is not None
     mechanisms = listener.config.mechanisms
     assert {name: row.max_reauth_ms for name, row in mechanisms.items()} == {
@@ -76,7 +84,7 @@ def test_a_listener_has_the_mechanisms_and_limits_of_its_settings() -> None:
         "OAUTHBEARER": 2,
     }
     assert (listener.config.max_receive_bytes, listener.failure_delay_ms) == (5, 6)
-    assert made.listener("PLAINTEXT", world, ApiVersionsResponse) is None
+    assert made.listener("PLAINTEXT", ApiVersionsResponse) is None
     assert mechanisms["PLAIN"].start("").respond(b"\0alice\0secret", 0) == Success(
         b"", Principal("alice")
     )
@@ -116,6 +124,19 @@ WRONG = {
         "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
         f"{PREFIX}.oauthbearer.sasl.jaas.config": OAUTH_JAAS.partition(" unsecured")[0] + ";",
     },
+    "signed tokens need sasl.oauthbearer.jwks.endpoint.url": OTHERS | SIGNED,
+    "sasl.oauthbearer.jwks.endpoint.url: it is no address": OTHERS
+    | SIGNED
+    | {"sasl.oauthbearer.jwks.endpoint.url": "ldap://x"},
+    "refresh.ms must be positive": OTHERS
+    | SIGNED
+    | {"sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"},
+    f"{HANDLER} is for OAUTHBEARER": {
+        f"{PREFIX}.plain.sasl.server.callback.handler.class": HANDLER
+    },
+    "com.example.Handler for configuration": {
+        f"{PREFIX}.plain.sasl.server.callback.handler.class": "com.example.Handler"
+    },
     "brokers here load no Java class": {f"{PREFIX}.plain.sasl.login.class": "com.example.Login"},
     "should always be less than connections.max.idle.ms=100": {"connections.max.idle.ms": "100"},
 }
@@ -147,6 +168,48 @@ def test_brokers_log_in_with_the_entry_of_their_listener(mechanism: str) -> None
         assert exchange.initial_response() == b"n,,n=broker,r=nonce"
     else:
         assert exchange.initial_response().startswith(b"n,,\x01auth=Bearer ")
+
+
+@pytest.mark.mission("SEC-119")
+async def test_a_listener_validates_signed_tokens_of_its_settings(tmp_path: Path) -> None:
+    keys = tmp_path / "a b.json"
+    keys.write_bytes(key_set(EC))
+    made = sasl(
+        OTHERS
+        | SIGNED
+        | {
+            "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": "other",
+            f"{PREFIX}.oauthbearer.sasl.oauthbearer.expected.audience": "kafka,k",
+            "sasl.oauthbearer.expected.issuer": "https://id",
+            "sasl.oauthbearer.sub.claim.name": "email",
+        }
+    )
+    async with asyncio.TaskGroup() as tasks:
+        await made.start(tasks)
+    listener = made.listener("EXTERNAL", ApiVersionsResponse)
+    assert listener is not None
+
+    def log_in(**more: str) -> object:
+        token = signed(EC, "ES256", claims(email="bob", iss="https://id", **more))
+        exchange = listener.config.mechanisms["OAUTHBEARER"].start("")
+        return exchange.respond(OAuthBearerClient(token).initial_response(), WALL_MS)
+
+    outcome = log_in(aud="kafka")
+    assert isinstance(outcome, Success)
+    assert (outcome.principal, outcome.expires_ms) == (Principal("bob"), WALL_MS + 3_600_000)
+    assert isinstance(log_in(aud="other"), Challenge)
+
+
+@pytest.mark.mission("SEC-120")
+async def test_a_broker_does_not_start_without_the_keys_for_tokens(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    for url in ("http://127.0.0.1:1/keys", (tmp_path / "none").as_uri(), bad.as_uri()):
+        made = sasl(OTHERS | SIGNED | {"sasl.oauthbearer.jwks.endpoint.url": url})
+        async with asyncio.TaskGroup() as tasks:
+            with pytest.raises(ConfigError, match=r"EXTERNAL: the keys of .* cannot be loaded"):
+                await made.start(tasks)
 
 
 @pytest.mark.mission("SEC-102")

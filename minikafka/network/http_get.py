@@ -1,0 +1,117 @@
+"""One GET request over HTTP/1.1, through a Network."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple, cast
+from urllib.parse import unquote, urlsplit
+
+import h11
+
+from minikafka.kernel.ports import Network
+from minikafka.kernel.tls import TlsSettings
+
+TIMEOUT_MS = 10_000
+MAX_BODY_BYTES = 1024 * 1024
+_READ_BYTES = 16 * 1024
+_PORTS = {"http": 80, "https": 443}
+
+
+class HttpUrl(NamedTuple):
+    """An address of an HTTP server. ``target`` is what the request line names."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @classmethod
+    def parse(cls, text: str) -> HttpUrl:
+        """Raises ValueError."""
+        parts = urlsplit(text)
+        scheme, host = parts.scheme.lower(), parts.hostname
+        if scheme not in _PORTS or not host or "@" in parts.netloc:
+            raise ValueError("it is no address http://host/path or https://host/path")
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not target.isascii() or not target.isprintable() or " " in target:
+            raise ValueError("its path has characters that need to be escaped")
+        return cls(scheme, host, parts.port or _PORTS[scheme], target)
+
+
+def file_of_url(text: str) -> str | None:
+    """Return the path of an address ``file:///path``, None for any other address."""
+    parts = urlsplit(text)
+    return unquote(parts.path) if parts.scheme.lower() == "file" else None
+
+
+async def http_get(network: Network, url: HttpUrl, tls: TlsSettings) -> bytes:
+    """Return the body of the response. ``tls`` counts for https. Redirections are not followed.
+
+    Raises OSError if the server cannot be reached, responds with another status than 200, with
+    more than ``MAX_BODY_BYTES``, or not within ``TIMEOUT_MS``."""
+    async with asyncio.timeout(TIMEOUT_MS / 1000):
+        transport, protocol = await network.connect(
+            lambda: _Get(url), url.host, url.port, tls if url.scheme == "https" else None
+        )
+        try:
+            return await cast(_Get, protocol).body
+        finally:
+            transport.abort()
+
+
+class _Get(asyncio.BufferedProtocol):
+    """The protocol of one request. ``body`` is resolved with the response."""
+
+    def __init__(self, url: HttpUrl) -> None:
+        self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._url = url
+        self._http = h11.Connection(h11.CLIENT)
+        self._buffer = bytearray(_READ_BYTES)
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
+        headers = [
+            ("Host", f"{host}:{self._url.port}"),
+            ("Accept", "application/json"),
+            ("Connection", "close"),
+        ]
+        request = h11.Request(method="GET", target=self._url.target, headers=headers)
+        data = (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        cast(asyncio.Transport, transport).write(data)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._receive(bytes(memoryview(self._buffer)[:nbytes]))
+
+    def eof_received(self) -> bool:
+        self._receive(b"")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc or "the connection was closed before the end of the response"))
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            self._http.receive_data(data)
+            while not self.body.done():
+                event = self._http.next_event()
+                match event:
+                    case h11.Response() if event.status_code != 200:
+                        self._fail(f"the response has the status {event.status_code}")
+                    case h11.Data():
+                        self._received += event.data
+                        if len(self._received) > MAX_BODY_BYTES:
+                            self._fail(f"the response has more than {MAX_BODY_BYTES} bytes")
+                    case h11.EndOfMessage():
+                        self.body.set_result(self._received)
+                    case h11.NEED_DATA | h11.PAUSED | h11.ConnectionClosed():
+                        return
+        except h11.ProtocolError as error:
+            self._fail(f"the response is malformed: {error}")
+
+    def _fail(self, reason: str) -> None:
+        if not self.body.done():
+            self.body.set_exception(ConnectionError(reason))
