@@ -9,6 +9,14 @@ from minikafka.kernel.config import ConfigType, Setting, at_least, one_of, row_o
 MAX_RECEIVE_BYTES = 512 * 1024
 JAAS_CONFIG = "sasl.jaas.config"
 SERVER_HANDLER = "sasl.server.callback.handler.class"
+# The keys that Kafka describes with the prefix of a mechanism.
+OF_MECHANISMS = (
+    JAAS_CONFIG,
+    SERVER_HANDLER,
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "connections.max.reauth.ms",
+)
 _OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer"
 UNSECURED_HANDLER = (
     f"{_OAUTHBEARER}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
@@ -143,6 +143,28 @@ def test_a_user_of_kafkas_tool_logs_in_at_both_kinds(cluster: MixedCluster, mech
                 "sasl.password": SCRAM_PASSWORD,
             }
             assert "t" in AdminClient(settings).list_topics(timeout=30).topics
+
+
+@pytest.mark.mission("SEC-155")
+def test_the_keys_of_sasl_are_described_alike_and_without_secrets(cluster: MixedCluster) -> None:
+    def described(broker_id: int) -> dict[str, object]:
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
+        admin = AdminClient({"bootstrap.servers": cluster.address(broker_id)})
+        entries = admin.describe_configs([resource])[resource].result(30)
+        return {
+            name: (entry.value, entry.source, entry.is_sensitive)
+            for name, entry in entries.items()
+            if "sasl" in name or "auth" in name
+        }
+
+    ours, official = described(1), described(2)
+    names = set(cluster.properties(1)) & set(ours)
+    assert "listener.name.sasl_ssl.plain.sasl.jaas.config" in names
+    assert "listener.name.sasl_plaintext.plain.connections.max.reauth.ms" in names
+    assert {name: ours[name] for name in names} == {name: official[name] for name in names}
+    log = (cluster.home("broker-1") / "log").read_text()
+    for secret in (PLAIN_PASSWORD, SCRAM_PASSWORD):
+        assert secret not in f"{log}{ours}"
 
 
 # -- the same frames

@@ -20,6 +20,7 @@ from minikafka.kernel.config import (
     Setting,
 )
 from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic
+from minikafka.kernel.sasl_settings import OF_MECHANISMS
 from minikafka.kernel.settings import TOPIC_SETTINGS, topic_defaults
 
 
@@ -193,11 +194,12 @@ _LISTENER_PREFIX = "listener.name."
 
 
 def _without_listener(name: str) -> str:
-    """Return the key that ``listener.name.NAME.KEY`` sets for one listener; other names as they
-    are."""
+    """Return the key that ``listener.name.NAME.KEY`` or ``listener.name.NAME.MECHANISM.KEY`` sets
+    for one listener; other names as they are. As in Kafka, some keys only may have a mechanism."""
     if not name.startswith(_LISTENER_PREFIX):
         return name
-    return name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+    key = name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+    return next((known for known in OF_MECHANISMS if key.endswith(known)), key)
 
 
 # Broker keys for the same setting in different units, finest first (``brokerConfigSynonyms``).

@@ -294,3 +294,23 @@ async def test_a_connection_is_anonymous_before_its_login(lab: Lab) -> None:
     assert connection.principal == ANONYMOUS
     await authenticate(peer)
     assert connection.principal == Principal("alice")
+
+
+@pytest.mark.mission("SEC-108")
+async def test_many_failing_logins_are_held_for_the_delay_only(lab: Lab) -> None:
+    """Meanwhile a client that has logged in is served, and one event a second is logged."""
+    sasl = SaslLab(lab)
+    victim = await sasl.logged_in()
+    for _ in range(5):
+        peers = [await lab.connect(sasl.server) for _ in range(40)]
+        before = sasl.sasl.counts.failed_authentication
+        for peer in peers:
+            peer.send(HANDSHAKE, WRONG)
+        await lab.until(lambda: sasl.sasl.counts.failed_authentication == before + 40)  # noqa: B023
+        assert sasl.server.connection_count == 41
+        victim.send(b"request")
+        assert await victim.receive() == b"request"
+        lab.clock.advance(DELAY_MS)
+        await lab.until(lambda: sasl.server.connection_count == 1)
+    assert len([timer for timer in lab.clock.timers if not timer.cancelled]) == 1
+    assert [event for _, event, _ in lab.log.events].count("authentication_failed") == 1

@@ -130,6 +130,8 @@ def test_synonyms_are_those_of_kafka() -> None:
             "log.roll.hours": "99",
             "ssl.keystore.password": "secret",
             "listener.name.plaintext.ssl.keystore.type": "PEM",
+            "listener.name.plaintext.plain.sasl.jaas.config": "secret",
+            "listener.name.plaintext.plain.connections.max.reauth.ms": "7",
             "advertised.port": "9",
         }
     )
@@ -153,6 +155,11 @@ def test_synonyms_are_those_of_kafka() -> None:
         ("listener.name.plaintext.ssl.keystore.type", "PEM", static),
         ("ssl.keystore.type", "JKS", default),
     ]
+    jaas = broker["listener.name.plaintext.plain.sasl.jaas.config"]
+    assert (jaas.value, jaas.type, jaas.sensitive) == (None, ConfigType.PASSWORD, True)
+    assert "secret" not in repr(jaas)
+    of_mechanism = broker["listener.name.plaintext.plain.connections.max.reauth.ms"]
+    assert (of_mechanism.value, of_mechanism.type) == ("7", ConfigType.LONG)
     removed = broker["advertised.port"]
     assert (removed.value, removed.type, removed.sensitive) == (None, None, True)
     assert removed.synonyms == (ConfigSynonym("advertised.port", None, static),)
