@@ -10,6 +10,7 @@ import pytest
 
 from minikafka.cli.first_contact import PATIENCE_S, FirstContact
 from minikafka.kernel.ports import Listener, ProtocolFactory
+from minikafka.kernel.tls import TlsSettings
 from tests.support.world.client_world import jumping
 
 
@@ -26,7 +27,7 @@ class Wires:
         raise OSError
 
     async def connect(
-        self, factory: ProtocolFactory, host: str, port: int
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         if port == 1:
             raise ConnectionRefusedError(111, "Connection refused")
