@@ -204,9 +204,11 @@ def row_of(kind: ConfigType, effective: bool = True) -> Callable[..., Setting]:
 @dataclass(frozen=True)
 class ConfigDef:
     """A set of settings. ``ignored`` are keys without a row that are accepted without effect; keys
-    in ``refused`` have a reason why no value but the default is accepted. ``together`` returns why
-    parsed values do not go together, if they do not. ``of_listeners`` may be given for one
-    listener, as ``listener.name.<name in lower case>.<key>``, or for one SASL mechanism of it, as
+    in ``refused`` have a reason why no value but the default is accepted. ``free`` are keys without
+    a row that have an effect, and ``plugin_keys`` the prefixes of keys for a plug-in, each with the
+    key that names its class. ``together`` returns why parsed values do not go together, if they do
+    not. ``of_listeners`` may also be given for one listener, as
+    ``listener.name.<name in lower case>.<key>``, or for one SASL mechanism of it, as
     ``listener.name.<name in lower case>.<mechanism in lower case>.<key>``."""
 
     settings: Mapping[str, Setting]

@@ -139,7 +139,7 @@ class ListenerSasl:
 class ConnectionLogin:
     """The login of one connection, as its stage before ``serve``."""
 
-    __slots__ = ("_connection", "_listener", "_login", "_serve", "_timer")
+    __slots__ = ("_connection", "_listener", "_login", "_timer", "serve")
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class ConnectionLogin:
         self._listener = listener
         self._login = login
         self._connection = connection
-        self._serve = serve
+        self.serve = serve
         # Of the time-out of the first login, or of the delay after a failure.
         self._timer: TimerHandle | None = None
         self._set_timer()
@@ -169,7 +169,7 @@ class ConnectionLogin:
             return True
         actions = login.receive(frame, now_ms, clock.wall_ms())
         if actions is SERVE:
-            return self._serve(connection, frame)
+            return self.serve(connection, frame)
         self._perform(actions)
         return False
 
@@ -200,7 +200,7 @@ class ConnectionLogin:
                     listener.failed(connection.client_host, action)
                     self._close_later(action.frame)
         if self._login.serves_everything:
-            connection.end_login(self._serve)
+            connection.end_login(self.serve)
         else:
             connection.limit_frames(self._login.max_frame_bytes)
 

@@ -24,6 +24,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.frame_memory import FrameMemory
 from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
@@ -205,7 +206,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             frames = error.frames
         if frames or self._broken is not None:
             self._serve(frames)
-        if not self.closed and (not frames or self._has_large_buffer or self._reader.large_bytes):
+        if self.closed or self._broken is not None:
+            return
+        if not frames or self._has_large_buffer or self._reader.large_bytes:
             self._account_buffer(bool(frames))
 
     def pause_writing(self) -> None:
@@ -493,10 +496,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._pause_reading()
             self._resume_soon()
         elif self._broken is not None:
-            self._refuse_frame(self._broken, self._login)
+            self._check_invalid_size(self._broken, self._login)
 
-    def _refuse_frame(self, error: FrameError, login: ConnectionLogin | None) -> None:
-        """Handle the invalid size of a frame, when every frame before it is served."""
+    def _check_invalid_size(self, error: FrameError, login: ConnectionLogin | None) -> None:
+        """Refuse a frame for its size, when every frame before it is served."""
         if self._reader.max_frame_bytes > error.limit:  # the login was among these frames
             self._broken = None
             self.buffer_updated(0)
@@ -575,6 +578,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.closed = True
         if self._login is not None:
             self._login.close()
+            self.end_login(self._login.serve)  # or they would keep each other in memory
         self.unanswered.clear()
         self._server.memory.forget(self._resume_soon)
         self._count_queued(-self._queued_bytes)
@@ -637,7 +641,7 @@ class Server:
         self._network = network
         self.tls = tls
         self.sasl = sasl
-        self._clock = clock
+        self.clock = clock
         self._config = config
         self._on_frame = on_frame
         self._listener_name = listener_name

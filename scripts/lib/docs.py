@@ -16,7 +16,7 @@ from minikafka.kernel.ineffective_settings import (
     SettingGroup,
 )
 from minikafka.kernel.sasl_settings import SASL_SETTINGS
-from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -220,9 +220,3 @@ class ConfigChanges(NoticeFollower[ConfigNotice]):
             await self._handler.topics_changed(topics)
         if users:
             await self._handler.users_changed(users)
-
-    async def _clear_away(self, store: ZkStore) -> None:
-        before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
-        old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
-        if old:
-            await store.delete_config_changes(old)

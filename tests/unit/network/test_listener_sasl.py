@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import struct
+import weakref
 from dataclasses import asdict
 
 import pytest
@@ -314,3 +317,25 @@ async def test_many_failing_logins_are_held_for_the_delay_only(lab: Lab) -> None
         await lab.until(lambda: sasl.server.connection_count == 1)
     assert len([timer for timer in lab.clock.timers if not timer.cancelled]) == 1
     assert [event for _, event, _ in lab.log.events].count("authentication_failed") == 1
+
+
+@pytest.mark.mission("SEC-108")
+@pytest.mark.parametrize("request_frame", [WRONG, METADATA, ALICE], ids=["wrong", "other", "good"])
+async def test_a_closed_connection_is_freed_at_once(lab: Lab, request_frame: bytes) -> None:
+    """It has a buffer of 64 KiB, and the garbage collector of a broker runs rarely."""
+    sasl = SaslLab(lab, max_reauth_ms=3000)
+    peer = await sasl.connect()
+    peer.send(HANDSHAKE, request_frame)
+    await lab.until(lambda: sasl.counts() != {})
+    (connection,) = map(weakref.ref, sasl.server._connections.values())
+    gc.collect()
+    gc.disable()
+    try:
+        lab.clock.advance(DELAY_MS)
+        peer.close()
+        await lab.until(lambda: sasl.server.connection_count == 0)
+        lab.clock.advance(LOGIN_TIMEOUT_MS)  # it keeps cancelled timers
+        await asyncio.sleep(0)
+        assert connection() is None
+    finally:
+        gc.enable()

@@ -68,12 +68,6 @@ def refuse_acl_deletion(context: RequestContext, request: DeleteAclsRequest, rep
     reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
 
 
-def _require_known(*codes: int) -> None:
-    """Raise UnreadableRequest for a code 0 (UNKNOWN)."""
-    if UNKNOWN in codes:
-        raise UnreadableRequest("an ACL with an UNKNOWN element")
-
-
 NO_TIMESTAMP = -1
 FIRST_VERSION_WITH_REQUESTER = 3
 

@@ -165,7 +165,7 @@ def test_api_versions_before_the_handshake(version: int) -> None:
 
 @pytest.mark.mission("SEC-110")
 @pytest.mark.parametrize("version", [5, 99, -1])
-def test_an_unknown_version_of_api_versions_gets_a_response_in_version_0(version: int) -> None:
+def test_an_unknown_version_of_api_versions_gets_a_response_of_version_0(version: int) -> None:
     login = server_login()
     frame = struct.pack(">hhihB", 18, version, 7, -1, 0) + b"whatever"
     for _ in range(2):
@@ -492,7 +492,7 @@ def test_a_session_without_an_end_serves_everything(frame: bytes) -> None:
 
 @pytest.mark.mission("SEC-115")
 @pytest.mark.parametrize("version", range(3))
-def test_the_client_learns_the_lifetime_of_its_session(version: int) -> None:
+def test_the_client_gets_the_lifetime_of_its_session(version: int) -> None:
     login = authenticating(max_reauth_ms=3000)
     send, done = receive(login, token(ALICE, version))
     assert isinstance(send, Send)
@@ -720,7 +720,7 @@ def test_a_refused_oauth_token_has_error_0_and_then_58(bearer: str, json: str) -
     assert_over(login)
 
 
-def test_an_error_message_is_cut_to_the_size_of_every_version() -> None:
+def test_an_error_message_is_cut_to_the_limit_of_all_versions() -> None:
     names = iter(["a", "é" * 100_000])
 
     class Renaming:

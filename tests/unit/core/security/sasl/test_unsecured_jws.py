@@ -116,7 +116,7 @@ def test_the_claims_of_a_valid_token(claims: dict[str, Any], is_valid: bool) -> 
         f"{encoded(HEADER)}====.{encoded('{}')}.",
     ],
 )
-def test_a_text_that_is_no_unsecured_token(text: str) -> None:
+def test_texts_that_are_no_unsecured_tokens(text: str) -> None:
     outcome = validate(text)
     assert isinstance(outcome, TokenRefusal)
     assert outcome.to_json() == '{"status":"invalid_token"}'
