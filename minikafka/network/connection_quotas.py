@@ -1,13 +1,17 @@
-"""How many connections a broker accepts: in all, from one address, and with the descriptors it has.
+"""How many connections a broker accepts: in all, of one address, a second, by its descriptors.
 
 Every listener of a broker shares one ``ConnectionQuotas``, as Kafka's ``SocketServer`` does.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from minikafka.core.quota.client_quota import Accounts
+from minikafka.core.quota.rates import RateConfig, SampledRate
 
 UNLIMITED = 2**31 - 1
 IPV4_MAPPED = "::ffff:"  # an IPv4 client of a listener on every interface
@@ -16,15 +20,20 @@ IPV4_MAPPED = "::ffff:"  # an IPv4 client of a listener on every interface
 # listener for brokers alone may go on to the last quarter.
 CLIENT_SHARE = 2
 RESERVED_SHARE = 4
+# New connections of a listener that wait because of their rate; more are refused. In Kafka they
+# wait in the accept queue, which has as many places (socket.listen.backlog.size).
+MAX_WAITING = 50
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionQuotaConfig:
-    """``max.connections`` and ``max.connections.per.ip`` with its overrides, by address."""
+    """``max.connections``, ``max.connections.per.ip`` with its overrides, by address, and
+    ``max.connection.creation.rate``."""
 
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +44,28 @@ class ConnectionRefusal:
     limit: int
 
 
+class ConnectionThrottle(NamedTuple):
+    """Serve a connection after ``delay_ms``, or close it then if it is not accepted."""
+
+    delay_ms: int
+    is_accepted: bool
+
+
+class _Listener:
+    """The rate of new connections of a listener, and when those that wait will be served."""
+
+    def __init__(self, config: RateConfig) -> None:
+        self.rate = SampledRate(config)
+        self.waiting: deque[int] = deque()  # times; bound: ``MAX_WAITING``
+
+
 class ConnectionQuotas:
     """Counts the connections of a broker (Kafka's ``ConnectionQuotas``).
 
     ``protected_listener`` is the listener that brokers use among themselves, if clients have
-    another one: ``max.connections`` does not apply to it. ``descriptors`` is the number of
-    descriptors that the process may open.
+    another one: ``max.connections`` and the broker's creation rate do not apply to it.
+    ``descriptors`` is the number of descriptors that the process may open. ``rates`` are the
+    windows of the creation rates.
     """
 
     def __init__(
@@ -48,6 +73,7 @@ class ConnectionQuotas:
         config: ConnectionQuotaConfig | None = None,
         protected_listener: str | None = None,
         descriptors: int = UNLIMITED,
+        rates: RateConfig | None = None,
     ) -> None:
         self._config = config or ConnectionQuotaConfig()
         self._protected_listener = protected_listener
@@ -55,6 +81,11 @@ class ConnectionQuotas:
         self._first_reserved = descriptors - descriptors // RESERVED_SHARE
         self._total = 0
         self._by_host: Counter[str] = Counter()
+        self._rates = windows = rates or RateConfig()
+        self._broker_rate = SampledRate(windows)
+        self._listeners: dict[str, _Listener] = {}
+        self._ip_limits: dict[str | None, int] = {}  # None: of all other addresses
+        self._ip_rates: Accounts[str, SampledRate] = Accounts(lambda: SampledRate(windows))
 
     @property
     def total(self) -> int:
@@ -63,6 +94,17 @@ class ConnectionQuotas:
     def configure(self, config: ConnectionQuotaConfig) -> None:
         """Change the limits for new connections; existing ones stay open."""
         self._config = config
+
+    def limit_ip(self, address: str | None, rate: int | None) -> None:
+        """Set the ``connection_creation_rate`` of an address, or of all that have none (None). A
+        ``rate`` of None removes the limit."""
+        if rate is None:
+            self._ip_limits.pop(address, None)
+        else:
+            self._ip_limits[address] = rate
+
+    def clear_ip_limits(self) -> None:
+        self._ip_limits.clear()
 
     def add(self, listener: str, host: str, descriptor: int = 0) -> ConnectionRefusal | None:
         """Count a connection, and return why it must be refused, if it must. It counts until
@@ -86,6 +128,57 @@ class ConnectionQuotas:
         if of_host >= limit:
             return ConnectionRefusal("max_connections_per_ip", limit)
         return None
+
+    def throttle(
+        self, listener: str, host: str, now_ms: int
+    ) -> ConnectionThrottle | ConnectionRefusal | None:
+        """Return how a new connection is slowed down by ``max.connection.creation.rate`` and by the
+        ``connection_creation_rate`` of its address; None if it is not.
+
+        In Kafka a listener accepts the next connection after the delay. Here it is accepted, and
+        served when Kafka would accept it, so connections wait for those before them."""
+        limit = self._config.max_connection_creation_rate
+        if limit == UNLIMITED and not self._ip_limits:
+            return None
+        state = self._listeners.get(listener)
+        if state is None:
+            state = self._listeners[listener] = _Listener(self._rates)
+        waiting = state.waiting
+        while waiting and waiting[0] <= now_ms:
+            waiting.popleft()
+        if len(waiting) >= MAX_WAITING:
+            return ConnectionRefusal("max_connection_creation_rate", limit)
+        served_ms = waiting[-1] if waiting else now_ms
+        rates = [state.rate]
+        if listener != self._protected_listener:
+            rates.append(self._broker_rate)
+        if limit != UNLIMITED:
+            served_ms += max([self._recorded(rate, limit, served_ms) for rate in rates])
+        held_ms = self._throttle_ip(_address(host), served_ms)
+        if held_ms and limit != UNLIMITED:
+            for rate in rates:
+                rate.record(-1, served_ms)
+        if served_ms > now_ms:
+            waiting.append(served_ms)
+        elif not held_ms:
+            return None
+        return ConnectionThrottle(served_ms + held_ms - now_ms, not held_ms)
+
+    def _throttle_ip(self, address: str, now_ms: int) -> int:
+        """Return for how long to hold a connection before it is closed; 0 to accept it."""
+        limit = self._ip_limits.get(address, self._ip_limits.get(None, UNLIMITED))
+        if limit == UNLIMITED:
+            return 0
+        rate = self._ip_rates.of(address, now_ms).use
+        held_ms = self._recorded(rate, limit, now_ms)
+        if held_ms:
+            rate.record(-1, now_ms)
+        return held_ms
+
+    def _recorded(self, rate: SampledRate, limit: int, now_ms: int) -> int:
+        """Record a connection, and return its throttle time."""
+        rate.record(1, now_ms)
+        return min(rate.throttle_ms(limit, now_ms), self._rates.window_ms)
 
     def remove(self, host: str) -> None:
         host = _address(host)

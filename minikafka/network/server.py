@@ -23,9 +23,11 @@ from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
-from minikafka.network.connection_quotas import ConnectionQuotas
-from minikafka.network.frame_memory import FrameMemory
-from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
+from minikafka.network.connection_quotas import (
+    ConnectionQuotas,
+    ConnectionRefusal,
+    ConnectionThrottle,
+)
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
@@ -91,6 +93,10 @@ class ReplySlot:
         self._sent = True
         self._reply = reply
         self._connection.resolve(self)
+
+    def mute(self, delay_ms: int) -> None:
+        """Mute the connection (``ServerConnection.mute``)."""
+        self._connection.mute(delay_ms)
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Close the connection because the reply cannot be encoded, and log ``reason``. Replies to
@@ -167,6 +173,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._awaits_buffer = False  # the frame under way may not take more memory yet
         self._read_paused = False
         self._write_paused = False
+        self._muted_until_ms = 0
+        self._unmute: TimerHandle | None = None  # set while the connection is muted
         self._active = True
         self._quiet_sweeps = 0
         self._unsent_before = 0
@@ -277,34 +285,28 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def begin_login(self, sasl: ListenerSasl) -> None:
-        """Require a login: from now on frames are given to it."""
-        self._login = login = sasl.begin(self, self._on_frame)
-        self._on_frame = login.on_frame
-        self.limit_frames(login.max_frame_bytes)
-
-    def end_login(self, on_frame: FrameHandler) -> None:
-        """Give all later frames to ``on_frame``: none of them can belong to a login."""
-        self._login = None
-        self._on_frame = on_frame
-        self.limit_frames(None)
-
-    def limit_frames(self, max_bytes: int | None) -> None:
-        """Refuse larger frames; None stands for ``socket.request.max.bytes``."""
-        limit = self._config.socket_request_max_bytes if max_bytes is None else max_bytes
-        self._reader.max_frame_bytes = limit
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the server is ``holding``, so that the connection cannot be served yet."""
-        return self._server.holding
-
-    def stop_serving(self) -> None:
-        """Neither read nor serve further frames; the connection stays open. All requests have their
-        replies."""
-        assert not self.unanswered
-        self._refused = True
+    def mute(self, delay_ms: int) -> None:
+        """Serve and read nothing for ``delay_ms``. Replies are sent meanwhile. If the connection is
+        muted already, the later end counts."""
+        self.defer(delay_ms)
         self._pause_reading()
+
+    def defer(self, delay_ms: int) -> None:
+        """Serve nothing for ``delay_ms``; one request may be read meanwhile. In ``connection_made``
+        reading cannot be paused: uvloop starts it afterwards."""
+        clock = self._server.clock
+        until_ms = clock.monotonic_ms() + delay_ms
+        if self.closed or until_ms <= self._muted_until_ms:
+            return
+        self._muted_until_ms = until_ms
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._unmute = clock.call_later(delay_ms, self._end_of_mute)
+
+    def _end_of_mute(self) -> None:
+        self._unmute = None
+        self._muted_until_ms = 0  # a timer may be early, by less than a millisecond
+        self._resume_soon()
 
     def sweep(self) -> bool:
         """Count one idle period if nothing happened since the last call; return whether the
@@ -460,7 +462,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     # -- reading and stopping
 
     def _serve(self, frames: Sequence[memoryview]) -> None:
-        if self._server.holding or self._refused or self._lacks_memory():
+        muted = self._unmute is not None
+        if muted or self._server.holding or self._refused or self._lacks_memory():
             self._held = frames
             self._pause_reading()
             self._await_memory()
@@ -481,7 +484,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._flush()
             if self._refused or served == FRAMES_AT_ONCE:
                 break
-            if served < len(frames) and now() >= until_ms:
+            if self._unmute is not None:
                 break
             if (self.unanswered or self._write_paused) and self._is_full():
                 break
@@ -510,8 +513,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _is_full(self) -> bool:
         config = self._config
-        return self._write_paused or (
-            len(self.unanswered) >= config.queued_max_requests
+        return (
+            self._write_paused
+            or self._unmute is not None
+            or len(self.unanswered) >= config.queued_max_requests
             or self._queued_bytes >= config.queued_max_bytes
             or self._lacks_memory()
         )
@@ -576,9 +581,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self.closed = True
-        if self._login is not None:
-            self._login.close()
-            self.end_login(self._login.serve)  # or they would keep each other in memory
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
         self.unanswered.clear()
         self._server.memory.forget(self._resume_soon)
         self._count_queued(-self._queued_bytes)
@@ -640,7 +645,6 @@ class Server:
     ) -> None:
         self._network = network
         self.tls = tls
-        self.sasl = sasl
         self.clock = clock
         self._config = config
         self._on_frame = on_frame
@@ -734,19 +738,30 @@ class Server:
 
     def opened(self, connection: ServerConnection) -> None:
         self._connections[connection.number] = connection
-        refusal = self._quotas.add(
-            self._listener_name, connection.client_host, connection.descriptor
-        )
-        if refusal is not None:
+        host = connection.client_host
+        outcome = self._quotas.add(
+            self._listener_name, host, connection.descriptor
+        ) or self._quotas.throttle(self._listener_name, host, self.clock.monotonic_ms())
+        if isinstance(outcome, ConnectionRefusal):
             # At max.connections, Kafka leaves the new connection in the backlog until another one
             # is closed. Here the client sees a close at once, and the log has the reason.
-            connection.refuse(refusal.reason, limit=refusal.limit)
-        elif self._all_gone is not None:
+            connection.refuse(outcome.reason, limit=outcome.limit)
+            return
+        if outcome is not None:
+            self._throttle(connection, outcome)
+        if self._all_gone is not None:
             connection.close()
         elif self.sasl is not None:
             connection.begin_login(self.sasl)  # a certificate is not who the client is
         elif self.tls is not None:
             self._identify(connection, self.tls)
+
+    def _throttle(self, connection: ServerConnection, throttle: ConnectionThrottle) -> None:
+        """Serve the connection later, or close it then."""
+        connection.defer(throttle.delay_ms)
+        if not throttle.is_accepted:
+            self._log.debug("connection_throttled", client=connection.client_host)
+            self.clock.call_later(throttle.delay_ms, connection.close)
 
     def _identify(self, connection: ServerConnection, tls: ListenerTls) -> None:
         try:

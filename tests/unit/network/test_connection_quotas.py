@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.core.quota.rates import RateConfig
 from minikafka.network.connection_quotas import (
+    MAX_WAITING,
     ConnectionQuotaConfig,
     ConnectionQuotas,
     ConnectionRefusal,
+    ConnectionThrottle,
 )
 
 
@@ -107,3 +110,76 @@ def test_only_a_mapped_ipv4_address_is_shortened() -> None:
     found = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=1))
     assert found.add("L", "::ffff:a00:1") is None
     assert found.add("L", "a00:1") is None
+
+
+def rated(limit: int, windows: int = 2) -> ConnectionQuotas:
+    config = ConnectionQuotaConfig(max_connection_creation_rate=limit)
+    return ConnectionQuotas(config, "BROKERS", rates=RateConfig(windows, 1))
+
+
+@pytest.mark.mission("SEC-104")
+def test_a_listener_serves_its_connections_one_after_the_other() -> None:
+    """With two windows, five a second: the sixth waits for 0.2 s, as would an acceptor."""
+    quotas = rated(5)
+    for _ in range(5):
+        assert quotas.throttle("ONE", "a", 0) is None
+    delays = [quotas.throttle("ONE", "a", 0) for _ in range(3)]
+    assert all(isinstance(delay, ConnectionThrottle) and delay.is_accepted for delay in delays)
+    waits = [delay.delay_ms for delay in delays if isinstance(delay, ConnectionThrottle)]
+    assert waits[0] == 200
+    assert waits == sorted(waits)
+    assert quotas.throttle("BROKERS", "a", 0) is None
+
+
+@pytest.mark.mission("SEC-104")
+def test_the_rate_of_the_broker_is_that_of_all_listeners_but_the_protected_one() -> None:
+    quotas = rated(2)
+    assert quotas.throttle("ONE", "a", 0) is None
+    assert quotas.throttle("TWO", "a", 0) is None
+    assert quotas.throttle("BROKERS", "a", 0) is None
+    assert quotas.throttle("BROKERS", "a", 0) is None
+    assert quotas.throttle("TWO", "a", 0) == ConnectionThrottle(500, True)
+
+
+@pytest.mark.mission("SEC-104")
+def test_no_delay_is_longer_than_a_window_and_few_connections_wait() -> None:
+    quotas = rated(1)
+    assert quotas.throttle("ONE", "a", 0) is None
+    last = 0
+    for _ in range(MAX_WAITING):
+        throttle = quotas.throttle("ONE", "a", 0)
+        assert isinstance(throttle, ConnectionThrottle)
+        assert 0 < throttle.delay_ms - last <= 1_000
+        last = throttle.delay_ms
+    refused = ConnectionRefusal("max_connection_creation_rate", 1)
+    assert quotas.throttle("ONE", "a", 0) == refused
+    assert isinstance(quotas.throttle("ONE", "a", 1_000), ConnectionThrottle)
+    assert quotas.throttle("ONE", "a", 200_000) is None
+
+
+@pytest.mark.mission("SEC-148")
+def test_an_address_has_its_rate_or_that_of_all() -> None:
+    quotas = ConnectionQuotas(rates=RateConfig(2, 1))
+    quotas.limit_ip(None, 1)
+    quotas.limit_ip("b", 2)
+    assert quotas.throttle("ONE", "::ffff:1.2.3.4", 0) is None
+    assert quotas.throttle("ONE", "1.2.3.4", 0) == ConnectionThrottle(1_000, False)
+    assert quotas.throttle("ONE", "b", 0) is None
+    assert quotas.throttle("ONE", "b", 0) is None
+    assert quotas.throttle("ONE", "b", 0) == ConnectionThrottle(500, False)
+    # What was refused does not count.
+    assert quotas.throttle("ONE", "b", 1_500) is None
+    quotas.limit_ip(None, None)
+    assert quotas.throttle("ONE", "1.2.3.4", 0) is None
+
+
+@pytest.mark.mission("SEC-148")
+def test_connections_that_an_address_may_not_open_leave_the_rate_of_the_broker() -> None:
+    quotas = rated(2)
+    quotas.limit_ip("a", 1)
+    assert quotas.throttle("ONE", "a", 0) is None
+    for _ in range(5):
+        throttle = quotas.throttle("ONE", "a", 0)
+        assert isinstance(throttle, ConnectionThrottle)
+        assert not throttle.is_accepted
+    assert quotas.throttle("ONE", "b", 0) is None
