@@ -33,6 +33,7 @@ DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split())
 
 _AT_ONCE = frozenset(
     {
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",

@@ -73,16 +73,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _long("socket.connection.setup.timeout.max.ms", 30000, "Longest time-out of a new connection after many failures."),
         _long("socket.connection.setup.timeout.ms", 10000, "Time-out of a new connection."),
     )),
-    SettingGroup("Clients are not throttled.", (
-        _class("client.quota.callback.class", None, "Class that decides which quota a request belongs to."),
-        _int("controller.quota.window.num", 11, "Samples kept for quotas of topic changes.", at_least(1)),
-        _int("controller.quota.window.size.seconds", 1, "Length of such a sample.", at_least(1)),
-        _int("quota.window.num", 11, "Samples kept for quotas of clients.", at_least(1)),
-        _int("quota.window.size.seconds", 1, "Length of such a sample.", at_least(1)),
-    )),
-    SettingGroup("Connections are limited in number, not in rate.", (
-        _int("max.connection.creation.rate", MAX_INT, "Most new connections a second.", at_least(0)),
-    )),
     SettingGroup("Segment files grow as records are appended.", (
         _bool("log.preallocate", False, "Give a new segment file its full size at once."),
     )),
@@ -262,8 +252,8 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
     "advertised.port": _REMOVED,
 }
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
-    "client.quota.": "Clients are not throttled.",
-    "listener.name.": "Only keys of TLS and SASL are read for a single listener; others count for all.",
+    "client.quota.": "Brokers here load no Java class, so client.quota.callback.class is refused.",
+    "listener.name.": "Only keys of TLS are read for a single listener; others count for all.",
     "rlmm.config.": "Tiered storage is not part of this broker.",
     "rsm.config.": "Tiered storage is not part of this broker.",
 }
@@ -280,7 +270,7 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
         _int("node.id", -1, "Id of a KRaft process; shown with the value of broker.id."),
     )),
     SettingGroup("Brokers here load no Java class.", (
-        _class("sasl.client.callback.handler.class", None, "Class that answers SASL callbacks as a client."),
+        _class("client.quota.callback.class", None, "Class that decides which quota a request belongs to."),
         _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
         _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
     )),

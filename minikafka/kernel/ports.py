@@ -35,6 +35,10 @@ class Clock(Protocol):
         """Return monotonic milliseconds, for time-outs and lag."""
         ...
 
+    def monotonic_ns(self) -> int:
+        """Return the same time in nanoseconds, for how long the loop runs a handler."""
+        ...
+
     def wall_ms(self) -> int:
         """Return Unix time in milliseconds, for timestamps that are stored or shown."""
         ...

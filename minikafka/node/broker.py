@@ -12,9 +12,10 @@ from minikafka.broker.admin.dynamic_config import (
     DynamicBrokerConfig,
     read_broker_configs,
 )
+from minikafka.broker.admin.quota_znodes import QuotaZnodes
 from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
-from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
+from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
@@ -184,8 +185,7 @@ class BrokerNode:
         await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
         self._apis.start(tasks)
-        await self._credentials.refresh_all()
-        await self._sasl.start(tasks)
+        await self._quota_znodes.read_all()
         await self._listen()
         self._config_changes.start(tasks)
         self._features.start(tasks)
@@ -278,13 +278,22 @@ class BrokerNode:
             self._authorizer.authorization,
         )
         self._quotas = self._make_quotas()
+        client_quotas = ClientQuotas(
+            world.clock,
+            views.quota_rates(self._config),
+            views.controller_quota_rates(self._config),
+            self.metrics,
+        )
+        self._quota_znodes = QuotaZnodes(
+            lambda: self._zk.store, client_quotas, self._quotas, world.network
+        )
         effects = ConfigEffects(
             dynamic,
             self.parts,
             self.controller,
             self._quotas,
             world.network,
-            self._credentials,
+            self._quota_znodes,
         )
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
@@ -305,6 +314,7 @@ class BrokerNode:
             monotonic_ms=world.clock.monotonic_ms,
             metrics=self.metrics,
             features=lambda: (features.epoch, features.levels),
+            quotas=client_quotas,
         )
         self._controlled_shutdown = ShutdownHandover(
             world.network,
@@ -320,6 +330,7 @@ class BrokerNode:
             None,  # until ``_listen``
             self._listeners.inter_broker if several else None,
             self._world.network.descriptor_limit(),
+            views.quota_rates(self._config),
         )
 
     async def _listen(self) -> None:

@@ -18,6 +18,7 @@ from minikafka.broker.replication.replica_manager import ReplicaManagerConfig
 from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
+from minikafka.core.quota.rates import RateConfig
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
@@ -87,6 +88,16 @@ async def connection_quotas(config: Config, network: Network) -> ConnectionQuota
             ) from error
         overrides |= dict.fromkeys(addresses, limit)
     return view_of(ConnectionQuotaConfig, config.values, max_connections_per_ip_overrides=overrides)
+
+
+def quota_rates(config: Config) -> RateConfig:
+    """Return the windows of the quotas of clients, and of the rates of new connections."""
+    return view_of(RateConfig, config.values, "quota.")
+
+
+def controller_quota_rates(config: Config) -> RateConfig:
+    """Return the windows of ``controller_mutation_rate``."""
+    return view_of(RateConfig, config.values, "controller.quota.")
 
 
 def stall_meter(config: Config) -> StallMeterConfig:

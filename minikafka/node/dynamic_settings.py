@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
+from minikafka.broker.admin.quota_znodes import QuotaZnodes
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
@@ -30,14 +30,14 @@ class ConfigEffects:
         controller: KafkaController,
         quotas: ConnectionQuotas,
         network: Network,
-        credentials: ScramCredentialCache,
+        quota_znodes: QuotaZnodes,
     ) -> None:
         self._dynamic = dynamic
         self._parts = parts
         self._controller = controller
         self._quotas = quotas
         self._network = network
-        self._credentials = credentials
+        self._quota_znodes = quota_znodes
         self._log = event_log("dynamic-config")
         for listener in (self._topic_defaults, self._elections):
             dynamic.on_change(listener)
@@ -47,6 +47,12 @@ class ConfigEffects:
         self._dynamic.update(cluster, own)
         self._limit_replication()
         await self._limit_connections()
+
+    async def quotas_changed(self, entity_paths: Collection[str]) -> None:
+        await self._quota_znodes.read(entity_paths)
+
+    async def all_quotas_changed(self) -> None:
+        await self._quota_znodes.read_all()
 
     def _topic_defaults(self, _: Config, after: Config) -> None:
         self._parts.topic_configs.set_defaults(topic_defaults(after))

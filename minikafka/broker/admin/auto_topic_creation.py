@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from minikafka.broker.admin.topics import TopicAdmin
 from minikafka.broker.node_to_controller import NodeToController
+from minikafka.broker.quotas import TakePermits, take_freely
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.errors import ErrorCode
@@ -99,8 +100,10 @@ class AutoTopicCreation:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
 
-    def create(self, topics: Sequence[str], respond: Respond) -> None:
-        """Create the topics with valid names.
+    def create(
+        self, topics: Sequence[str], respond: Respond, take_permits: TakePermits = take_freely
+    ) -> None:
+        """Create the topics with valid names. On the controller their partitions take permits.
 
         ``respond`` is called once with the error of each topic: on the controller when the topics
         are created, otherwise before this returns."""
@@ -117,7 +120,8 @@ class AutoTopicCreation:
         self._in_flight.update(creatable)
         if creatable and self._is_controller():
             self._tasks.create_task(
-                self._create_here(creatable, errors, respond), name="auto-topic-creation"
+                self._create_here(creatable, errors, respond, take_permits),
+                name="auto-topic-creation",
             )
             return
         if creatable:
@@ -126,11 +130,15 @@ class AutoTopicCreation:
         respond(errors)
 
     async def _create_here(
-        self, topics: list[str], errors: dict[str, ErrorCode], respond: Respond
+        self,
+        topics: list[str],
+        errors: dict[str, ErrorCode],
+        respond: Respond,
+        take_permits: TakePermits,
     ) -> None:
         try:
             outcomes = await self._admin.create_topics(
-                [self._creatable(topic) for topic in topics], timeout_ms=0, validate_only=False
+                [self._creatable(topic) for topic in topics], 0, False, take_permits
             )
         finally:
             self._in_flight.difference_update(topics)

@@ -128,6 +128,11 @@ def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
     return any(before.values.get(name) != after.values.get(name) for name in names)
 
 
+NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's
+RETRY_MS = 500
+QUOTA_TYPES = (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS)
+
+
 class ConfigHandler(Protocol):
     """Applies configuration changes to the running broker (Kafka's ``ConfigHandler``). The node
     implements it."""
@@ -152,6 +157,15 @@ class ConfigHandler(Protocol):
 
     async def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``)."""
+        ...
+
+    async def quotas_changed(self, entity_paths: Collection[str]) -> None:
+        """Re-read the quotas of these users, clients and IP addresses, such as
+        ``users/alice/clients/app``, and apply them. Raises CoordinationError."""
+        ...
+
+    async def all_quotas_changed(self) -> None:
+        """Re-read and apply all quotas. Raises CoordinationError."""
         ...
 
 
@@ -218,5 +232,14 @@ class ConfigChanges(NoticeFollower[ConfigNotice]):
             return
         if topics:
             await self._handler.topics_changed(topics)
-        if users:
-            await self._handler.users_changed(users)
+        quotas = {f"{kind}/{name}" for kind, _, name in entities if kind in QUOTA_TYPES}
+        if read_all:
+            await self._handler.all_quotas_changed()
+        elif quotas:
+            await self._handler.quotas_changed(quotas)
+
+    async def _clear_away(self, store: ZkStore) -> None:
+        before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
+        old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
+        if old:
+            await store.delete_config_changes(old)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from minikafka.broker.admin.topics import await_leaders, coordination_failed
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.purgatories import Reaper
+from minikafka.broker.quotas import TakePermits, take_freely
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.placement import (
     assign_replicas,
@@ -46,24 +47,34 @@ class PartitionGrowth:
         self._log = log or event_log("partition-growth")
 
     async def create_partitions(
-        self, topics: Sequence[CreatePartitionsTopic], timeout_ms: int, validate_only: bool
+        self,
+        topics: Sequence[CreatePartitionsTopic],
+        timeout_ms: int,
+        validate_only: bool,
+        take_permits: TakePermits = take_freely,
     ) -> dict[str, KafkaError | None]:
         """Add partitions to each topic, and wait until all of them have leaders.
 
         Returns the error of each topic by name, None after a success. The topics must have distinct
         names. REQUEST_TIMED_OUT means that the partitions were added, but lack leaders after
-        ``timeout_ms``. A ``timeout_ms`` of 0 or less always ends so."""
-        errors = {topic.name: await self._grow(topic, validate_only) for topic in topics}
+        ``timeout_ms``. A ``timeout_ms`` of 0 or less always ends so. The new partitions of each
+        topic take permits, unless they are only validated."""
+        errors = {
+            topic.name: await self._grow(topic, validate_only, take_permits) for topic in topics
+        }
         grown = {topic.name: topic.count for topic in topics if errors[topic.name] is None}
         if grown and not validate_only:
             for name in await await_leaders(self._reaper, self._cache, grown, timeout_ms):
                 errors[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return errors
 
-    async def _grow(self, topic: CreatePartitionsTopic, validate_only: bool) -> KafkaError | None:
+    async def _grow(
+        self, topic: CreatePartitionsTopic, validate_only: bool, take_permits: TakePermits
+    ) -> KafkaError | None:
         try:
-            while not await self._try(topic, validate_only):
-                pass  # the znode has changed between the read and the write
+            while not await self._try(topic, validate_only, take_permits):
+                # The znode has changed between the read and the write. The permits are taken.
+                take_permits = take_freely
         except KafkaError as error:
             self._log.info("topic_partitions_not_added", topic=topic.name, error=str(error))
             return error
@@ -75,7 +86,9 @@ class PartitionGrowth:
             return coordination_failed(error)
         return None
 
-    async def _try(self, topic: CreatePartitionsTopic, validate_only: bool) -> bool:
+    async def _try(
+        self, topic: CreatePartitionsTopic, validate_only: bool, take_permits: TakePermits
+    ) -> bool:
         """Check the request and write the assignment. False if the znode has changed since it was
         read. Raises KafkaError, CoordinationError, MalformedZnode."""
         require_valid(topic.name)
@@ -90,6 +103,7 @@ class PartitionGrowth:
         added = new_partitions(topic, known.partitions, self._cache.live_brokers())
         if validate_only:
             return True
+        take_permits(len(added))
         try:
             await store.set_topic_assignment(
                 topic.name,

@@ -12,6 +12,7 @@ from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_a
 from minikafka.broker.admin.policies import apply_policy
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.purgatories import Reaper
+from minikafka.broker.quotas import TakePermits, take_freely
 from minikafka.core.controller.placement import (
     assign_replicas,
     broker_racks,
@@ -216,29 +217,40 @@ class TopicAdmin:
         self._reaper.check_and_complete(topic)
 
     async def create_topics(
-        self, topics: Sequence[CreatableTopic], timeout_ms: int, validate_only: bool
+        self,
+        topics: Sequence[CreatableTopic],
+        timeout_ms: int,
+        validate_only: bool,
+        take_permits: TakePermits = take_freely,
     ) -> dict[str, TopicOutcome]:
         """Create the topics, and wait until all partitions have leaders.
 
-        Returns the outcome of each topic by name. The topics must have distinct names.
+        Returns the outcome of each topic by name. The topics must have distinct names. The
+        partitions of each topic take permits, unless they are only validated.
         REQUEST_TIMED_OUT means that the topic was created, but lacks leaders after ``timeout_ms``.
         A ``timeout_ms`` of 0 or less always ends so."""
         known = KnownTopics(self._store, listed_for=LISTED_FOR)
         outcomes: dict[str, TopicOutcome] = {}
         async for topic in in_slices(topics, 1):  # the placement of one may take milliseconds
-            outcomes[topic.name] = await self._create(topic, known, validate_only)
+            outcomes[topic.name] = await self._create(topic, known, validate_only, take_permits)
         created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
         if created and not validate_only:
             for name in await await_leaders(self._reaper, self._cache, created, timeout_ms):
                 outcomes[name] = TopicOutcome(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         return outcomes
 
-    async def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> dict[str, ErrorCode]:
+    async def delete_topics(
+        self,
+        topics: Sequence[str],
+        timeout_ms: int,
+        take_permits: TakePermits = take_freely,
+    ) -> dict[str, ErrorCode]:
         """Request the deletion of the topics, and wait until the controller has deleted them.
 
         Returns the error of each topic by name, None after a success. REQUEST_TIMED_OUT means that
-        the deletion was requested, but the topic is in the metadata cache after ``timeout_ms``."""
-        errors = {topic: await self._delete(topic) for topic in topics}
+        the deletion was requested, but the topic is in the metadata cache after ``timeout_ms``.
+        The partitions of each topic take permits."""
+        errors = {topic: await self._delete(topic, take_permits) for topic in topics}
         marked = [topic for topic, error in errors.items() if error is ErrorCode.NONE]
         if marked:
             for topic in await self._await_deletion(marked, timeout_ms):
@@ -248,7 +260,11 @@ class TopicAdmin:
     # -- creation
 
     async def _create(
-        self, topic: CreatableTopic, known: KnownTopics, validate_only: bool
+        self,
+        topic: CreatableTopic,
+        known: KnownTopics,
+        validate_only: bool,
+        take_permits: TakePermits,
     ) -> TopicOutcome:
         try:
             config = _given_config(topic)
@@ -263,6 +279,7 @@ class TopicAdmin:
             if not validate_only:
                 if await self._store().topic_marked_for_deletion(topic.name):
                     raise _marked_for_deletion(topic.name)  # since the listing
+                take_permits(len(replicas))
                 made = (
                     self._new_topic_id()
                     if self._config.inter_broker_protocol.has_topic_ids
@@ -332,9 +349,10 @@ class TopicAdmin:
 
     # -- deletion
 
-    async def _delete(self, topic: str) -> ErrorCode:
+    async def _delete(self, topic: str, take_permits: TakePermits) -> ErrorCode:
         try:
             require_valid(topic)
+            take_permits(len(self._cache.partitions(topic)))
             await self._store().request_topic_deletion(topic)
         except KafkaError as error:
             return error.code

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from minikafka.broker.quotas import ClientQuotas, RequestThrottle, TakePermits, take_freely
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
@@ -67,9 +68,18 @@ class RequestContext:
     logged in. ``connection`` identifies the connection by equality; None stands for a connection
     without other requests. ``contain`` is
     called with an unexpected exception in the completion of the parked request, and closes the
-    connection; None where such an exception must end the node (``Route.parks_reads``)."""
+    connection; None where such an exception must end the node (``Route.parks_reads``).
+    ``throttle`` measures the request; None if the client has no quota."""
 
-    __slots__ = ("client_host", "connection", "contain", "header", "listener", "principal")
+    __slots__ = (
+        "client_host",
+        "connection",
+        "contain",
+        "header",
+        "listener",
+        "principal",
+        "throttle",
+    )
 
     def __init__(
         self,
@@ -85,6 +95,20 @@ class RequestContext:
         self.client_host = client_host
         self.connection = connection
         self.contain: Callable[[Exception], None] | None = None
+        self.throttle: RequestThrottle | None = None
+
+    def mutations(self, strict_since: int) -> TakePermits:
+        """Return the function that takes permits for partitions that the request creates or
+        deletes. It raises KafkaError THROTTLING_QUOTA_EXCEEDED, from version ``strict_since`` on:
+        older clients do not know the error."""
+        if self.throttle is None:
+            return take_freely
+        return self.throttle.mutations(strict=self.version >= strict_since)
+
+    def auto_creation(self) -> TakePermits:
+        """Return the function that takes permits for partitions of topics that are created because
+        the request names them."""
+        return take_freely if self.throttle is None else self.throttle.auto_creation()
 
     @property
     def version(self) -> int:
@@ -186,15 +210,22 @@ class _Row:
 class PendingReply:
     """The ``reply`` argument of handlers: encodes and sends the response of one request."""
 
-    __slots__ = ("_apis", "_correlation_id", "_route", "_slot", "version")
+    __slots__ = ("_apis", "_correlation_id", "_route", "_slot", "_throttle", "version")
 
     def __init__(
-        self, apis: Apis, slot: ReplySlot, route: Route, correlation_id: int, version: int
+        self,
+        apis: Apis,
+        slot: ReplySlot,
+        route: Route,
+        correlation_id: int,
+        version: int,
+        throttle: RequestThrottle | None = None,
     ) -> None:
         self._apis = apis
         self._slot = slot
         self._route = route
         self._correlation_id = correlation_id
+        self._throttle = throttle
         self.version = version
 
     def __call__(self, response: Message | KafkaError | None) -> None:
@@ -203,6 +234,20 @@ class PendingReply:
         The connection is closed, as in Kafka, if a stored value is too large for this version,
         since a request of another version had set it. Raises EncodeError for any other response
         that the version cannot carry, which is a bug of the handler."""
+        if self._throttle is not None and not isinstance(response, KafkaError):
+            self._throttled(self._throttle, response)
+            return
+        self._send(response)
+
+    def _throttled(self, throttle: RequestThrottle, response: Message | None) -> None:
+        """Send the response of a client with a quota, and mute its connection if need be."""
+        mute_ms = throttle.finish(response)
+        if mute_ms:
+            self._slot.mute(mute_ms)
+        self._send(response)
+        throttle.sent()
+
+    def _send(self, response: Message | KafkaError | None) -> None:
         try:
             if response is None:
                 self._slot.send(None)
@@ -284,6 +329,7 @@ class Apis:
         monotonic_ms: Callable[[], int] = lambda: 0,
         metrics: Metrics | None = None,
         features: Callable[[], tuple[int, Mapping[str, int]]] = lambda: (-1, {}),
+        quotas: ClientQuotas | None = None,
     ) -> None:
         """Serve the ``routes`` that ``release`` has, up to the newest versions of the release.
         ``features`` returns the epoch and the levels of the finalized features."""
@@ -292,6 +338,7 @@ class Apis:
         self._now_ms = monotonic_ms
         self._log = log or event_log("apis", broker=broker_id)
         self._broker_id = broker_id
+        self._quotas = quotas
         self._metrics = metrics or Metrics()
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
@@ -356,10 +403,16 @@ class Apis:
         context = RequestContext(
             header, connection.listener, connection.client_host, connection, connection.principal
         )
+        throttle: RequestThrottle | None = None
+        if self._quotas is not None and self._quotas.enabled:
+            size = len(frame) - position
+            throttle = context.throttle = self._quotas.throttle_of(
+                route.api_key, context.principal.name, context.client_id, size
+            )
         if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
             connection.overlapping = None
             slot = connection.open_slot(len(frame))
-            reply = PendingReply(self, slot, route, header.correlation_id, version)
+            reply = PendingReply(self, slot, route, header.correlation_id, version, throttle)
             work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
             self._start(work, row, context, len(frame))
             return False
@@ -371,7 +424,7 @@ class Apis:
             return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
-        reply = PendingReply(self, slot, route, header.correlation_id, version)
+        reply = PendingReply(self, slot, route, header.correlation_id, version, throttle)
         if route.task:
             self._start(self._serve(row, context, request, reply), row, context, len(frame))
         else:
@@ -379,6 +432,10 @@ class Apis:
             if rest is not None:
                 connection.overlapping = None
                 self._start(self._serve_rest(row, context, rest, reply), row, context, len(frame))
+        if throttle is not None:
+            # The next request waits for the response, which may throttle it.
+            connection.overlapping = None
+            throttle.pause()
         if self._now_ms() - started_ms >= self._stall_ms:
             self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
         return False
@@ -439,8 +496,10 @@ class Apis:
         def note(started_ms: int) -> None:
             self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
 
+        if context.throttle is not None:
+            context.throttle.pause()
         name = f"{row.route.api_key.api_name}-{context.header.correlation_id}"
-        self._spawn(_in_steps(work, self._now_ms, note), name)
+        self._spawn(_in_steps(work, self._now_ms, note, context.throttle), name)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "requests are served after start"
@@ -546,18 +605,25 @@ class Apis:
 
 @types.coroutine
 def _in_steps(
-    work: Coroutine[Any, Any, None], now_ms: Callable[[], int], stepped: Callable[[int], None]
+    work: Coroutine[Any, Any, None],
+    now_ms: Callable[[], int],
+    stepped: Callable[[int], None],
+    throttle: RequestThrottle | None,
 ) -> Generator[Any, Any, None]:
     """Run a coroutine, and call ``stepped`` with the start of each step after it: a step is what
-    runs between two awaits that give the loop back."""
+    runs between two awaits that give the loop back. ``throttle`` measures the steps."""
     resume: Callable[[], Any] = partial(work.send, None)
     while True:
         started_ms = now_ms()
+        if throttle is not None:
+            throttle.resume()
         try:
             awaited = resume()
         except StopIteration:
             return
         finally:
+            if throttle is not None:
+                throttle.pause()
             stepped(started_ms)
         try:
             sent = yield awaited

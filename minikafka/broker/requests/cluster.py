@@ -98,6 +98,7 @@ class MetadataHandler:
                 lambda errors: self._reply(
                     context, request, topics + _failed_topics(errors), reply
                 ),
+                context.auto_creation(),
             )
             return
         self._reply(context, request, topics + [_unknown(name) for name in missing], reply)
@@ -278,7 +279,7 @@ class FindCoordinatorHandler:
         kind = CoordinatorType(key_type)
         missing = self._lookup.missing_topic(kind)
         if missing is not None:
-            self._creation.create([missing], lambda errors: None)
+            self._creation.create([missing], lambda errors: None, context.auto_creation())
             return NOT_AVAILABLE
         return self._lookup.find(kind, key, context.listener)
 

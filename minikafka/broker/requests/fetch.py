@@ -19,8 +19,7 @@ from minikafka.broker.record_formats import FetchFormat, FormatConversion, in_fo
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
-from minikafka.broker.requests.eager_start import begun
-from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
+from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
@@ -35,6 +34,7 @@ from minikafka.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
+FIXED_BYTES = 20  # of a response without partitions, about
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _ERRORS_BEFORE_READING = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -90,6 +90,10 @@ class FetchHandler:
     ) -> Coroutine[Any, Any, None] | None:
         version = FETCH_VERSIONS[context.header.api_version]
         params = self._params(context, request, version)
+        throttle = context.throttle
+        if throttle is not None and params.is_from_follower:
+            throttle.exempt = True
+            throttle = None
         entries: Sequence[FetchEntry] = self._entries(request, version)
         session: FetchContext | None = None
         if request.session_epoch != FINAL_EPOCH or request.session_id:
@@ -100,6 +104,11 @@ class FetchHandler:
             params, entries = limited(params, entries, record_format)
 
         def respond(results: Sequence[ReadResult]) -> None:
+            if throttle is not None and throttle.fetched(_size(results, version)):
+                # No records, and the session stays as it is (Kafka's getThrottledResponse).
+                session_id = NO_SESSION if is_full(request.session_epoch) else request.session_id
+                reply(FetchResponse(session_id=session_id))
+                return
             if record_format.is_any:
                 send(results)
             else:
@@ -203,6 +212,8 @@ class FetchHandler:
         else:
             isolation = Isolation.HIGH_WATERMARK
         max_bytes = max(0, min(request.max_bytes, self._config.fetch_max_bytes))
+        if context.throttle is not None and replica_id < 0:
+            max_bytes = int(min(max_bytes, max(0, context.throttle.most_fetched)))
         return FetchParams(
             replica_id,
             request.max_wait_ms,
@@ -293,5 +304,8 @@ class FetchHandler:
         return response
 
 
-def _refusal(entry: FetchEntry) -> ReadResult:
-    return ReadResult(entry.topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def _size(results: Sequence[ReadResult], version: FetchVersion) -> int:
+    """Return about how many bytes a response with these results has. Of partitions without records
+    it may contain fewer: a session leaves out those without changes."""
+    filled = [len(result.records) for result in results if result.records]
+    return FIXED_BYTES + len(filled) * version.response_bytes + sum(filled)

@@ -35,6 +35,10 @@ from minikafka.protocol.messages.delete_topics import (
 
 # Topics whose results, with their configurations, are made without a pause: some milliseconds.
 DESCRIBED_AT_ONCE: Final = 50
+# The first versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+STRICT_CREATE_TOPICS: Final = 6
+STRICT_CREATE_PARTITIONS: Final = 3
+STRICT_DELETE_TOPICS: Final = 5
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # KRaft's own log; never a topic
 
 
@@ -61,6 +65,7 @@ class CreateTopicsHandler:
             [topic for topic in request.topics if topic.name not in refused],
             request.timeout_ms,
             request.validate_only,
+            context.mutations(strict_since=STRICT_CREATE_TOPICS),
         )
         return CreateTopicsResponse(
             topics=[
@@ -139,7 +144,11 @@ class DeleteTopicsHandler:
             )
         results = [self._look_up(topic) for topic in requested]
         names = [r.name for r in results if r.error_code == ErrorCode.NONE and r.name is not None]
-        errors = await self._admin.delete_topics(list(dict.fromkeys(names)), request.timeout_ms)
+        errors = await self._admin.delete_topics(
+            list(dict.fromkeys(names)),
+            request.timeout_ms,
+            context.mutations(strict_since=STRICT_DELETE_TOPICS),
+        )
         for result in results:
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 result.error_code = errors[result.name]
@@ -189,7 +198,10 @@ class CreatePartitionsHandler:
             twice = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             errors = dict.fromkeys(times, twice)
             errors |= await self._growth.create_partitions(
-                once, request.timeout_ms, request.validate_only
+                once,
+                request.timeout_ms,
+                request.validate_only,
+                context.mutations(strict_since=STRICT_CREATE_PARTITIONS),
             )
         return CreatePartitionsResponse(
             results=[

@@ -30,6 +30,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return self._process.loop.now_us // 1000
 
+    def monotonic_ns(self) -> int:
+        return self._process.loop.now_us * 1000
+
     def wall_ms(self) -> int:
         return universal_ms(self._process.loop.now_us) + self.offset_ms
 

@@ -39,6 +39,9 @@ class StoppedClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
     def wall_ms(self) -> int:
         return WALL_START_MS + self.now_ms
 

@@ -24,6 +24,9 @@ class FakeClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
     def wall_ms(self) -> int:
         return self.now_ms
 

@@ -16,7 +16,9 @@ class Admin:
         self.created: list[Any] = []
         self.gate = asyncio.Event()
 
-    async def create_topics(self, topics: Any, timeout_ms: int, validate_only: bool) -> Any:
+    async def create_topics(
+        self, topics: Any, timeout_ms: int, validate_only: bool, take_permits: Any
+    ) -> Any:
         assert (timeout_ms, validate_only) == (0, False)
         self.created += topics
         await self.gate.wait()

@@ -36,7 +36,7 @@ class Creation:
         self.requested: list[list[str]] = []
         self.callbacks: list[Any] = []
 
-    def create(self, topics: Any, callback: Any) -> None:
+    def create(self, topics: Any, callback: Any, take_permits: Any) -> None:
         self.requested.append(list(topics))
         self.callbacks.append(callback)
 
