@@ -1,4 +1,4 @@
-"""The verb `configs`: describes and alters settings of topics, brokers and brokers' loggers."""
+"""The verb `configs`: describes and alters settings of topics, brokers, loggers, and quotas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.cli.cluster.config_text import entry_line, facts, parse_added
+from minikafka.cli.cluster.quota_configs import (
+    QUOTA_TYPES,
+    add_short_forms,
+    quota_entity,
+    quota_work,
+)
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import show_json
@@ -22,7 +28,7 @@ TYPES: Mapping[str, ResourceType] = {
     "broker-loggers": ResourceType.BROKER_LOGGER,
 }
 # Entity types that Kafka has and that have no configuration here.
-OTHER_TYPES = ("users", "clients", "ips", "client-metrics")
+OTHER_TYPES = ("client-metrics",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +36,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--describe", action="store_true", help="show settings")
     action.add_argument("--alter", action="store_true", help="change settings")
-    parser.add_argument("--entity-type", choices=[*TYPES, *OTHER_TYPES], metavar="|".join(TYPES))
+    parser.add_argument(
+        "--entity-type",
+        choices=[*TYPES, *QUOTA_TYPES, *OTHER_TYPES],
+        metavar="|".join([*TYPES, *QUOTA_TYPES]),
+        dest="entity_types",
+        action="append",
+        default=[],
+        help="may be given twice, for users and clients",
+    )
+    parser.add_argument(
+        "--entity-name",
+        metavar="NAME",
+        dest="entity_names",
+        action="append",
+        default=[],
+        help="a topic, a broker's id, a user, a client id or an address; of several types, in "
+        "the same order",
+    )
+    parser.add_argument(
+        "--entity-default",
+        dest="entity_names",
+        action="append_const",
+        const=None,
+        help="the defaults of all brokers, users, clients or addresses",
+    )
+    add_short_forms(parser)
     name = parser.add_mutually_exclusive_group()
-    name.add_argument("--entity-name", metavar="NAME", help="a topic, or a broker's id")
-    name.add_argument("--entity-default", action="store_true", help="the defaults of all brokers")
     name.add_argument("--topic", metavar="NAME", help="short for --entity-type topics ...")
     name.add_argument("--broker", metavar="ID", help="short for --entity-type brokers ...")
     name.add_argument(
@@ -65,16 +94,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config = client_config(args)
-    resource_type, name = entity(args)
+    quotas = quota_entity(args)
+    resource_type, name = entity(args) if quotas is None else (ResourceType.TOPIC, None)
     changes = alterations(args)
     if args.alter and not changes:
         raise ConfigError("--alter needs --add-config, --add-config-file or --delete-config")
+    if args.describe and changes:
+        raise ConfigError("--describe changes nothing; use --alter")
+    if quotas is not None:
+        return run_admin(config, quota_work(quotas, changes, args.json))
     if args.alter and name is None:
         raise ConfigError("--alter needs an entity name")
     if resource_type is ResourceType.BROKER_LOGGER and name is None:
         raise ConfigError("an entity name must be specified with --describe of broker-loggers")
-    if args.describe and changes:
-        raise ConfigError("--describe changes nothing; use --alter")
 
     async def work(admin: Admin) -> int:
         if name is not None and args.alter:
@@ -96,23 +128,31 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     )
     for given, long_form, name in short:
         if given:
-            if args.entity_type is not None:
+            if args.entity_types:
                 raise ConfigError("--entity-type cannot be combined with its short form")
+            if args.entity_names:
+                raise ConfigError("an entity has one name")
             return TYPES[long_form], _checked(TYPES[long_form], name)
-    if args.entity_type is None:
+    if not args.entity_types:
         raise ConfigError("name an entity: --entity-type, --topic, --broker or --broker-defaults")
-    if args.entity_type in OTHER_TYPES:
+    if len(args.entity_types) > 1 or len(args.entity_names) > 1:
+        raise ConfigError("only users and clients can be combined")
+    (entity_type,) = args.entity_types
+    if entity_type in OTHER_TYPES:
         raise ConfigError(
-            f"{args.entity_type} cannot be configured with this verb; use {', '.join(TYPES)}"
+            f"{entity_type} cannot be configured with this verb; use "
+            f"{', '.join([*TYPES, *QUOTA_TYPES])}"
         )
-    kind = TYPES[args.entity_type]
-    if args.entity_default and kind is ResourceType.TOPIC:
+    kind = TYPES[entity_type]
+    is_default = args.entity_names == [None]
+    name = args.entity_names[0] if args.entity_names else None
+    if is_default and kind is ResourceType.TOPIC:
         raise ConfigError(
             "defaults of topics are settings of the brokers (log.*): use --broker-defaults"
         )
-    if args.entity_default and kind is ResourceType.BROKER_LOGGER:
+    if is_default and kind is ResourceType.BROKER_LOGGER:
         raise ConfigError("log levels belong to one broker: name it with --entity-name")
-    return kind, CLUSTER_DEFAULT if args.entity_default else _checked(kind, args.entity_name)
+    return kind, CLUSTER_DEFAULT if is_default else _checked(kind, name)
 
 
 def _checked(kind: ResourceType, name: str | None) -> str | None:

@@ -13,8 +13,10 @@ import pytest
 from minikafka.cli import main
 from minikafka.cli.cluster import configs
 from minikafka.cli.cluster.config_text import entry_line, parse_added
+from minikafka.cli.cluster.quota_configs import quota_entity, quota_work
 from minikafka.core.client.admin.cluster import ClusterDescription
 from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
+from minikafka.core.client.admin.quotas import ANY_NAME, DescribedQuota
 from minikafka.core.client.cluster_view import Node
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.config import ConfigError
@@ -98,7 +100,7 @@ def test_entity_is_parsed_from_the_options(words: str, meant: Any) -> None:
     ("words", "complaint"),
     [
         ("--describe", "name an entity"),
-        ("--describe --entity-type users", "cannot be configured"),
+        ("--describe --entity-type client-metrics", "cannot be configured"),
         ("--describe --entity-type topics --entity-default", "settings of the brokers"),
         ("--describe --broker one", "The entity name for brokers must be a valid integer"),
         ("--describe --broker-logger one", "for broker-loggers must be a valid integer"),
@@ -110,6 +112,14 @@ def test_entity_is_parsed_from_the_options(words: str, meant: Any) -> None:
         ("--alter --entity-type topics --add-config a=1", "needs an entity name"),
         ("--alter --topic t --add-config a=1 --delete-config a", "to be set and to be deleted: a"),
         ("--alter --topic t --add-config a", "key=val"),
+        ("--describe --entity-type users --entity-type topics", "only users and clients"),
+        ("--describe --entity-type brokers --entity-type brokers", "only users and clients"),
+        ("--describe --user u --entity-type users", "short form"),
+        ("--describe --user u --entity-name v", "more entity names than types"),
+        ("--describe --user u --user-defaults", "cannot be combined"),
+        ("--describe --ip 1.2.3.4 --user u", "addresses cannot be combined"),
+        ("--alter --entity-type users --add-config a=1", "needs an entity name"),
+        ("--alter --user u --add-config a=x", "a must be a number, not 'x'"),
     ],
 )
 def test_wrong_options_are_one_line(
@@ -191,3 +201,70 @@ async def test_deleting_a_config_that_is_not_set_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid config\(s\): cleanup.policy"):
         await configs.alter(admin, ResourceType.TOPIC, "t", changes)
     assert admin.altered == []
+
+
+@pytest.mark.mission("SEC-150")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("--entity-type users", {"user": ANY_NAME}),
+        ("--entity-type users --entity-name u", {"user": "u"}),
+        ("--entity-type clients --entity-default", {"client-id": None}),
+        (
+            "--entity-type users --entity-default --entity-type clients --entity-name c",
+            {"user": None, "client-id": "c"},
+        ),
+        (
+            "--entity-type users --entity-name u --entity-type clients",
+            {"user": "u", "client-id": ANY_NAME},
+        ),
+        ("--user u --client-defaults", {"user": "u", "client-id": None}),
+        ("--ip 1.2.3.4", {"ip": "1.2.3.4"}),
+        ("--ip-defaults", {"ip": None}),
+        ("--topic t", None),
+        ("--entity-type brokers", None),
+    ],
+)
+def test_users_clients_and_addresses_are_parsed(words: str, meant: Any) -> None:
+    assert quota_entity(parsed("--describe", *words.split())) == meant
+
+
+class FakeQuotas:
+    def __init__(self) -> None:
+        self.altered: list[Any] = []
+
+    async def describe_client_quotas(self, entity: Any) -> list[DescribedQuota]:
+        limits = {"producer_byte_rate": 1e7, "request_percentage": 5.5}
+        return [DescribedQuota({"client-id": "c", "user": None}, limits)]
+
+    async def alter_client_quotas(self, *requested: Any) -> None:
+        self.altered.append(requested)
+
+
+@pytest.mark.mission("SEC-150")
+async def test_quotas_are_described_and_altered_with_kafkas_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin: Any = FakeQuotas()
+    entity = {"user": None, "client-id": "c"}
+    await quota_work(entity, [], as_json=False)(admin)
+    changes = [
+        ConfigAlteration("producer_byte_rate", "1024"),
+        ConfigAlteration("request_percentage", None, AlterOperation.DELETE),
+    ]
+    await quota_work(entity, changes, as_json=False)(admin)
+    assert admin.altered == [
+        (entity, [("producer_byte_rate", 1024.0), ("request_percentage", None)])
+    ]
+    await quota_work({"ip": "::1"}, changes[:1], as_json=False)(admin)
+    assert capsys.readouterr().out.splitlines() == [
+        (
+            "Quota configs for the default user-principal, client-id 'c' are "
+            "producer_byte_rate=1.0E7, request_percentage=5.5"
+        ),
+        "Completed updating default config for users in the cluster.",
+        "Completed updating config for ip ::1.",
+    ]
+    gone = [ConfigAlteration("consumer_byte_rate", None, AlterOperation.DELETE)]
+    with pytest.raises(ConfigError, match="consumer_byte_rate"):
+        await quota_work(entity, gone, as_json=False)(admin)
