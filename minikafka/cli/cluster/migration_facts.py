@@ -176,36 +176,37 @@ async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperF
         migration = await requests.exists("/migration")
         reassignment = await requests.exists(paths.REASSIGN_PARTITIONS)
         tokens = await requests.children("/delegation_token/tokens")
-        quotas, credentials = await _entities(requests)
+        credentials = await _users_with_credentials(requests)
         return ZookeeperFacts(
             migration is not None,
             reassignment is not None,
             len(tokens),
-            tuple(quotas),
             tuple(credentials),
         )
     finally:
         await session.close()
 
 
-async def _entities(requests: Requests) -> tuple[list[str], list[str]]:
-    """Return the users, clients and addresses with quotas, and the users with credentials."""
-    quotas: list[str] = []
-    credentials: list[str] = []
-    for kind in (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS):
-        names = [f"{kind}/{name}" for name in await requests.children(f"{paths.CONFIG}/{kind}")]
-        if kind == paths.USER_CONFIGS:
-            below = [f"{paths.CONFIG}/{name}/clients" for name in names]
-            of_users = zip(list(names), await requests.children_all(below), strict=True)
-            names += [f"{user}/clients/{client}" for user, found in of_users for client in found]
-        nodes = await requests.get_all([f"{paths.CONFIG}/{name}" for name in names])
-        for name, node in zip(names, nodes, strict=True):
-            keys = _config_keys(node[0] if node else b"")
-            if any(not key.startswith("SCRAM-") for key in keys):
-                quotas.append(name)
-            if any(key.startswith("SCRAM-") for key in keys):
-                credentials.append(name)
-    return quotas, credentials
+async def _acls(requests: Requests) -> int:
+    """Return how many resources have ACLs: literal ones, and those of prefixes (KIP-290)."""
+    extended = "/kafka-acl-extended"
+    roots = ["/kafka-acl", *(f"{extended}/{kind}" for kind in await requests.children(extended))]
+    count = 0
+    for root in roots:
+        kinds = [f"{root}/{kind}" for kind in await requests.children(root)]
+        count += sum(map(len, await requests.children_all(kinds)))
+    return count
+
+
+async def _users_with_credentials(requests: Requests) -> list[str]:
+    users = await requests.children(f"{paths.CONFIG}/{paths.USER_CONFIGS}")
+    names = [f"{paths.USER_CONFIGS}/{user}" for user in users]
+    nodes = await requests.get_all([f"{paths.CONFIG}/{name}" for name in names])
+    return [
+        name
+        for name, node in zip(names, nodes, strict=True)
+        if any(key.startswith("SCRAM-") for key in _config_keys(node[0] if node else b""))
+    ]
 
 
 def _config_keys(data: bytes) -> Iterable[str]:

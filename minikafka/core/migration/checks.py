@@ -60,7 +60,6 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "delegation-tokens": "delegation tokens",
         "tiered-storage": "remote log storage",
         "setting-refused": "a setting with which minikafka does not start",
-        "quotas": "client quotas, which minikafka stores and does not apply",
         "scram": "SCRAM credentials, which minikafka stores and does not apply",
         "throttle-left": "replication throttles although nothing is reassigned",
         "no-controlled-shutdown": "a broker that stops without moving its leaders",
@@ -384,8 +383,6 @@ def _features(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[Migration
         return
     if zookeeper.delegation_tokens:
         yield MigrationFinding("delegation-tokens", f"there are {zookeeper.delegation_tokens}")
-    if zookeeper.quotas:
-        yield MigrationFinding("quotas", f"of {_some(zookeeper.quotas)}", blocks=False)
     if zookeeper.credentials:
         yield MigrationFinding("scram", f"of {_some(zookeeper.credentials)}", blocks=False)
 

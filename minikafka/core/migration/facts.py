@@ -88,13 +88,11 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperFacts:
-    """What only ZooKeeper tells. ``quotas`` and ``credentials`` are names of entities that have
-    them."""
+    """What only ZooKeeper tells. ``credentials`` are names of users that have them."""
 
     kraft_migration: bool = False
     reassignment: bool = False
     delegation_tokens: int = 0
-    quotas: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
 
 

@@ -75,7 +75,7 @@ def test_the_facts_of_a_cluster() -> None:
 
 
 @pytest.mark.mission("MIX-35")
-def test_zookeeper_holds_acls_tokens_and_quotas() -> None:
+def test_zookeeper_holds_acls_tokens_and_credentials() -> None:
     quota = json.dumps({"version": 1, "config": {"producer_byte_rate": "1"}}).encode()
     scram = json.dumps({"version": 1, "config": {"SCRAM-SHA-256": "salt=x"}}).encode()
     nodes = {
@@ -95,8 +95,9 @@ def test_zookeeper_holds_acls_tokens_and_quotas() -> None:
     async def scene(cluster: SimCluster, admin: Admin) -> None:
         before = (await facts_of(cluster, admin)).zookeeper
         assert before is not None
-        assert (before.kraft_migration, before.reassignment) == (False, False)
-        assert (before.delegation_tokens, before.quotas, before.credentials) == (0, (), ())
+        nothing = (before.kraft_migration, before.reassignment, before.acls)
+        assert nothing == (False, False, 0)
+        assert (before.delegation_tokens, before.credentials) == (0, ())
         # The controller would carry out the reassignment at once, so it is gone.
         await cluster.stop(1)
         await cluster.stop(2)
@@ -107,8 +108,7 @@ def test_zookeeper_holds_acls_tokens_and_quotas() -> None:
         await session.close()
         found = await read_zookeeper(world.coordination, ZOOKEEPER)
         assert (found.kraft_migration, found.reassignment) == (True, True)
-        assert found.delegation_tokens == 1
-        assert found.quotas == ("users/alice", "users/alice/clients/c", "clients/d")
+        assert (found.acls, found.delegation_tokens) == (2, 1)
         assert found.credentials == ("users/bob",)
 
     play(scene)
