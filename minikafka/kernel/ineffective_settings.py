@@ -253,7 +253,7 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
 }
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "client.quota.": "Brokers here load no Java class, so client.quota.callback.class is refused.",
-    "listener.name.": "Only keys of TLS are read for a single listener; others count for all.",
+    "listener.name.": "Only keys of TLS and SASL are read for a single listener; others count for all.",
     "rlmm.config.": "Tiered storage is not part of this broker.",
     "rsm.config.": "Tiered storage is not part of this broker.",
 }
@@ -271,6 +271,7 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
     )),
     SettingGroup("Brokers here load no Java class.", (
         _class("client.quota.callback.class", None, "Class that decides which quota a request belongs to."),
+        _class("sasl.client.callback.handler.class", None, "Class that answers SASL callbacks as a client."),
         _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
         _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
     )),

@@ -28,6 +28,8 @@ from minikafka.network.connection_quotas import (
     ConnectionRefusal,
     ConnectionThrottle,
 )
+from minikafka.network.frame_memory import FrameMemory
+from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.frames import FrameError, FrameReader
@@ -285,6 +287,35 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def begin_login(self, sasl: ListenerSasl) -> None:
+        """Require a login: from now on frames are given to it."""
+        self._login = login = sasl.begin(self, self._on_frame)
+        self._on_frame = login.on_frame
+        self.limit_frames(login.max_frame_bytes)
+
+    def end_login(self, on_frame: FrameHandler) -> None:
+        """Give all later frames to ``on_frame``: none of them can belong to a login."""
+        self._login = None
+        self._on_frame = on_frame
+        self.limit_frames(None)
+
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """Refuse larger frames; None stands for ``socket.request.max.bytes``."""
+        limit = self._config.socket_request_max_bytes if max_bytes is None else max_bytes
+        self._reader.max_frame_bytes = limit
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the server is ``holding``, so that the connection cannot be served yet."""
+        return self._server.holding
+
+    def stop_serving(self) -> None:
+        """Neither read nor serve further frames; the connection stays open. All requests have their
+        replies."""
+        assert not self.unanswered
+        self._refused = True
+        self._pause_reading()
+
     def mute(self, delay_ms: int) -> None:
         """Serve and read nothing for ``delay_ms``. Replies are sent meanwhile. If the connection is
         muted already, the later end counts."""
@@ -484,7 +515,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._flush()
             if self._refused or served == FRAMES_AT_ONCE:
                 break
-            if self._unmute is not None:
+            if self._unmute is not None or (served < len(frames) and now() >= until_ms):
                 break
             if (self.unanswered or self._write_paused) and self._is_full():
                 break
@@ -581,6 +612,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self.closed = True
+        if self._login is not None:
+            self._login.close()
+            self.end_login(self._login.serve)  # or they would keep each other in memory
         if self._unmute is not None:
             self._unmute.cancel()
             self._unmute = None
@@ -645,6 +679,7 @@ class Server:
     ) -> None:
         self._network = network
         self.tls = tls
+        self.sasl = sasl
         self.clock = clock
         self._config = config
         self._on_frame = on_frame

@@ -15,6 +15,7 @@ from minikafka.broker.admin.dynamic_config import (
 from minikafka.broker.admin.quota_znodes import QuotaZnodes
 from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
+from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
@@ -185,6 +186,8 @@ class BrokerNode:
         await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
         self._apis.start(tasks)
+        await self._credentials.refresh_all()
+        await self._sasl.start(tasks)
         await self._quota_znodes.read_all()
         await self._listen()
         self._config_changes.start(tasks)
@@ -278,12 +281,7 @@ class BrokerNode:
             self._authorizer.authorization,
         )
         self._quotas = self._make_quotas()
-        client_quotas = ClientQuotas(
-            world.clock,
-            views.quota_rates(self._config),
-            views.controller_quota_rates(self._config),
-            self.metrics,
-        )
+        client_quotas = self._make_client_quotas()
         self._quota_znodes = QuotaZnodes(
             lambda: self._zk.store, client_quotas, self._quotas, world.network
         )
@@ -293,6 +291,7 @@ class BrokerNode:
             self.controller,
             self._quotas,
             world.network,
+            self._credentials,
             self._quota_znodes,
         )
         self._config_changes = ConfigChanges(
@@ -322,6 +321,14 @@ class BrokerNode:
             self.parts.cache,
             self.broker_id,
             views.controlled_shutdown(self._config, listener),
+        )
+
+    def _make_client_quotas(self) -> ClientQuotas:
+        return ClientQuotas(
+            self._world.clock,
+            views.quota_rates(self._config),
+            views.controller_quota_rates(self._config),
+            self.metrics,
         )
 
     def _make_quotas(self) -> ConnectionQuotas:

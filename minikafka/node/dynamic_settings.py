@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.quota_znodes import QuotaZnodes
+from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
@@ -30,6 +31,7 @@ class ConfigEffects:
         controller: KafkaController,
         quotas: ConnectionQuotas,
         network: Network,
+        credentials: ScramCredentialCache,
         quota_znodes: QuotaZnodes,
     ) -> None:
         self._dynamic = dynamic
@@ -37,6 +39,7 @@ class ConfigEffects:
         self._controller = controller
         self._quotas = quotas
         self._network = network
+        self._credentials = credentials
         self._quota_znodes = quota_znodes
         self._log = event_log("dynamic-config")
         for listener in (self._topic_defaults, self._elections):

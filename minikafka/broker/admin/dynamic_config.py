@@ -128,8 +128,6 @@ def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
     return any(before.values.get(name) != after.values.get(name) for name in names)
 
 
-NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's
-RETRY_MS = 500
 QUOTA_TYPES = (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS)
 
 
@@ -229,17 +227,12 @@ class ConfigChanges(NoticeFollower[ConfigNotice]):
         if read_all:
             await self._handler.all_topics_changed()
             await self._handler.all_users_changed()
+            await self._handler.all_quotas_changed()
             return
         if topics:
             await self._handler.topics_changed(topics)
+        if users:
+            await self._handler.users_changed(users)
         quotas = {f"{kind}/{name}" for kind, _, name in entities if kind in QUOTA_TYPES}
-        if read_all:
-            await self._handler.all_quotas_changed()
-        elif quotas:
+        if quotas:
             await self._handler.quotas_changed(quotas)
-
-    async def _clear_away(self, store: ZkStore) -> None:
-        before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
-        old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
-        if old:
-            await store.delete_config_changes(old)

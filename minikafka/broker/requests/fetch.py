@@ -19,6 +19,7 @@ from minikafka.broker.record_formats import FetchFormat, FormatConversion, in_fo
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
+from minikafka.broker.requests.eager_start import begun
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -302,6 +303,10 @@ class FetchHandler:
         if hints:
             response.node_endpoints = node_endpoints(hints, NodeEndpoint)
         return response
+
+
+def _refusal(entry: FetchEntry) -> ReadResult:
+    return ReadResult(entry.topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _size(results: Sequence[ReadResult], version: FetchVersion) -> int:

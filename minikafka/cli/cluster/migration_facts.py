@@ -187,17 +187,6 @@ async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperF
         await session.close()
 
 
-async def _acls(requests: Requests) -> int:
-    """Return how many resources have ACLs: literal ones, and those of prefixes (KIP-290)."""
-    extended = "/kafka-acl-extended"
-    roots = ["/kafka-acl", *(f"{extended}/{kind}" for kind in await requests.children(extended))]
-    count = 0
-    for root in roots:
-        kinds = [f"{root}/{kind}" for kind in await requests.children(root)]
-        count += sum(map(len, await requests.children_all(kinds)))
-    return count
-
-
 async def _users_with_credentials(requests: Requests) -> list[str]:
     users = await requests.children(f"{paths.CONFIG}/{paths.USER_CONFIGS}")
     names = [f"{paths.USER_CONFIGS}/{user}" for user in users]

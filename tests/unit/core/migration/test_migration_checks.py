@@ -270,7 +270,7 @@ def test_findings_with_one_cause() -> None:
 @pytest.mark.mission("MIX-34")
 def test_features_that_only_one_kind_lacks() -> None:
     """Kafka has all of these, so nothing is against going back."""
-    ours = with_zookeeper(cluster(Kind.MINIKAFKA), acls=1, delegation_tokens=1)
+    ours = with_zookeeper(cluster(Kind.MINIKAFKA), delegation_tokens=1)
     ours = with_broker(ours, 2, in_file={"debug.listener": "HTTP://127.0.0.1:1"})
     assert names_and_safety(ours, TO_KAFKA) == (set(), True)
 
