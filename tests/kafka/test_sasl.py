@@ -13,6 +13,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from minikafka.protocol.messages.metadata import MetadataRequest
 from minikafka.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -269,6 +275,17 @@ AFTER_LOGIN: dict[str, Sequence[bytes]] = {
     "token without handshake": [token(GOOD, 0), token(GOOD, 1)],
     "metadata while authenticating again": [handshake("PLAIN"), METADATA],
     "unknown mechanism": [handshake("x")],
+    **{
+        f"{message} {version}": [request(message, version)]
+        for message, versions in (
+            (CreateDelegationTokenRequest(), (1, 2, 3)),
+            (CreateDelegationTokenRequest("User", PLAIN_USER), (3,)),
+            (RenewDelegationTokenRequest(b"hmac"), (1, 2)),
+            (ExpireDelegationTokenRequest(b"hmac"), (1, 2)),
+            (DescribeDelegationTokenRequest(), (1, 2, 3)),
+        )
+        for version in versions
+    },
     "versions before the handshake": [VERSIONS_3, handshake("PLAIN"), token(GOOD)],
 }
 CLOSED = "closed"
