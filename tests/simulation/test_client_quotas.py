@@ -81,8 +81,8 @@ def fetch(offset: int, max_bytes: int, **fields: Any) -> FetchRequest:
     return FetchRequest(topics=[FetchTopic(TOPIC, partitions=[partition])], **fields)
 
 
-def create(name: str, partitions: int, **fields: Any) -> CreateTopicsRequest:
-    return CreateTopicsRequest([CreatableTopic(name, partitions, 1)], 10_000, **fields)
+def create(name: str, partitions: int, replicas: int = 1, **fields: Any) -> CreateTopicsRequest:
+    return CreateTopicsRequest([CreatableTopic(name, partitions, replicas)], 10_000, **fields)
 
 
 async def up(cluster: SimCluster) -> None:
@@ -91,13 +91,13 @@ async def up(cluster: SimCluster) -> None:
     await cluster.until("a controller", lambda: cluster.controller_id() is not None)
 
 
-async def with_topic(cluster: SimCluster) -> int:
+async def with_topic(cluster: SimCluster, replicas: int = 1) -> int:
     """Start the cluster and make the topic; return its leader."""
     await up(cluster)
     controller = cluster.controller_id()
     assert controller is not None
     client = await Client.of(cluster, controller, "setup")
-    response = await client.request(create(TOPIC, 1), 5)
+    response = await client.request(create(TOPIC, 1, replicas), 5)
     assert [topic.error_code for topic in response.topics] == [0]
     return cluster.leader(PARTITION)
 
@@ -151,7 +151,7 @@ def test_requests_in_flight_and_without_acks_wait_for_the_throttle_time() -> Non
     limit, however many requests a client sends at once."""
 
     async def scenario(cluster: SimCluster) -> None:
-        leader = await with_topic(cluster)
+        leader = await with_topic(cluster, replicas=2)
         await limit(cluster, "producer_byte_rate", 1_000, client_id="slow")
         clock = cluster.client_host.world.clock
         for acks in (0, 1, -1):
@@ -171,7 +171,7 @@ def test_requests_in_flight_and_without_acks_wait_for_the_throttle_time() -> Non
             await clock.sleep(60_000)
             slow.channel.close()
 
-    SimCluster(2, (1,)).run(scenario)
+    SimCluster(2, (1, 2)).run(scenario)
 
 
 @pytest.mark.mission("SEC-145")

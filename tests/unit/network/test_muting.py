@@ -70,6 +70,53 @@ async def test_the_longest_of_several_throttle_times_counts(lab: Lab) -> None:
     assert await peer.receive() == b"x"
 
 
+async def test_a_muted_connection_is_not_read(lab: Lab) -> None:
+    """Although its reply comes later, which may let reading go on."""
+    seen: list[tuple[ServerConnection, ReplySlot]] = []
+
+    def park(connection: ServerConnection, frame: memoryview) -> bool:
+        if seen and connection.unanswered:
+            return True
+        seen.append((connection, connection.open_slot(len(frame))))
+        return False
+
+    server = await lab.serve(park)
+    peer = await lab.connect(server)
+    peer.send(b"1", b"2")
+    await lab.until(lambda: len(seen) == 1)
+    connection, slot = seen[0]
+    slot.mute(1_000)
+    slot.send(framed(b"1"))
+    assert await peer.receive() == b"1"
+    peer.send(b"3")
+    await asyncio.sleep(0.02)
+    assert len(seen) == 1
+    assert not connection.transport.is_reading()
+    lab.clock.advance(1_000)
+    await lab.until(lambda: len(seen) == 2)
+
+
+async def test_the_transport_of_a_muted_connection_stays_paused(lab: Lab) -> None:
+    handler = Throttling()
+    found: list[ServerConnection] = []
+
+    def note(connection: ServerConnection, frame: memoryview) -> None:
+        found.append(connection)
+        handler(connection, frame)
+
+    server = await lab.serve(note)
+    peer = await lab.connect(server)
+    peer.send(b"p1")
+    await lab.until(lambda: len(handler.parked) == 1)
+    handler.parked[0].mute(1_000)
+    handler.parked[0].send(framed(b"done"))
+    assert await peer.receive() == b"done"
+    await asyncio.sleep(0.02)
+    assert not found[0].transport.is_reading()
+    lab.clock.advance(1_000)
+    await lab.until(lambda: found[0].transport.is_reading())
+
+
 async def test_a_closed_connection_leaves_no_timer(lab: Lab) -> None:
     server = await lab.serve(Throttling())
     peer = await lab.connect(server)
