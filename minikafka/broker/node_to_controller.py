@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.backoff import ExponentialBackoff
+from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Entropy, Network
 from minikafka.network.channel import Channel, ChannelConfig
@@ -69,6 +70,7 @@ class NodeToController:
         self._queue: asyncio.Queue[_Queued] = asyncio.Queue(MAX_QUEUED)
         self._current: _Queued | None = None
         self._channel: Channel | None = None
+        self._opening: asyncio.Task[None] | None = None  # sets ``_channel``
         self._controller: int | None = None
         self._offers: dict[int, ApiVersion] | None = None  # of the controller on this channel
         self._sender: asyncio.Task[None] | None = None
@@ -191,6 +193,20 @@ class NodeToController:
         endpoint = self._cache.endpoint(controller, self._config.inter_broker_listener)
         if endpoint is None:
             raise ConnectionError(f"the controller, broker {controller}, is not alive")
+        self._controller = controller
+        opening = self._opening = asyncio.create_task(self._open(endpoint, timeout_ms))
+        try:
+            await asyncio.wait([opening])
+        finally:
+            opening.cancel()
+            self._opening = None
+        if not opening.cancelled():
+            opening.result()  # raises the error of the connection
+        if self._channel is None:
+            raise ConnectionError(f"broker {controller} is no longer the controller")
+        return self._channel
+
+    async def _open(self, endpoint: Endpoint, timeout_ms: int) -> None:
         self._channel = await Channel.open(
             self._network,
             self._clock,
@@ -200,12 +216,13 @@ class NodeToController:
             ChannelConfig(connection_setup_timeout_ms=timeout_ms, max_in_flight=1),
             self._log,
         )
-        self._controller = controller
-        return self._channel
 
     def _leave_old_controller(self) -> None:
-        if self._channel is not None and self._cache.controller_id != self._controller:
-            self._disconnect()
+        if self._cache.controller_id == self._controller:
+            return
+        if self._opening is not None:
+            self._opening.cancel()
+        self._disconnect()
 
     def _disconnect(self) -> None:
         self._offers = None

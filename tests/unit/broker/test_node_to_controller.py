@@ -155,3 +155,34 @@ async def test_a_request_in_flight_moves_to_a_new_controller_at_once(stage: Any)
         await asyncio.sleep(0)
     stage.lab.clock.advance(200)  # the back-off; the time-out of the old controller is 300
     assert (await requests).controller_id == 3
+
+
+@pytest.mark.mission("MIX-6")
+@pytest.mark.parametrize("connects_late", [False, True])
+async def test_a_connection_that_is_being_set_up_moves_to_a_new_controller(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, connects_late: bool
+) -> None:
+    """The old controller's machine may be off, or accept the connection in the same moment."""
+    connect = stage.lab.network.connect
+    attempts: list[int] = []
+    go_on = asyncio.Event()
+
+    async def connect_slowly(make: Any, host: str, port: int) -> Any:
+        attempts.append(port)
+        if len(attempts) == 1:
+            await go_on.wait()
+        return await connect(make, host, port)
+
+    monkeypatch.setattr(stage.lab.network, "connect", connect_slowly)
+    await stage.controller(2, responds=False)
+    requests = send(stage)
+    await stage.lab.until(lambda: attempts != [])
+    if connects_late:
+        go_on.set()
+    await stage.controller(3)
+    await stage.lab.until(lambda: stage.lab.log.events != [])
+    assert "no longer the controller" in str(stage.lab.log.events[0])  # not that time was up
+    for _ in range(5):
+        await asyncio.sleep(0)
+    stage.lab.clock.advance(200)  # the back-off; the time-out of the old controller is 300
+    assert (await requests).controller_id == 3
