@@ -234,10 +234,15 @@ class BrokerParts:
 
     def _isr_writes(self) -> IsrWrites:
         of_znodes = ZnodeIsrWrites(lambda: self._zk.store)
-        if not views.inter_broker_protocol(self._config).has_alter_partition:
+        protocol = views.inter_broker_protocol(self._config)
+        if not protocol.has_alter_partition:
             return of_znodes
         return ControllerIsrWrites(
-            self._alter_partition, self._broker_id, self._broker_epoch, of_znodes
+            self._alter_partition,
+            self._broker_id,
+            self._broker_epoch,
+            protocol.has_topic_ids,
+            of_znodes,
         )
 
     def _make_auto_topic_creation(self) -> AutoTopicCreation:

@@ -88,22 +88,26 @@ class ControllerIsrWrites:
     """Requests AlterPartition of the controller (Kafka's ``DefaultAlterPartitionManager``), or
     writes ``otherwise`` if the controller does not serve it.
 
-    The connection is ``controller``'s alone: no other request waits for a slow change."""
+    The connection is ``controller``'s alone: no other request waits for a slow change. Without
+    ``by_id`` topics are requested by name although they have ids, as Kafka does below
+    ``inter.broker.protocol.version`` 2.8."""
 
     def __init__(
         self,
         controller: NodeToController,
         broker_id: int,
         broker_epoch: Callable[[], int],
+        by_id: bool,
         otherwise: IsrWrites,
     ) -> None:
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._by_id = by_id
         self._otherwise = otherwise
 
     async def write(self, changes: IsrChanges) -> dict[TopicPartition, IsrOutcome]:
-        all_have_ids = all(change.topic_id for change in changes.values())
+        by_id = self._by_id and all(change.topic_id for change in changes.values())
 
         def request(version: int) -> AlterPartitionRequest:
             return alter_partition(self._broker_id, self._broker_epoch(), changes, version)
@@ -113,7 +117,7 @@ class ControllerIsrWrites:
                 AlterPartitionResponse | None
             ) = await self._controller.request_in_highest_version(
                 ApiKey.ALTER_PARTITION,
-                LAST_VERSION if all_have_ids else LAST_VERSION_BY_NAME,
+                LAST_VERSION if by_id else LAST_VERSION_BY_NAME,
                 request,
                 REQUEST_TIMEOUT_MS,
             )

@@ -126,8 +126,9 @@ class Znodes:
         return {tp: IsrWritten(8, is_announced=False) for tp in changes}
 
 
-def writes(link: Link, znodes: Znodes) -> ControllerIsrWrites:
-    return ControllerIsrWrites(link, 1, lambda: 77, znodes)  # type: ignore[arg-type]  # its part
+def writes(link: Link, znodes: Znodes, by_id: bool = True) -> ControllerIsrWrites:
+    part: Any = link
+    return ControllerIsrWrites(part, 1, lambda: 77, by_id, znodes)
 
 
 async def refused(request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -153,6 +154,13 @@ async def test_topics_without_an_id_are_requested_by_name(by_id: bool, version: 
     link = Link(refused)
     await writes(link, Znodes()).write(changes(by_id))
     assert link.versions == [version]
+
+
+@pytest.mark.mission("MIX-6")
+async def test_below_protocol_2_8_topics_are_requested_by_name_although_they_have_ids() -> None:
+    link = Link(refused)
+    await writes(link, Znodes(), by_id=False).write(changes())
+    assert link.versions == [1]
 
 
 @pytest.mark.mission("MIX-6")
