@@ -164,14 +164,17 @@ class Leadership:
         return None
 
     def _open_log(self, partition: Partition, instruction: Instruction) -> None:
-        """Create the partition's log or open the one on disk, and configure it. Raises OSError, and
+        """Create the partition's log or open the one on disk, and configure it. A log without a
+        topic id gets that of the instruction. Raises OSError, and
         KafkaError(INCONSISTENT_TOPIC_ID)."""
         topic_partition = instruction.topic_partition
         config = self._topic_configs.get(topic_partition.topic)
-        if not partition.has_log:
+        has_log = partition.has_log
+        if not has_log or (instruction.topic_id is not None and partition.log.topic_id is None):
             log = self._log_manager.get_or_create(
                 topic_partition, instruction.topic_id, config.log, instruction.is_new
             )
+        if not has_log:
             partition.open_log(log, self._checkpoint.get(topic_partition))
             self._hosted.add(partition)
         partition.configure(config)

@@ -75,6 +75,9 @@ async def test_many_partitions_travel_in_one_request_over_one_connection() -> No
         pytest.param([(1, TOPIC_ID, True), (1, NO_ID, False)], id="the protocol was lowered"),
         pytest.param([(1, NO_ID, False), (1, TOPIC_ID, True)], id="the protocol was raised"),
         pytest.param(
+            [(1, NO_ID, False), (2, TOPIC_ID, True)], id="the protocol was raised with an election"
+        ),
+        pytest.param(
             [(1, TOPIC_ID, True), (1, NO_ID, False), (1, TOPIC_ID, False), (2, TOPIC_ID, True)],
             id="as in Kafka, an id on disk returns with the next epoch only",
         ),
@@ -91,7 +94,9 @@ async def test_a_follower_takes_the_topic_id_from_leader_and_isr(
             await cluster.clock.advance(1_100)
             request = fetches(cluster, 2)[-1]
             assert (request.replica_state is not None and request.replica_id == -1) is by_id
-        assert cluster[2].partition().topic_id == TOPIC_ID
+        for broker_id in (1, 2):
+            assert cluster[broker_id].partition().topic_id == TOPIC_ID
+            assert cluster[broker_id].partition().log.topic_id == TOPIC_ID
 
 
 async def test_a_new_partition_does_not_wait_behind_a_long_poll() -> None:
