@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from minikafka.kernel.ports import Listener, Network, ProtocolFactory, TlsOfListener
+from minikafka.kernel.ports import Listener, Network, OutgoingLogin, ProtocolFactory, TlsOfListener
 from minikafka.kernel.tls import TlsSettings
 
 PATIENCE_S = 5  # an attempt that fails after this long had no response at all
@@ -46,6 +46,9 @@ class FirstContact:
             raise
         self._told = True
         return made
+
+    def new_login(self) -> OutgoingLogin | None:
+        return self._network.new_login()
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         self._network.check_tls(settings, of_listener)

@@ -77,6 +77,30 @@ class Listener(Protocol):
         ...
 
 
+class OutgoingLogin(Protocol):
+    """The login of one connection to another node, and its repetitions. Frames that are sent have
+    their sizes, those that are received do not."""
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether the next frame belongs to the login."""
+        ...
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the session ends soon: log in again before the next request."""
+        ...
+
+    def begin(self) -> Buffer:
+        """Start a login, and return the frame to send."""
+        ...
+
+    def receive(self, frame: Buffer) -> Buffer:
+        """Process a frame, and return the next one to send; an empty one if the login has
+        succeeded. Raises KafkaError if it has failed."""
+        ...
+
+
 class Network(Protocol):
     """TCP, as asyncio transports and ``BufferedProtocol`` objects.
 
@@ -99,6 +123,10 @@ class Network(Protocol):
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]: ...
+
+    def new_login(self) -> OutgoingLogin | None:
+        """Return the login that a new connection to another node begins with, or None."""
+        ...
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         """Raise TlsError if the settings cannot be used."""

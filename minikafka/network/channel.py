@@ -7,8 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, cast
 
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Clock, Network, TimerHandle
+from minikafka.kernel.ports import Clock, Network, OutgoingLogin, TimerHandle
 from minikafka.protocol.codec import DecodeError
 from minikafka.protocol.frames import (
     BIG_BYTES,
@@ -60,17 +61,40 @@ class _InFlight:
         self.timer = timer
 
 
+class LoginRefused(ConnectionError):
+    """The broker has refused the login of a connection, for the reason in ``error``."""
+
+    def __init__(self, peer: str, error: KafkaError) -> None:
+        super().__init__(f"{peer} refused the login: {error}")
+        self.error = error
+
+
 class Channel(asyncio.BufferedProtocol):
     """A connection to one broker. A closed channel cannot be reopened: open another one.
+
+    With a ``login`` the connection begins with it, and repeats it before the first request after
+    most of the session (KIP-368). During such a re-authentication requests are held back, in their
+    order, and responses to earlier ones arrive before the frames of the login.
 
     Requests are sent in the order of the calls, and responses arrive in that order. Records in a
     response are memoryviews that stay valid, except with ``reuse_memory``.
     """
 
     def __init__(
-        self, clock: Clock, peer: str, client_id: str | None, config: ChannelConfig, log: EventLog
+        self,
+        clock: Clock,
+        peer: str,
+        client_id: str | None,
+        config: ChannelConfig,
+        log: EventLog,
+        login: OutgoingLogin | None = None,
     ) -> None:
         self.peer = peer
+        self._login = login
+        self._logged_in: asyncio.Future[None] | None = None  # of the first login, until its end
+        self._login_timer: TimerHandle | None = None
+        self._before_login = 0  # requests in flight that were sent before the login under way
+        self._held: list[bytes] = []  # requests to send after the login; bound: max_in_flight
         self.close_reason: str | None = None
         self._clock = clock
         self._client_id = client_id
@@ -98,14 +122,18 @@ class Channel(asyncio.BufferedProtocol):
         config: ChannelConfig | None = None,
         log: EventLog | None = None,
     ) -> Channel:
-        """Connect. Raises ConnectionError for any OSError, and TimeoutError after
-        ``connection_setup_timeout_ms``."""
+        """Connect, and log in if the network demands it. Raises ConnectionError for any OSError,
+        LoginRefused, and TimeoutError after ``connection_setup_timeout_ms``."""
         config = config or ChannelConfig()
-        peer = f"{host}:{port}"
-        channel = cls(clock, peer, client_id, config, log or event_log("channel"))
+        peer, login = f"{host}:{port}", network.new_login()
+        channel = cls(clock, peer, client_id, config, log or event_log("channel"), login)
         try:
             async with asyncio.timeout(config.connection_setup_timeout_ms / 1000):
                 await network.connect(lambda: channel, host, port)
+                if login is not None:
+                    await channel._log_in(login)
+        except LoginRefused:
+            raise
         except TimeoutError:
             channel._close("connection setup timed out")
             raise TimeoutError(f"connecting to {peer} timed out") from None
@@ -143,7 +171,7 @@ class Channel(asyncio.BufferedProtocol):
         try:
             transport = self._open_transport()
             header = self._next_header(message, version)
-            transport.write(encode_request(header, message))
+            self._write(transport, encode_request(header, message))
         except BaseException:
             self._give_turn()
             raise
@@ -167,7 +195,7 @@ class Channel(asyncio.BufferedProtocol):
             if not self._room.is_set():
                 await self._wait_for_room(timeout_ms)
             transport = self._open_transport()
-            transport.write(encode_request(self._next_header(message, version), message))
+            self._write(transport, encode_request(self._next_header(message, version), message))
         finally:
             self._give_turn()
 
@@ -207,6 +235,63 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close(f"connection lost: {exc}" if exc else "closed by the peer")
+
+    # -- logins
+
+    async def _log_in(self, login: OutgoingLogin) -> None:
+        """Log in for the first time. Raises LoginRefused and ConnectionError."""
+        self._logged_in = logged_in = asyncio.get_running_loop().create_future()
+        self._open_transport().write(login.begin())
+        await logged_in
+
+    def _write(self, transport: asyncio.Transport, request: bytes) -> None:
+        """Send a request, after a re-authentication if one is due or under way."""
+        login = self._login
+        if login is None:
+            transport.write(request)
+            return
+        if not login.in_progress and login.is_due:
+            self._before_login = len(self._in_flight)
+            timeout_ms = self._config.connection_setup_timeout_ms
+            self._login_timer = self._clock.call_later(
+                timeout_ms, lambda: self._close(f"no re-authentication within {timeout_ms} ms")
+            )
+            transport.write(login.begin())
+        if login.in_progress:
+            self._held.append(request)
+        else:
+            transport.write(request)
+
+    def _receive_login(self, login: OutgoingLogin, frame: memoryview) -> None:
+        transport = self._open_transport()
+        try:
+            response = login.receive(frame)
+        except KafkaError as error:
+            self._refuse(LoginRefused(self.peer, error))
+            return
+        if response:
+            transport.write(response)
+            return
+        self._end_first_login(None)
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        held, self._held = self._held, []
+        if held:
+            transport.writelines(held)
+
+    def _refuse(self, refusal: LoginRefused) -> None:
+        self._log.warning("login_refused", peer=self.peer, error=str(refusal.error))
+        self._end_first_login(refusal)
+        self._close(str(refusal))
+
+    def _end_first_login(self, error: ConnectionError | None) -> None:
+        logged_in, self._logged_in = self._logged_in, None
+        if logged_in is None or logged_in.done():
+            return  # none is under way, or its caller has been cancelled
+        if error is None:
+            logged_in.set_result(None)
+        else:
+            logged_in.set_exception(error)
 
     # -- turns: ``max_in_flight`` permits, given to callers first come, first served
 
@@ -254,6 +339,12 @@ class Channel(asyncio.BufferedProtocol):
         return RequestHeader(message.SPEC.api_key, version, taken, self._client_id)
 
     def _receive(self, frame: memoryview) -> None:
+        login = self._login
+        if login is not None and login.in_progress:
+            if self._before_login == 0:
+                self._receive_login(login, frame)
+                return
+            self._before_login -= 1
         if not self._in_flight:
             self._break("a response without a request")
             return
@@ -291,6 +382,10 @@ class Channel(asyncio.BufferedProtocol):
             return
         self.close_reason = reason
         self._room.set()
+        self._held.clear()
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        self._end_first_login(ConnectionError(f"{self.peer}: {reason}"))
         if self._transport is not None:
             self._transport.abort()
         while self._in_flight:

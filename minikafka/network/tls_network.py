@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from minikafka.kernel.ports import Listener, Network, ProtocolFactory, TlsOfListener
+from minikafka.kernel.ports import Listener, Network, OutgoingLogin, ProtocolFactory, TlsOfListener
 from minikafka.kernel.tls import TlsSettings
 
 
@@ -30,6 +30,9 @@ class TlsNetwork:
         tls: TlsOfListener | None = None,
     ) -> Listener:
         return await self._network.listen(factory, host, port, accept_failed, tls)
+
+    def new_login(self) -> OutgoingLogin | None:
+        return self._network.new_login()
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         self._network.check_tls(settings, of_listener)

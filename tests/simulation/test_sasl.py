@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.core.security.sasl.plain import PlainClient
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
@@ -224,3 +225,40 @@ def test_a_session_of_plain_on_a_broker() -> None:
         assert metrics["kafka.server:expired-connections-killed-count,listener=CLIENT"] == 1
 
     SimCluster(3, settings=SETTINGS).run(play)
+
+
+INTER_BROKER = {
+    **SETTINGS,
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "CLIENT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.client.plain.sasl.jaas.config": (
+        f'{JAAS}.plain.PlainLoginModule required username="broker" password="of-brokers" '
+        'user_broker="of-brokers" user_alice="secret";'
+    ),
+}
+
+
+def counted(cluster: SimCluster, name: str) -> int:
+    snapshots = [node.metrics.snapshot() for node in cluster.nodes().values()]
+    return sum(int(found[f"kafka.server:{name},listener=CLIENT"]) for found in snapshots)
+
+
+@pytest.mark.mission("SEC-157")
+def test_brokers_log_in_at_each_other_and_again_within_their_sessions() -> None:
+    """Replication, the controller's requests and those to it go over a SASL listener."""
+
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic("t", 3, 3)
+            await admin.wait_for_topic("t", 3)
+        config = ProducerConfig(acks=-1)
+        async with Producer(cluster.client_host.world, cluster.client_config, config) as producer:
+            for number in range(40):
+                await producer.send_and_wait("t", b"%d" % number)
+                await cluster.client_host.world.clock.sleep(500)
+        assert counted(cluster, "successful-reauthentication-total") > 10
+        assert counted(cluster, "failed-authentication-total") == 0
+
+    SimCluster(3, settings=INTER_BROKER).run(play)

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minikafka.kernel.ports import Listener, ProtocolFactory, TlsOfListener
+from minikafka.kernel.ports import Listener, OutgoingLogin, ProtocolFactory, TlsOfListener
 from minikafka.kernel.tls import TlsSettings
 from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error
 from minikafka.world.real.tls import (
@@ -240,6 +240,9 @@ class RealNetwork:
             raise as_os_error(error, host) from error
         _keep_alive(transport.get_extra_info("socket"))
         return transport, protocol
+
+    def new_login(self) -> OutgoingLogin | None:
+        return None
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         (server_context if of_listener else client_context)(settings)

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable
 from contextvars import Context
 
-from minikafka.kernel.ports import Listener, ProtocolFactory, TlsOfListener
+from minikafka.kernel.ports import Listener, OutgoingLogin, ProtocolFactory, TlsOfListener
 from minikafka.kernel.tls import TlsSettings
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
@@ -358,6 +358,9 @@ class SimNetwork:
         protocol = factory()
         transport.start(protocol)
         return transport, protocol
+
+    def new_login(self) -> OutgoingLogin | None:
+        return None
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         check_settings(settings, of_listener)

@@ -251,6 +251,9 @@ async def test_connecting_to_a_closed_port_fails(lab: Lab) -> None:
 
 async def test_a_connection_that_does_not_come_about_times_out(lab: Lab) -> None:
     class Nowhere:
+        def new_login(self) -> None:
+            return None
+
         async def connect(self, factory: Any, host: str, port: int) -> None:
             await asyncio.Event().wait()
 

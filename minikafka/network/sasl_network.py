@@ -1,0 +1,101 @@
+"""A Network whose connections to other nodes begin with a SASL login."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from minikafka.core.security.sasl.client_login import ClientLogin, LoginFailed
+from minikafka.core.security.sasl.exchange import ClientExchange, Send
+from minikafka.core.security.sasl.scram import NONCE_BYTES, scram_nonce
+from minikafka.kernel.ports import (
+    Buffer,
+    Clock,
+    Entropy,
+    Listener,
+    Network,
+    OutgoingLogin,
+    ProtocolFactory,
+    TlsOfListener,
+)
+from minikafka.kernel.tls import TlsSettings
+
+# Begins an exchange with a nonce, at a wall-clock time in ms.
+NewExchange = Callable[[str, int], ClientExchange]
+
+
+class ChannelLogin:
+    """Drives a ``ClientLogin`` for one connection (an ``OutgoingLogin``)."""
+
+    def __init__(self, new_exchange: NewExchange, clock: Clock, entropy: Entropy) -> None:
+        self._new_exchange = new_exchange
+        self._clock = clock
+        self._entropy = entropy
+        self._login = ClientLogin(None)
+        self._due_ms: int | None = None
+
+    @property
+    def in_progress(self) -> bool:
+        return self._login.in_progress
+
+    @property
+    def is_due(self) -> bool:
+        return self._due_ms is not None and self._clock.monotonic_ms() >= self._due_ms
+
+    def begin(self) -> Buffer:
+        nonce = scram_nonce(self._entropy.random_bytes(NONCE_BYTES))
+        exchange = self._new_exchange(nonce, self._clock.wall_ms())
+        (action,) = self._login.begin(exchange, self._entropy.random())
+        assert isinstance(action, Send)
+        return action.frame
+
+    def receive(self, frame: Buffer) -> Buffer:
+        (action,) = self._login.receive(frame, self._clock.monotonic_ms())
+        if isinstance(action, Send):
+            return action.frame
+        if isinstance(action, LoginFailed):
+            raise action.error
+        self._due_ms = action.reauthenticate_at_ms
+        return b""
+
+
+class SaslNetwork:
+    """Wraps a Network. ``new_exchange`` begins the exchange of each login."""
+
+    def __init__(
+        self, network: Network, new_exchange: NewExchange, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._network = network
+        self._new_exchange = new_exchange
+        self._clock = clock
+        self._entropy = entropy
+
+    def new_login(self) -> OutgoingLogin | None:
+        return ChannelLogin(self._new_exchange, self._clock, self._entropy)
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        return await self._network.connect(factory, host, port, tls)
+
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
+    ) -> Listener:
+        return await self._network.listen(factory, host, port, accept_failed, tls)
+
+    def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
+        self._network.check_tls(settings, of_listener)
+
+    def descriptor_limit(self) -> int:
+        return self._network.descriptor_limit()
+
+    async def addresses(self, host: str) -> list[str]:
+        return await self._network.addresses(host)
+
+    async def resolves(self, host: str) -> bool:
+        return await self._network.resolves(host)
