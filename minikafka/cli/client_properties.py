@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from minikafka.client.config import ClientConfig
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.protocol.records.compression import Compression
 
@@ -34,15 +34,15 @@ def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
         raise ConfigError(str(error)) from None
 
 
-def with_command_config(config: ClientConfig, file: str | None) -> ClientConfig:
-    """Return ``config`` with the client keys of a --command-config file. As in Kafka's tools,
-    --bootstrap-server wins over bootstrap.servers in the file. Raises ConfigError, OSError."""
+def command_config(args: argparse.Namespace) -> dict[str, str]:
+    """Return the keys of the --command-config file. As in Kafka's tools, --bootstrap-server wins
+    over bootstrap.servers in the file. Raises ConfigError, OSError."""
+    file = getattr(args, "command_config", None)
     if file is None:
-        return config
-    given = parse_properties(Path(file).read_text(encoding="utf-8"))
+        return {}
+    given = dict(parse_properties(Path(file).read_text(encoding="utf-8")))
     given.pop("bootstrap.servers", None)
-    (changed,) = with_properties(given, config)
-    return changed  # type: ignore[no-any-return]
+    return given
 
 
 def _value(key: str, text: str, default: Any) -> Any:

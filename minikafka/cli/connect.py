@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from minikafka.cli.client_properties import command_config, with_properties
 from minikafka.cli.first_contact import FirstContact
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
@@ -19,7 +20,14 @@ T = TypeVar("T")
 
 
 def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
-    """Parse --bootstrap-server. Raises ConfigError for an invalid address."""
+    """Return the configuration of a verb's clients: --bootstrap-server, and the keys of
+    --command-config. Raises ConfigError, OSError."""
+    (config,) = with_properties(command_config(args), bare_client_config(args, **more))
+    return config  # type: ignore[no-any-return]
+
+
+def bare_client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
+    """As ``client_config``, without the keys of --command-config. Raises ConfigError."""
     try:
         parse_bootstrap_servers(args.bootstrap_server)
     except ValueError as error:

@@ -18,12 +18,20 @@ def add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
     return parser
 
 
-def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
+def add_bootstrap_argument(parser: argparse.ArgumentParser, *config_names: str) -> None:
+    """Add --bootstrap-server and --command-config; ``config_names`` are other names of the latter
+    in the tool of Kafka's."""
     parser.add_argument(
         "--bootstrap-server",
         required=True,
         metavar="HOST:PORT,...",
         help="brokers to connect to first",
+    )
+    parser.add_argument(
+        "--command-config",
+        *config_names,
+        metavar="FILE",
+        help="client settings such as security.protocol, a .properties file",
     )
 
 

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
+from minikafka.client.security import secured_network
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import request_version
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
-from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.schema import Message
 
@@ -61,6 +62,7 @@ class Connections:
 
     def __init__(self, world: World, config: ClientConfig) -> None:
         self._world = world
+        self._network = secured_network(world, config)
         self._config = config
         self._backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
@@ -290,7 +292,7 @@ class Connections:
     async def _open(self, link: _Link) -> Channel:
         world, config = self._world, self._config
         channel = await Channel.open(
-            world.network,
+            self._network,
             world.clock,
             link.host,
             link.port,
@@ -314,6 +316,8 @@ class Connections:
 
 
 def _as_kafka_error(error: OSError) -> KafkaError:
+    if isinstance(error, LoginRefused):
+        return error.error
     if isinstance(error, TimeoutError):
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))
     return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))

@@ -11,7 +11,7 @@ from minikafka.client.connections import Connections
 from minikafka.client.task_waits import wait_for_event
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.cluster_view import ClusterView, TopicView, merge, metadata_request
-from minikafka.core.client.errors import STALE_METADATA
+from minikafka.core.client.errors import LOGIN_REFUSED, STALE_METADATA
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -83,8 +83,9 @@ class Metadata:
     ) -> T:
         """Wait until ``found`` returns something other than None for the view, and return that.
 
-        Raises what ``found`` raises. After the time-out raises KafkaError with the code of the
-        last failed request, if any; ``what`` is for its message.
+        Raises what ``found`` raises, and the KafkaError of a refused login. After the time-out
+        raises KafkaError with the code of the last failed request, if any; ``what`` is for its
+        message.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -150,10 +151,18 @@ class Metadata:
                 self._last_error = error
                 failures += 1
                 self._needed.set()
+                if error.code in LOGIN_REFUSED:
+                    self._refuse_waiters(error)
             else:
                 failures = 0
             delay_ms = self._backoff.delay_ms(max(0, failures - 1), self._world.entropy.random())
             await wait_for_event(self._urgent, delay_ms)
+
+    def _refuse_waiters(self, error: KafkaError) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
 
     async def _update(self) -> None:
         names, everything = sorted(self._topics), self._all_topics

@@ -7,39 +7,21 @@ options of OAUTHBEARER's validator, and with which name and password other broke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from minikafka.core.security.jaas import (
-    OAUTHBEARER_MODULE,
-    PLAIN_MODULE,
-    SCRAM_MODULE,
-    JaasError,
-    LoginEntry,
-    parse_jaas_property,
-    plain_users,
-)
+from minikafka.core.security.jaas import JaasError, LoginEntry, parse_jaas_property, plain_users
 from minikafka.core.security.jwt_validator import SecuredValidator
 from minikafka.core.security.sasl import oauthbearer, plain
-from minikafka.core.security.sasl.exchange import ClientExchange, ServerExchange
-from minikafka.core.security.sasl.oauthbearer import (
-    OAuthBearerClient,
-    OAuthBearerServer,
-    TokenValidator,
-)
-from minikafka.core.security.sasl.plain import PlainClient, PlainServer
-from minikafka.core.security.sasl.scram import ScramClient, ScramServer
+from minikafka.core.security.sasl.exchange import ServerExchange
+from minikafka.core.security.sasl.login_options import MODULES, SCRAM_MECHANISMS, LoginOptions
+from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer, TokenValidator
+from minikafka.core.security.sasl.plain import PlainServer
+from minikafka.core.security.sasl.scram import ScramServer
 from minikafka.core.security.sasl.server_login import EnabledMechanism, ServerLoginConfig
-from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator, unsecured_token
-from minikafka.core.security.scram_credentials import (
-    SCRAM_SHA_256,
-    SCRAM_SHA_512,
-    Mechanism,
-    ScramCredential,
-)
+from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator
+from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigDef, ConfigError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.listeners import SASL_PROTOCOLS, Listeners
@@ -52,17 +34,6 @@ from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.token_keys import ReadKeys, TokenKeys, TokenKeysConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 
-MODULES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        plain.MECHANISM: PLAIN_MODULE,
-        SCRAM_SHA_256.kafka_name: SCRAM_MODULE,
-        SCRAM_SHA_512.kafka_name: SCRAM_MODULE,
-        oauthbearer.MECHANISM: OAUTHBEARER_MODULE,
-    }
-)
-_SCRAM: Final[Mapping[str, Mechanism]] = MappingProxyType(
-    {mechanism.kafka_name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
-)
 ENABLED = "sasl.enabled.mechanisms"
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 _TLS_OF_CLIENTS: Final = ConfigDef.of(TLS_SETTINGS)
@@ -70,24 +41,6 @@ INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 # Returns the present credential of a user for a mechanism, None if there is none.
 CredentialOf: TypeAlias = Callable[[Mechanism, str], ScramCredential | None]
-
-
-@dataclass(frozen=True, slots=True)
-class InterBrokerLogin:
-    """How this broker logs in at others: a mechanism, and the options of its JAAS entry."""
-
-    mechanism: str
-    options: Mapping[str, str] = field(repr=False)
-
-    def exchange(self, nonce: str, wall_ms: int) -> ClientExchange:
-        """Begin a login. ``nonce`` is of ``scram_nonce``, and never used twice."""
-        if self.mechanism == oauthbearer.MECHANISM:
-            return OAuthBearerClient(unsecured_token(self.options, wall_ms) or "")
-        user, password = self.options["username"], self.options["password"]
-        if self.mechanism == plain.MECHANISM:
-            return PlainClient(user, password)
-        by_token = self.options.get("tokenauth", "").lower() == "true"
-        return ScramClient(_SCRAM[self.mechanism], user, password, nonce, by_token)
 
 
 class BrokerSasl:
@@ -108,7 +61,7 @@ class BrokerSasl:
             for endpoint in listeners.bound
             if endpoint.security_protocol in SASL_PROTOCOLS
         }
-        self.inter_broker: InterBrokerLogin | None = None
+        self.inter_broker: LoginOptions | None = None
         if listeners.inter_broker in self._mechanisms:
             self.inter_broker = self._inter_broker_login(listeners.inter_broker)
 
@@ -143,26 +96,18 @@ class BrokerSasl:
             event_log("network", listener=name),
         )
 
-    def _inter_broker_login(self, listener: str) -> InterBrokerLogin:
+    def _inter_broker_login(self, listener: str) -> LoginOptions:
         mechanism = self._config.string(INTER_BROKER_MECHANISM)
         if mechanism not in self._mechanisms[listener]:
             raise ConfigError(
                 f"{INTER_BROKER_MECHANISM} must be included in {ENABLED} when SASL is used for "
                 "inter-broker communication"
             )
-        key = _jaas_key(listener, mechanism)
-        options = _entry(self._config, listener, mechanism).options
-        if mechanism == oauthbearer.MECHANISM:
-            try:
-                usable = unsecured_token(options, 0) is not None
-            except ValueError as error:
-                raise ConfigError(f"{key}: {error}") from error
-            if not usable:
-                raise ConfigError(f"{key} has no unsecuredLogin options, which brokers log in with")
-        for option in ("username", "password"):
-            if mechanism != oauthbearer.MECHANISM and not options.get(option):
-                raise ConfigError(f"{key} has no {option}, which brokers log in with")
-        return InterBrokerLogin(mechanism, options)
+        login = LoginOptions(mechanism, _entry(self._config, listener, mechanism).options)
+        problem = login.problem()
+        if problem is not None:
+            raise ConfigError(f"{_jaas_key(listener, mechanism)} {problem}")
+        return login
 
     # -- the mechanisms of a listener
 
@@ -204,7 +149,7 @@ class BrokerSasl:
         if name == plain.MECHANISM:
             users = plain_users(entry)
             return lambda nonce: PlainServer(users.get)
-        mechanism = _SCRAM[name]
+        mechanism = SCRAM_MECHANISMS[name]
         return lambda nonce: ScramServer(mechanism, nonce, partial(credential_of, mechanism))
 
     def _validator(
@@ -265,7 +210,7 @@ def _reader(url: str, entry: LoginEntry, world: World) -> ReadKeys:
     options = {key: text for key, text in entry.options.items() if key in _TLS_OF_CLIENTS.settings}
     tls = TlsSettings()
     if address.scheme == "https" and options:
-        from minikafka.node.tls import tls_settings
+        from minikafka.network.tls_configuration import tls_settings
 
         tls = tls_settings(_TLS_OF_CLIENTS.parse(options), world.files)
     if address.scheme == "https":

@@ -5,9 +5,7 @@ Imported only by brokers with a TLS listener: it takes the ``cryptography`` libr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from minikafka.core.security.certificate_names import (
     RuleError,
@@ -15,47 +13,15 @@ from minikafka.core.security.certificate_names import (
     map_distinguished_name,
     parse_ssl_rules,
 )
-from minikafka.core.security.cipher_suites import UnknownCipherSuite, openssl_suites
-from minikafka.core.security.tls_stores import (
-    KeyStore,
-    StoreError,
-    key_store_of_file,
-    key_store_of_pem,
-    trust_store_of_file,
-    trust_store_of_pem,
-)
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS, Listeners
-from minikafka.kernel.ports import Files, Network, World
-from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings
+from minikafka.kernel.ports import Network, World
+from minikafka.kernel.tls import ClientAuth, TlsError
 from minikafka.network.listener_tls import ListenerTls
+from minikafka.network.tls_configuration import tls_settings
 from minikafka.network.tls_network import TlsNetwork
-
-T = TypeVar("T")
-
-
-def tls_settings(config: Config, files: Files) -> TlsSettings:
-    """Read the stores that a configuration names. ``config`` is that of one listener
-    (``Config.of_listener``). Raises ConfigError, which names the key and no secret."""
-    store = _key_store(config, files)
-    try:
-        ciphers = openssl_suites(config.list("ssl.cipher.suites"))
-    except UnknownCipherSuite as error:
-        raise ConfigError(f"ssl.cipher.suites: {error}") from error
-    algorithm = config.optional("ssl.endpoint.identification.algorithm") or ""
-    if algorithm.lower() not in ("", "https"):
-        raise ConfigError("ssl.endpoint.identification.algorithm must be https or empty")
-    return TlsSettings(
-        key=store.key if store else b"",
-        chain=store.chain if store else b"",
-        trusted=_trusted(config, files),
-        protocols=config.list("ssl.enabled.protocols"),
-        ciphers=ciphers,
-        client_auth=ClientAuth(config.string("ssl.client.auth")),
-        check_host_name=bool(algorithm),
-    )
 
 
 class BrokerTls:
@@ -105,61 +71,3 @@ class BrokerTls:
             return map_distinguished_name(rules, distinguished_name(certificate))
 
         return ListenerTls(settings, name_of, self._clock, event_log("network", listener=name))
-
-
-def _key_store(config: Config, files: Files) -> KeyStore | None:
-    key = config.optional("ssl.keystore.key")
-    chain = config.optional("ssl.keystore.certificate.chain")
-    location = config.optional("ssl.keystore.location")
-    key_password = config.optional("ssl.key.password")
-    if (key is None) != (chain is None):
-        raise ConfigError("ssl.keystore.key and ssl.keystore.certificate.chain go together")
-    if key is not None and location is not None:
-        raise ConfigError("ssl.keystore.key and ssl.keystore.location exclude each other")
-    password = config.optional("ssl.keystore.password")
-    if location is None:
-        if password is not None:
-            raise ConfigError("ssl.keystore.password needs ssl.keystore.location")
-        if key is None:
-            return None
-        read = lambda: key_store_of_pem(key.encode(), chain.encode(), key_password)  # noqa: E731
-        return _checked("ssl.keystore.key", read)
-    data = _read("ssl.keystore.location", location, files)
-    return _checked(
-        f"ssl.keystore.location={location}",
-        lambda: key_store_of_file(data, password, key_password),
-    )
-
-
-def _trusted(config: Config, files: Files) -> bytes:
-    text = config.optional("ssl.truststore.certificates")
-    location = config.optional("ssl.truststore.location")
-    password = config.optional("ssl.truststore.password")
-    if text is not None and location is not None:
-        raise ConfigError(
-            "ssl.truststore.certificates and ssl.truststore.location exclude each other"
-        )
-    if location is None:
-        if password is not None:
-            raise ConfigError("ssl.truststore.password needs ssl.truststore.location")
-        if text is None:
-            return b""
-        return _checked("ssl.truststore.certificates", lambda: trust_store_of_pem(text.encode()))
-    data = _read("ssl.truststore.location", location, files)
-    return _checked(
-        f"ssl.truststore.location={location}", lambda: trust_store_of_file(data, password)
-    )
-
-
-def _read(key: str, path: str, files: Files) -> bytes:
-    try:
-        return files.read_all(path)
-    except OSError as error:
-        raise ConfigError(f"{key}={path} cannot be read: {error.strerror or error}") from error
-
-
-def _checked(what: str, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except StoreError as error:
-        raise ConfigError(f"{what}: {error}") from error

@@ -60,7 +60,7 @@ DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name i
 
 
 # Our clients have settings of these names.
-OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms"}
+OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms", "sasl.jaas.config"}
 EFFECTIVE = (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
 ROWS = [*EFFECTIVE, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
 

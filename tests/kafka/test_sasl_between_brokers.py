@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -86,3 +89,28 @@ def test_both_kinds_replicate_over_logins_that_they_repeat(
         assert message.error() is None
         found += 1
     consumer.close()
+
+
+@pytest.mark.mission("SEC-158")
+def test_our_verbs_log_in_over_tls(cluster: MixedCluster, files: Files, tmp_path: Path) -> None:
+    """At brokers of both kinds, as the metadata of the listener names them."""
+    settings = tmp_path / "client.properties"
+    settings.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="alice" password="of-alice";\nssl.truststore.location={files.authority}\n'
+    )
+
+    def verb(name: str, *words: str, text: str | None = None) -> str:
+        command = [sys.executable, "-m", "minikafka.cli.main", name, *words]
+        command += ["--bootstrap-server", cluster.addresses("SASL_SSL")]
+        command += ["--command-config", str(settings)]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    verb("topics", "--create", "--topic", "verbs", "--partitions", "3", "--replication-factor", "3")
+    verb("produce", "--topic", "verbs", text="".join(f"line {n}\n" for n in range(30)))
+    words = ("--topic", "verbs", "--from-beginning", "--max-messages", "30")
+    lines = verb("consume", *words).splitlines()
+    assert sorted(lines) == sorted(f"line {n}" for n in range(30))

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from minikafka.client import Admin, Producer, ProducerConfig
+from minikafka.client import (
+    Admin,
+    ClientConfig,
+    Consumer,
+    ConsumerConfig,
+    Producer,
+    ProducerConfig,
+)
 from minikafka.core.security.sasl.plain import PlainClient
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
@@ -262,3 +271,52 @@ def test_brokers_log_in_at_each_other_and_again_within_their_sessions() -> None:
         assert counted(cluster, "failed-authentication-total") == 0
 
     SimCluster(3, settings=INTER_BROKER).run(play)
+
+
+ALICE = ClientConfig(
+    bootstrap_servers=f"{host_name(1)}:{SASL_PORT},{host_name(2)}:{SASL_PORT}",
+    security_protocol="SASL_PLAINTEXT",
+    sasl_mechanism="PLAIN",
+    sasl_username="alice",
+    sasl_password="secret",
+)
+
+
+@pytest.mark.mission("SEC-158")
+def test_our_client_logs_in_and_again_within_its_sessions() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        world = cluster.client_host.world
+        async with Admin(world, ALICE) as admin:
+            await admin.create_topic("t", 3, 3)
+            await admin.wait_for_topic("t", 3)
+        async with Producer(world, ALICE, ProducerConfig(acks=-1)) as producer:
+            for number in range(20):
+                await producer.send_and_wait("t", b"%d" % number)
+                await world.clock.sleep(500)
+        settings = ConsumerConfig(group_id="g", auto_offset_reset="earliest")
+        async with Consumer(world, ALICE, settings) as consumer:
+            consumer.subscribe(["t"])
+            found: list[bytes | None] = []
+            while len(found) < 20:
+                found += [record.value for record in await consumer.poll(1_000)]
+        assert set(found) == {b"%d" % number for number in range(20)}
+        assert counted(cluster, "successful-reauthentication-total") > 2
+        assert counted(cluster, "failed-authentication-total") == 0
+
+    SimCluster(4, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("SEC-158")
+def test_a_wrong_password_is_an_error_of_our_client_at_once() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        world = cluster.client_host.world
+        started_ms = world.clock.monotonic_ms()
+        with pytest.raises(KafkaError) as raised:
+            async with Admin(world, replace(ALICE, sasl_password="wrong")) as admin:
+                await admin.create_topic("t", 1, 1)
+        assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert world.clock.monotonic_ms() - started_ms < ALICE.request_timeout_ms
+
+    SimCluster(5, settings=SETTINGS).run(play)

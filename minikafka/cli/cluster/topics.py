@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 from minikafka.cli import output
-from minikafka.cli.client_properties import with_command_config
 from minikafka.cli.cluster.topic_text import (
     Moving,
     describe_text,
@@ -143,9 +142,6 @@ def _replica_count(text: str) -> int:
 def _action(actions: Any, name: str, text: str, topic: str) -> argparse.ArgumentParser:
     parser = add_action(actions, name, text)
     add_bootstrap_argument(parser)
-    parser.add_argument(
-        "--command-config", metavar="FILE", help="client settings, a .properties file"
-    )
     if topic == "one":
         parser.add_argument("--topic", required=True)
     elif topic != "none":
@@ -182,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
         "alter": alter,
         "delete": delete,
     }
-    config = with_command_config(client_config(args), args.command_config)
+    config = client_config(args)
     return run_admin(config, lambda admin: action[args.action](admin, args))
 
 

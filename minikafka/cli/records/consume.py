@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import check_answered, client_config, run_client
+from minikafka.cli.client_properties import command_config, with_properties
+from minikafka.cli.connect import bare_client_config, check_answered, run_client
 from minikafka.cli.options import (
     add_bootstrap_argument,
     add_json_argument,
@@ -35,7 +35,7 @@ POLL_MS = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bootstrap_argument(parser)
+    add_bootstrap_argument(parser, "--consumer.config")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic")
     what.add_argument(
@@ -84,9 +84,10 @@ def run(args: argparse.Namespace) -> int:
             **({} if args.group is None else {"group.id": args.group}),
             "auto.offset.reset": "earliest" if earliest else "latest",
             "isolation.level": args.isolation_level,
+            **command_config(args),
             **pairs(args.consumer_property, "--consumer-property"),
         },
-        client_config(args),
+        bare_client_config(args),
         ConsumerConfig(),
     )
     show = json_line if args.json else partial(record_line, properties=properties)

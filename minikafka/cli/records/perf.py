@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import check_answered, client_config, run_client
+from minikafka.cli.client_properties import command_config, with_properties
+from minikafka.cli.connect import bare_client_config, check_answered, run_client
 from minikafka.cli.options import (
     add_bootstrap_argument,
     add_json_argument,
@@ -103,7 +103,8 @@ class ProgressPrinter:
 
 
 def settings(args: argparse.Namespace, which: str) -> dict[str, str]:
-    return pairs(getattr(args, f"{which}_property", []), f"--{which}-property")
+    given = pairs(getattr(args, f"{which}_property", []), f"--{which}-property")
+    return {**command_config(args), **given}
 
 
 # ------------------------------------------------------------------------------------ produce
@@ -111,7 +112,7 @@ def settings(args: argparse.Namespace, which: str) -> dict[str, str]:
 
 async def produce(world: World, args: argparse.Namespace) -> dict[str, float]:
     config, producer_config = with_properties(
-        settings(args, "producer"), client_config(args), ProducerConfig()
+        settings(args, "producer"), bare_client_config(args), ProducerConfig()
     )
     loop = asyncio.get_running_loop()
     payload = world.entropy.random_bytes(args.record_size)
@@ -165,7 +166,7 @@ async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
             "auto.offset.reset": "earliest",
             **settings(args, "consumer"),
         },
-        client_config(args),
+        bare_client_config(args),
         ConsumerConfig(),
     )
     loop = asyncio.get_running_loop()
@@ -204,7 +205,7 @@ async def end_to_end(world: World, args: argparse.Namespace) -> dict[str, float]
     Kafka: ``EndToEndLatency``.
     """
     loop = asyncio.get_running_loop()
-    client: ClientConfig = client_config(args)
+    client: ClientConfig = bare_client_config(args)
     config, producer_config = with_properties(settings(args, "producer"), client, ProducerConfig())
     _, consumer_config = with_properties(settings(args, "consumer"), client, ConsumerConfig())
     async with (

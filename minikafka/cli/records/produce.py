@@ -8,8 +8,8 @@ import sys
 from collections.abc import AsyncIterable, Callable
 from functools import partial
 
-from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import client_config, run_client
+from minikafka.cli.client_properties import command_config, with_properties
+from minikafka.cli.connect import bare_client_config, run_client
 from minikafka.cli.options import (
     add_bootstrap_argument,
     add_json_argument,
@@ -34,7 +34,7 @@ UNSETTLED_LINES = 10_000  # read ahead of the slowest acknowledgement
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bootstrap_argument(parser)
+    add_bootstrap_argument(parser, "--producer.config")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partition", type=int, help="send all records to this partition")
     parser.add_argument("--acks", choices=ACKS, default="all")
@@ -59,9 +59,10 @@ def run(args: argparse.Namespace) -> int:
             "acks": args.acks,
             "compression.type": args.compression_codec,
             "linger.ms": "0" if args.sync else str(args.linger_ms),
+            **command_config(args),
             **pairs(args.producer_property, "--producer-property"),
         },
-        client_config(args),
+        bare_client_config(args),
         ProducerConfig(),
     )
     read = parse_json_line if args.json else partial(parse_line, properties=properties)

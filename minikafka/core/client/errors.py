@@ -7,6 +7,15 @@ from typing import Final
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.kernel.errors import ErrorCode
 
+# A login was refused: another attempt with the same credential is of no use.
+LOGIN_REFUSED: Final = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
+
 # After these errors the client refreshes its metadata: the request went to the wrong broker, or the
 # broker is not there. Kafka: ``InvalidMetadataException``, and what ``NetworkClient`` does after a
 # disconnect or a time-out.

@@ -113,7 +113,7 @@ WRONG = {
     "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms": {
         "inter.broker.listener.name": "EXTERNAL"
     },
-    "has no password, which brokers log in with": {
+    "has no password to log in with": {
         "inter.broker.listener.name": "EXTERNAL",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         f"{PREFIX}.plain.sasl.jaas.config": PLAIN_JAAS.replace(' password="broker-secret"', ""),

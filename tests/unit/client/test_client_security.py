@@ -1,0 +1,80 @@
+"""Which connections a client makes by its configuration, and what is wrong with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.client import ClientConfig
+from minikafka.client.security import secured_network
+from minikafka.kernel.config import ConfigError
+from minikafka.network.sasl_network import SaslNetwork
+from minikafka.network.tls_network import TlsNetwork
+from minikafka.world.real.world import real_world
+from tests.support.security.certificates import Authority
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "of-alice"}
+AUTHORITY = Authority().issue("client").authority_pem.decode()
+
+
+def network(**fields: Any) -> Any:
+    return secured_network(real_world(), ClientConfig(**fields))
+
+
+@pytest.mark.mission("SEC-158")
+async def test_each_protocol_has_its_network() -> None:
+    assert network().new_login() is None
+    trust = {"ssl_truststore_certificates": AUTHORITY}
+    assert isinstance(network(security_protocol="SSL", **trust), TlsNetwork)
+    for protocol in ("SASL_PLAINTEXT", "SASL_SSL", "sasl_ssl"):
+        found = network(security_protocol=protocol, **LOGIN, **trust)
+        assert isinstance(found, SaslNetwork)
+        assert found.new_login() is not None
+    jaas = f'{PLAIN} username="alice" password="of-alice";'
+    assert network(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_jaas_config=jaas
+    ).new_login()
+
+
+@pytest.mark.mission("SEC-158")
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"security_protocol": "TLS"}, "security.protocol=TLS"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI is not supported"),
+        ({"security_protocol": "SASL_SSL", **LOGIN, "sasl_password": None}, "has no password"),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "SCRAM-SHA-256",
+                "sasl_jaas_config": f'{PLAIN} username="alice" password="of-alice";',
+            },
+            "sasl.jaas.config: SCRAM-SHA-256 needs",
+        ),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "PLAIN",
+                "sasl_jaas_config": f"{PLAIN} username",
+            },
+            "sasl.jaas.config: ",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_truststore_location": "/no/such/file"},
+            "ssl.truststore.location=/no/such/file cannot be read",
+        ),
+        ({"security_protocol": "SSL", "ssl_enabled_protocols": "SSLv3"}, "security.protocol=SSL"),
+    ],
+)
+async def test_settings_that_cannot_be_used_are_named(fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        network(**fields)
+    assert error in str(raised.value)
+    assert "of-alice" not in str(raised.value)
+
+
+def test_secrets_are_not_shown() -> None:
+    config = ClientConfig(sasl_password="of-alice", ssl_key_password="of-key", sasl_jaas_config="j")
+    assert "of-" not in repr(config)
