@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -176,36 +175,13 @@ async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperF
         migration = await requests.exists("/migration")
         reassignment = await requests.exists(paths.REASSIGN_PARTITIONS)
         tokens = await requests.children("/delegation_token/tokens")
-        credentials = await _users_with_credentials(requests)
         return ZookeeperFacts(
             migration is not None,
             reassignment is not None,
             len(tokens),
-            tuple(credentials),
         )
     finally:
         await session.close()
-
-
-async def _users_with_credentials(requests: Requests) -> list[str]:
-    users = await requests.children(f"{paths.CONFIG}/{paths.USER_CONFIGS}")
-    names = [f"{paths.USER_CONFIGS}/{user}" for user in users]
-    nodes = await requests.get_all([f"{paths.CONFIG}/{name}" for name in names])
-    return [
-        name
-        for name, node in zip(names, nodes, strict=True)
-        if any(key.startswith("SCRAM-") for key in _config_keys(node[0] if node else b""))
-    ]
-
-
-def _config_keys(data: bytes) -> Iterable[str]:
-    """Return the keys of a configuration znode; none if it cannot be read, as brokers do."""
-    try:
-        found = json.loads(data)
-    except ValueError:
-        return ()
-    config = found.get("config") if isinstance(found, dict) else None
-    return tuple(config) if isinstance(config, dict) else ()
 
 
 # ----------------------------------------------------------------------------------- directories

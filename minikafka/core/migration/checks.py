@@ -54,13 +54,12 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "protocol-differs": "brokers with different inter.broker.protocol.version",
         "protocol-unset": "inter.broker.protocol.version would change with the software",
         "old-message-format": "message formats before 0.11, which minikafka does not read",
-        "listeners": "listeners with TLS or SASL",
+        "listeners": "listeners with TLS or SASL, whose stores and mechanisms are to be checked",
         "zookeeper-security": "TLS to ZooKeeper, or znodes with ACLs",
         "authorizer": "an authorizer other than AclAuthorizer",
         "delegation-tokens": "delegation tokens",
         "tiered-storage": "remote log storage",
         "setting-refused": "a setting with which minikafka does not start",
-        "scram": "SCRAM credentials, which minikafka stores and does not apply",
         "throttle-left": "replication throttles although nothing is reassigned",
         "no-controlled-shutdown": "a broker that stops without moving its leaders",
         "disk-space": "new brokers without the space for the replicas that move to them",
@@ -383,15 +382,15 @@ def _features(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[Migration
         return
     if zookeeper.delegation_tokens:
         yield MigrationFinding("delegation-tokens", f"there are {zookeeper.delegation_tokens}")
-    if zookeeper.credentials:
-        yield MigrationFinding("scram", f"of {_some(zookeeper.credentials)}", blocks=False)
 
 
 def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
     name = f"broker {broker.broker_id}"
     secured = sorted(set(_protocols(broker)) - {"PLAINTEXT"})
     if secured:
-        yield MigrationFinding("listeners", f"{name} has listeners of {', '.join(secured)}")
+        protocols = f"{name} has listeners of {', '.join(secured)}"
+        needed = "minikafka reads PEM and PKCS12 stores, not JKS, and has no GSSAPI"
+        yield MigrationFinding("listeners", f"{protocols}: {needed}", blocks=False)
     if broker.is_on("zookeeper.ssl.client.enable"):
         yield MigrationFinding("zookeeper-security", f"{name} has zookeeper.ssl.client.enable=true")
     if broker.is_on("zookeeper.set.acl"):

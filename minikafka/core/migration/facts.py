@@ -88,12 +88,11 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperFacts:
-    """What only ZooKeeper tells. ``credentials`` are names of users that have them."""
+    """Facts that only ZooKeeper has."""
 
     kraft_migration: bool = False
     reassignment: bool = False
     delegation_tokens: int = 0
-    credentials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,15 +144,6 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     ("protocol-too-low", TO_OURS, lambda c: with_protocol(c, "1.1-IV0", given="yes")),
     ("protocol-differs", TO_OURS, lambda c: with_broker(c, 2, {IBP: "3.8-IV0"}, {IBP: "3.8-IV0"})),
     ("protocol-unset", TO_OURS, lambda c: with_protocol(c, "2.8-IV1")),
-    ("listeners", TO_OURS, lambda c: with_broker(c, 2, {"listeners": "PLAINTEXT://:1,SSL://:2"})),
-    (
-        "listeners",
-        TO_OURS,
-        lambda c: with_broker(
-            c, 2, {"listeners": "A://:1", "listener.security.protocol.map": "A:SASL_PLAINTEXT"}
-        ),
-    ),
-    ("listeners", TO_OURS, lambda c: with_broker(c, 2, {"security.inter.broker.protocol": "SSL"})),
     (
         "zookeeper-security",
         TO_OURS,
@@ -201,12 +192,20 @@ WARNING: list[tuple[str, Goal, Change]] = [
         TO_OURS,
         lambda c: with_broker(c, 2, {}, {"follower.replication.throttled.rate": "9"}),
     ),
-    ("scram", TO_OURS, lambda c: with_zookeeper(c, credentials=("users/u",))),
     (
         "no-controlled-shutdown",
         TO_OURS,
         lambda c: with_broker(c, 1, {"controlled.shutdown.enable": "false"}),
     ),
+    ("listeners", TO_OURS, lambda c: with_broker(c, 2, {"listeners": "PLAINTEXT://:1,SSL://:2"})),
+    (
+        "listeners",
+        TO_OURS,
+        lambda c: with_broker(
+            c, 2, {"listeners": "A://:1", "listener.security.protocol.map": "A:SASL_PLAINTEXT"}
+        ),
+    ),
+    ("listeners", TO_OURS, lambda c: with_broker(c, 2, {"security.inter.broker.protocol": "SSL"})),
     ("protocol-unset", ADDING, lambda c: with_protocol(c, "2.8-IV1")),
 ]
 
