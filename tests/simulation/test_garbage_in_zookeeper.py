@@ -10,6 +10,7 @@ import pytest
 from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.core.client.admin.topics import NewTopic
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.ports import NodeExists
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
@@ -111,8 +112,12 @@ async def put(cluster: SimCluster, znodes: dict[str, bytes]) -> None:
     session = await world.coordination.open("zookeeper:2181", 6000, 10_000)
     store = ZkStore(session)
     for path, data in znodes.items():
-        await store._requests.create_if_missing(path)
-        await session.set(path, data)
+        if parent := path.rpartition("/")[0]:
+            await store._requests.create_if_missing(parent)
+        try:
+            await session.create(path, data)
+        except NodeExists:
+            await session.set(path, data)
     await session.close()
 
 
