@@ -202,7 +202,7 @@ class NodeToController:
             self._opening = None
         if not opening.cancelled():
             opening.result()  # raises the error of the connection
-        if self._channel is None:
+        if self._channel is None or self._cache.controller_id != controller:
             raise ConnectionError(f"broker {controller} is no longer the controller")
         return self._channel
 

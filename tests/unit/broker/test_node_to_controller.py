@@ -165,20 +165,25 @@ async def test_a_connection_that_is_being_set_up_moves_to_a_new_controller(
     """The old controller's machine may be off, or accept the connection in the same moment."""
     connect = stage.lab.network.connect
     attempts: list[int] = []
-    go_on = asyncio.Event()
+    waits = asyncio.Event()
 
     async def connect_slowly(make: Any, host: str, port: int) -> Any:
         attempts.append(port)
-        if len(attempts) == 1:
-            await go_on.wait()
-        return await connect(make, host, port)
+        if len(attempts) > 1:
+            return await connect(make, host, port)
+        connection = await connect(make, host, port) if connects_late else None
+        waits.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not connects_late:
+                raise
+        return connection
 
     monkeypatch.setattr(stage.lab.network, "connect", connect_slowly)
     await stage.controller(2, responds=False)
     requests = send(stage)
-    await stage.lab.until(lambda: attempts != [])
-    if connects_late:
-        go_on.set()
+    await waits.wait()
     await stage.controller(3)
     await stage.lab.until(lambda: stage.lab.log.events != [])
     assert "no longer the controller" in str(stage.lab.log.events[0])  # not that time was up
