@@ -72,6 +72,7 @@ def test_confluent_kafka_in_transactions(cluster_2_0: Cluster, topic: str) -> No
         for number in range(COUNT):
             producer.produce(topic, b"aborted" if abort else b"%d" % number)
         if abort:
+            producer.flush(30)  # librdkafka drops what it has not sent
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)

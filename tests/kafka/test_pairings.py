@@ -51,6 +51,16 @@ def cluster(mixed: Mixed) -> Iterator[MixedCluster]:
         Transfer(running, "first").commit("first", "first")  # makes the internal topics
         running.until_ready()
         yield running
+        check_that_controllers_wrote_every_isr(running)
+
+
+def check_that_controllers_wrote_every_isr(cluster: MixedCluster) -> None:
+    """A leader that writes a state znode itself announces that by a child of this znode, after some
+    seconds. Leaders of both kinds requested AlterPartition of controllers of both kinds."""
+    with cluster.zk() as client:
+        stat = client.exists("/isr_change_notification")
+    assert stat is not None
+    assert stat.cversion == 0, "a leader did not request AlterPartition"
 
 
 def brokers_of(cluster: MixedCluster, leader: str, follower: str) -> list[int]:
@@ -107,6 +117,8 @@ class Transfer:
                 producer.begin_transaction()
                 for record in range(RECORDS):
                     producer.produce(self._topic, f"{number}-{record}")
+                # librdkafka's abort_transaction drops the records that it has not sent yet.
+                assert producer.flush(TIMEOUT_S) == 0
                 producer.send_offsets_to_transaction(
                     [TopicPartition(self._topic, 0, RECORDS + number)],
                     consumer.consumer_group_metadata(),
