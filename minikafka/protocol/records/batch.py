@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.buffer import Buffer
+from minikafka.protocol.buffer import Buffer, DecodeError, read_varlong
 from minikafka.protocol.records.compression import (
     LARGEST_DECOMPRESSED_BYTES,
     Compression,
+    DecompressedTooLarge,
     decompress,
 )
 
@@ -149,7 +150,26 @@ class RecordBatch(NamedTuple):
         KafkaError as ``compression``."""
         codec = self.compression
         payload = self.payload()
-        return bytes(payload) if codec is Compression.NONE else decompress(codec, payload, limit)
+        if codec is Compression.NONE:
+            return bytes(payload)
+
+        def check(start: Buffer) -> None:
+            _check_first_record(start, codec, limit)
+
+        return decompress(codec, payload, limit, check)
+
+
+def _check_first_record(start: Buffer, codec: Compression, limit: int) -> None:
+    """Refuse records of which the first one has no bytes, as where all bytes are 0, or more than
+    ``limit``."""
+    try:
+        length, _ = read_varlong(start, 0)
+    except DecodeError as error:
+        raise CorruptRecordError(f"the length of the first record: {error}") from error
+    if length <= 0:
+        raise CorruptRecordError(f"a record of {length} bytes")
+    if length > limit:
+        raise DecompressedTooLarge(codec, limit)
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

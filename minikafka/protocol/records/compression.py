@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from typing import Any, Final
@@ -33,9 +34,11 @@ LARGEST_DECOMPRESSED_BYTES: Final = 100 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _NO_ROOM: Final = "failed to write whole buffer"  # the codec library, of an output that is full
-# Blow-up that the format itself allows; where that stays below the limit, no limit is needed.
+# Blow-up that the format itself allows. Where that is not more than some megabytes, no limit is
+# needed.
 _LZ4_MAX_RATIO: Final = 255
 _GZIP_MAX_RATIO: Final = 1032
+_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Compression(IntEnum):
@@ -81,8 +84,16 @@ class DecompressedTooLarge(KafkaError):
         )
 
 
-def decompress(codec: Compression, data: Buffer, limit: int = LARGEST_DECOMPRESSED_BYTES) -> bytes:
+def decompress(
+    codec: Compression,
+    data: Buffer,
+    limit: int = LARGEST_DECOMPRESSED_BYTES,
+    check_start: Callable[[Buffer], None] | None = None,
+) -> bytes:
     """The inverse of ``compress``; snappy may also be raw.
+
+    ``check_start`` gets the first bytes of what may be large, and raises KafkaError if the rest is
+    not worth the work: no other thread runs during a call of the codec library.
 
     Raises KafkaError(CORRUPT_MESSAGE), and DecompressedTooLarge for more than ``limit`` bytes, of
     which no more are produced."""
@@ -90,12 +101,12 @@ def decompress(codec: Compression, data: Buffer, limit: int = LARGEST_DECOMPRESS
         if codec is Compression.NONE:
             return bytes(data)
         if codec is Compression.GZIP:
-            return _decompress(cramjam.gzip, codec, data, _GZIP_MAX_RATIO, limit)
+            return _decompress(cramjam.gzip, codec, data, _GZIP_MAX_RATIO, limit, check_start)
         if codec is Compression.SNAPPY:
-            return _decompress_snappy(data, limit)
+            return _decompress_snappy(data, limit, check_start)
         if codec is Compression.LZ4:
-            return _decompress(cramjam.lz4, codec, data, _LZ4_MAX_RATIO, limit)
-        return _decompress(cramjam.zstd, codec, data, None, limit)
+            return _decompress(cramjam.lz4, codec, data, _LZ4_MAX_RATIO, limit, check_start)
+        return _decompress(cramjam.zstd, codec, data, None, limit, check_start)
     except cramjam.DecompressionError as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"cannot decompress {codec.name.lower()}: {error}"
@@ -122,11 +133,16 @@ def _contiguous(data: Buffer) -> Any:
 
 
 def _decompress(
-    library: Any, codec: Compression, data: Buffer, max_ratio: int | None, limit: int
+    library: Any,
+    codec: Compression,
+    data: Buffer,
+    max_ratio: int | None,
+    limit: int,
+    check_start: Callable[[Buffer], None] | None,
 ) -> bytes:
     """Within the limit: where ``data`` may hold more, into a buffer that grows up to it."""
     size = len(data)
-    if max_ratio is not None and size * max_ratio <= limit:
+    if max_ratio is not None and size * max_ratio <= min(limit, _AT_ONCE_BYTES):
         return bytes(library.decompress(_contiguous(data)))
     compressed = bytes(data)
     room = min(max(_FIRST_GUESS_BYTES, 8 * size), limit)
@@ -137,6 +153,9 @@ def _decompress(
         except cramjam.DecompressionError as error:
             if _NO_ROOM not in str(error):
                 raise
+            if check_start is not None:
+                check_start(plain)
+                check_start = None
             if room == limit:
                 raise DecompressedTooLarge(codec, limit) from None
             room = min(4 * room, limit)
@@ -163,7 +182,9 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: Buffer, limit: int) -> bytes:
+def _decompress_snappy(
+    data: Buffer, limit: int, check_start: Callable[[Buffer], None] | None
+) -> bytes:
     raw = bytes(data)
     if not raw.startswith(_XERIAL_MAGIC):
         _check_snappy_size(raw, 0, limit)
@@ -181,6 +202,9 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
         block = raw[start : start + length]
         total = _check_snappy_size(block, total, limit)
         parts.append(bytes(cramjam.snappy.decompress_raw(block)))
+        if check_start is not None and total >= _FIRST_GUESS_BYTES:
+            check_start(parts[0])
+            check_start = None
         position = start + length
     return b"".join(parts)
 

@@ -2,6 +2,17 @@
 
 import pytest
 
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import write_varint
+from minikafka.protocol.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    CorruptRecordError,
+    RecordBatch,
+    parse_batch,
+)
+from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import (
     Compression,
     DecompressedTooLarge,
@@ -51,6 +62,54 @@ def test_a_bomb_does_not_go_off(codec: Compression) -> None:
 def test_whatever_the_blow_up(codec: Compression, size: int) -> None:
     for plain in (bytes(size), TEXT[:size]):
         assert decompress(codec, compress(codec, plain)) == plain
+
+
+@pytest.mark.mission("SAFE-80")
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_first_bytes_of_much_are_checked_before_the_rest_is_made(codec: Compression) -> None:
+    plain = bytes(range(251)) * 40_000
+    data = compress(codec, plain)
+    starts: list[bytes] = []
+    assert decompress(codec, data, check_start=lambda start: starts.append(bytes(start))) == plain
+    (start,) = starts
+    assert len(start) >= 32 * 1024
+    assert plain.startswith(start)
+
+    def refuse(start: object) -> None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "so it is")
+
+    with pytest.raises(KafkaError, match="so it is"):
+        decompress(codec, data, check_start=refuse)
+
+
+@pytest.mark.mission("SAFE-80")
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_that_begin_with_nonsense_are_not_decompressed(codec: Compression) -> None:
+    zeros = compress(codec, bytes(40_000_000))
+    with pytest.raises(CorruptRecordError, match="a record of 0 bytes"):
+        batch_of(codec, zeros).plain_records(30_000_000)
+    with pytest.raises(CorruptRecordError, match="the length of the first record"):
+        batch_of(codec, compress(codec, b"\xff" * 20_000_000)).plain_records()
+    huge = write_varint(10_000_001) + bytes(10_000_000)
+    with pytest.raises(DecompressedTooLarge):
+        batch_of(codec, compress(codec, huge)).plain_records(10_000_000)
+
+
+def batch_of(codec: Compression, payload: bytes) -> RecordBatch:
+    made = assemble_batch(
+        payload,
+        base_offset=0,
+        leader_epoch=0,
+        attributes=codec,
+        last_offset_delta=0,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
+    )
+    return parse_batch(made, 0)
 
 
 @pytest.mark.parametrize("level", [1, 9, 17])
