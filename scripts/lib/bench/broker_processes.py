@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,7 +40,8 @@ class BrokerProcesses:
     """A context: brokers 1, 2, ... and their ZooKeeper, in a directory.
 
     ``seconds_to_serve`` is the time from the commands of all brokers, with ZooKeeper running,
-    until each of them lists all of them.
+    until each of them lists all of them. Every broker has the listener PLAINTEXT and those in
+    ``listeners``.
     """
 
     def __init__(
@@ -49,10 +50,14 @@ class BrokerProcesses:
         directory: Path,
         brokers: int,
         settings: Mapping[str, object] | None = None,
+        listeners: Sequence[str] = (),
     ) -> None:
         self._command, self._directory = command, directory
         self._settings = {**COMMON, **(settings or {})}
-        *self.ports, self._zookeeper_port = free_ports(brokers + 1)
+        self._listeners = ("PLAINTEXT", *listeners)
+        self._zookeeper_port, *ports = free_ports(1 + brokers * len(self._listeners))
+        self._all_ports = [ports[first::brokers] for first in range(brokers)]  # by broker
+        self.ports = ports[:brokers]
         self._zookeeper: subprocess.Popen[Any] | None = None
         self._brokers: dict[int, subprocess.Popen[Any]] = {}
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
@@ -82,6 +87,9 @@ class BrokerProcesses:
 
     def broker_pid(self, broker_id: int) -> int:
         return self._brokers[broker_id].pid
+
+    def port(self, broker_id: int, listener: str) -> int:
+        return self._all_ports[broker_id - 1][self._listeners.index(listener)]
 
     def kill_broker(self, broker_id: int, number: signal.Signals = signal.SIGKILL) -> None:
         self._brokers[broker_id].send_signal(number)
@@ -132,7 +140,9 @@ class BrokerProcesses:
     def _start_broker(self, broker_id: int) -> None:
         values = {
             "broker.id": broker_id,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker_id - 1]}",
+            "listeners": ",".join(
+                f"{name}://127.0.0.1:{self.port(broker_id, name)}" for name in self._listeners
+            ),
             "zookeeper.connect": self.zookeeper,
             "log.dirs": self._directory / f"data-{broker_id}",
             **self._settings,

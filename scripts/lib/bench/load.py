@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import time
 from collections import deque
@@ -34,9 +35,14 @@ class Result:
 
 
 class Load(asyncio.BufferedProtocol):
-    """Sends the same frames in turn, over and over; keeps the first answer for a look at it."""
+    """Sends the same frames in turn, over and over; keeps the first answer for a look at it.
 
-    def __init__(self, frames: Sequence[bytes], count: int, in_flight: int) -> None:
+    Before these it sends each frame of ``opening`` after the answer to the one before: a login."""
+
+    def __init__(
+        self, frames: Sequence[bytes], count: int, in_flight: int, opening: Sequence[bytes] = ()
+    ) -> None:
+        self._opening = deque(opening)
         self._frames = cycle(frames)
         self._left = count
         self._count = count
@@ -51,6 +57,12 @@ class Load(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._opening:
+            self._transport.write(self._opening[0])
+            return
         self._started = time.perf_counter()
         for _ in range(min(self._in_flight, self._left)):
             self._send()
@@ -70,6 +82,11 @@ class Load(asyncio.BufferedProtocol):
             (size,) = SIZE.unpack_from(self._buffer, start)
             if self._used - start < 4 + size:
                 break
+            if self._opening:
+                start += 4 + size
+                self._opening.popleft()
+                self._go_on()
+                continue
             if not self.last_answer:
                 self.last_answer = bytes(self._buffer[start + 4 : start + 4 + size])
             self._bytes += size
@@ -97,12 +114,18 @@ async def drive(port: int, frame: bytes, count: int, in_flight: int) -> tuple[Re
 
 
 async def drive_in_turn(
-    port: int, frames: Sequence[bytes], count: int, in_flight: int
+    port: int,
+    frames: Sequence[bytes],
+    count: int,
+    in_flight: int,
+    opening: Sequence[bytes] = (),
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[Result, bytes]:
-    """Send ``count`` times one of ``frames``, each in its turn; returns as ``drive``."""
+    """Send ``count`` times one of ``frames``, each in its turn, after ``opening``; returns as
+    ``drive``."""
     loop = asyncio.get_running_loop()
     _, load = await loop.create_connection(
-        lambda: Load(frames, count, in_flight), "127.0.0.1", port
+        lambda: Load(frames, count, in_flight, opening), "127.0.0.1", port, ssl=tls
     )
     async with asyncio.timeout(LIMIT_S):
         return await load.done, load.last_answer
