@@ -1,4 +1,5 @@
-"""One body, two worlds: runs a contract against the real port and against its simulated twin."""
+"""One body, three worlds: runs a contract against the real ports, those inside a process, and the
+simulated ones."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from minikafka.kernel.ports import World
+from minikafka.world.inside import inside_world
+from minikafka.world.memory.coordination import MemoryZookeeper
+from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.real.world import real_world, run
 from minikafka.world.sim.world import SimWorld
 
@@ -39,6 +43,21 @@ def play_real(tmp_path: Path) -> Play:
 
 
 @pytest.fixture
+def play_inside() -> Play:
+    def play(body: Body) -> None:
+        world = inside_world(MemoryZookeeper(), FileTree())
+        world.files.make_directories("/data")
+
+        async def main() -> None:
+            async with asyncio.timeout(HANG_S):
+                await body(world, "/data")
+
+        run(main())
+
+    return play
+
+
+@pytest.fixture
 def play_sim() -> Play:
     seeds = itertools.count(1)
 
@@ -55,7 +74,7 @@ def play_sim() -> Play:
     return play
 
 
-@pytest.fixture(params=["real", "sim"])
+@pytest.fixture(params=["real", "inside", "sim"])
 def play(request: pytest.FixtureRequest) -> Play:
     chosen: Play = request.getfixturevalue(f"play_{request.param}")
     return chosen

@@ -16,7 +16,7 @@ from minikafka.protocol.layout import Array, Field, Struct, WireType, layout_of
 from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.types import BOOL, STRING, UUID_TYPE, Fixed
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from minikafka.world.sim.disk import Directory
+from minikafka.world.memory.file_tree import Directory
 
 NAMES = (
     "", ".", "..", "../../..", "../good", "a/b", "/", "/etc", "good/partitions", "a\0b", "a b",

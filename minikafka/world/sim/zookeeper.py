@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -15,10 +15,10 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
 )
+from minikafka.world.memory.znode_tree import TRIGGERED_WATCHES, ZnodeTree
 from minikafka.world.sim.clock import universal_ms
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
-from minikafka.world.sim.znode_tree import ZnodeTree
 
 ZOOKEEPER_HOST = "zookeeper"
 FIRST_SESSION_ID = 0x1_0000_0000_0000
@@ -390,12 +390,3 @@ class SimZookeeper:
             record.timer.cancel()
             record.timer = None
         self._notify_watchers(self.tree.end_session(record.session_id))
-
-
-# The watches that an event triggers: CHANGED stands for watches on data and on existence.
-TRIGGERED_WATCHES: Mapping[WatchKind, tuple[WatchKind, ...]] = {
-    WatchKind.CREATED: (WatchKind.CHANGED,),
-    WatchKind.CHANGED: (WatchKind.CHANGED,),
-    WatchKind.DELETED: (WatchKind.CHANGED, WatchKind.CHILDREN),
-    WatchKind.CHILDREN: (WatchKind.CHILDREN,),
-}

@@ -56,5 +56,5 @@ class InstantFiles(SimFiles):
 
     def crash(self) -> None:
         """Lose power: open files and locks are gone, and what the dice take."""
-        self._close_all()
+        self.close_all()
         self.disk.crash()

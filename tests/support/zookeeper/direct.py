@@ -28,8 +28,7 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
 )
-from minikafka.world.sim.znode_tree import Znode, ZnodeTree
-from minikafka.world.sim.zookeeper import TRIGGERED_WATCHES
+from minikafka.world.memory.znode_tree import TRIGGERED_WATCHES, Znode, ZnodeTree
 
 FIRST_SESSION_ID = 1
 NOBODY = 0  # the session id of writes by another client

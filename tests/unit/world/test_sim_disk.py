@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.world.sim.disk import WRITE_BACK_BYTES, FileTruncation, FileWrite, Inode
+from minikafka.world.sim.disk import WRITE_BACK_BYTES, FileTruncation, FileWrite, SimInode
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.process import HostDown
 from minikafka.world.sim.world import SimHost, SimWorld
@@ -234,7 +234,7 @@ def test_a_power_loss_leaves_a_state_between_flush_and_crash(
     changes: list[FileWrite | FileTruncation], flushed: int, seed: int
 ) -> None:
     """Up to one torn change, the file is as it was at some moment after the last flush."""
-    inode, states = Inode(), [b""]
+    inode, states = SimInode(), [b""]
     for made in changes:
         inode.change(made)
         states.append(bytes(inode.data))
@@ -260,7 +260,7 @@ def torn_from(left: bytes, before: bytes, after: bytes) -> bool:
 
 
 def test_old_changes_are_written_back() -> None:
-    inode = Inode()
+    inode = SimInode()
     piece = bytes(1 << 20)
     for number in range(8):
         inode.change(FileWrite(number << 20, piece))

@@ -31,7 +31,7 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from minikafka.world.sim.files import VOLUME_BYTES, SimFile
+from minikafka.world.memory.files import VOLUME_BYTES, MemoryFile
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
 
 OTHER = TP._replace(partition=1)
@@ -193,7 +193,7 @@ class SlowDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = asyncio.Event()
-        real = SimFile.flush
+        real = MemoryFile.flush
         slow = self
 
         async def flush(file: Any) -> None:
@@ -201,7 +201,7 @@ class SlowDisk:
                 await slow.go.wait()
             await real(file)
 
-        monkeypatch.setattr(SimFile, "flush", flush)
+        monkeypatch.setattr(MemoryFile, "flush", flush)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -250,7 +250,7 @@ async def test_failed_flush_gives_a_storage_error(monkeypatch: pytest.MonkeyPatc
         async def failing(file: Any) -> None:
             raise OSError(errno.EIO, "broken")
 
-        monkeypatch.setattr(SimFile, "flush", failing)
+        monkeypatch.setattr(MemoryFile, "flush", failing)
         answers = cluster[1].produce("a", acks=1)
         await cluster.clock.settle()
         assert error_of(answers) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -24,7 +24,7 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
 )
-from minikafka.world.sim.znode_tree import ZnodeTree
+from minikafka.world.memory.znode_tree import ZnodeTree
 
 SESSION = 7
 

@@ -1,4 +1,4 @@
-"""The znode tree of the simulated ZooKeeper: versions, transactions, and the watch events."""
+"""A znode tree in memory: versions, transactions, and the watch events."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
 )
+
+# The watches that an event triggers: CHANGED stands for watches on data and on existence.
+TRIGGERED_WATCHES: Mapping[WatchKind, tuple[WatchKind, ...]] = {
+    WatchKind.CREATED: (WatchKind.CHANGED,),
+    WatchKind.CHANGED: (WatchKind.CHANGED,),
+    WatchKind.DELETED: (WatchKind.CHANGED, WatchKind.CHILDREN),
+    WatchKind.CHILDREN: (WatchKind.CHILDREN,),
+}
 
 
 @dataclass(slots=True)
