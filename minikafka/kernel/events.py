@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
 
 import structlog
 
@@ -79,9 +79,64 @@ def set_logger_levels(levels: LoggerLevels) -> None:
     structlog.configure(processors=[levels, *others])
 
 
+Sink = Callable[[str, str, dict[str, Any]], None]  # level, event, facts
+
+
+class _Kept(NamedTuple):
+    """Where the logs of one cluster go, whatever the program around it does with structlog."""
+
+    sink: Sink
+    level: int
+
+
+_KEPT: ContextVar[_Kept | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept(sink: Sink, level: str = "INFO") -> Iterator[None]:
+    """Pass the events of logs that are created within the block, and in its tasks, to ``sink``
+    only. Structlog is not used, and not configured."""
+    token = _KEPT.set(_Kept(sink, LEVELS[_spelt(level)]))
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 def event_log(component: str, **facts: Any) -> EventLog:
     """Return the log of a component, such as ``event_log("controller", broker=1)``."""
-    return _Log({"component": component, **facts})
+    facts = {"component": component, **facts}
+    kept = _KEPT.get()
+    return _Log(facts) if kept is None else _KeptLog(facts, kept)
+
+
+class _KeptLog:
+    """A log whose events go to a sink."""
+
+    __slots__ = ("_facts", "_kept")
+
+    def __init__(self, facts: dict[str, Any], kept: _Kept) -> None:
+        self._facts = facts
+        self._kept = kept
+
+    def _keep(self, level: str, event: str, facts: dict[str, Any]) -> None:
+        if LEVELS[level.upper()] >= self._kept.level:
+            self._kept.sink(level, event, {**self._facts, **facts})
+
+    def debug(self, event: str, **facts: Any) -> None:
+        self._keep("debug", event, facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        self._keep("info", event, facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self._keep("warning", event, facts)
+
+    def error(self, event: str, **facts: Any) -> None:
+        self._keep("error", event, facts)
+
+    def bind(self, **facts: Any) -> EventLog:
+        return _KeptLog({**self._facts, **facts}, self._kept)
 
 
 class _Log:
@@ -252,9 +307,7 @@ _PLAIN = re.compile(r"""[^ =\"']*""").fullmatch
 
 
 @contextmanager
-def diverted(
-    sink: Callable[[str, str, dict[str, Any]], None], level: str = "INFO"
-) -> Iterator[None]:
+def diverted(sink: Sink, level: str = "INFO") -> Iterator[None]:
     """Within the block, pass events to ``sink(level, event, facts)`` only."""
     before = structlog.get_config()
 

@@ -769,6 +769,14 @@ class Server:
         await self._all_gone
         timer.cancel()
 
+    def abandon(self) -> None:
+        """Stop at once, as where the process is killed: nothing that is written is waited for."""
+        self.stop_accepting()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        self._abort_all()
+
     # -- for connections
 
     def opened(self, connection: ServerConnection) -> None:

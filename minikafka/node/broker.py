@@ -447,6 +447,14 @@ class BrokerNode:
         await self._logs.shutdown()
         self._log.info("broker_stopped")
 
+    def abandon(self) -> None:
+        """Close all listeners and connections at once. With the cancellation of ``run`` that is the
+        end of a broker that is killed inside a process which goes on."""
+        if self._debug is not None:
+            self._debug.close()
+        for server in self._servers:
+            server.abandon()
+
     def _can_hand_over(self) -> bool:
         """Whether a controlled shutdown can succeed. Without ZooKeeper no leadership moves, and the
         controller does not respond while it waits for ZooKeeper."""

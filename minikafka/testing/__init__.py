@@ -1,5 +1,6 @@
-"""Clusters as pytest fixtures, for the tests of applications.
+"""Clusters for the tests of applications, three kinds of them.
 
-``plugin.py`` defines the fixtures: ``minikafka_cluster`` starts processes (``processes.py``), and
-``simulated_cluster`` runs a cluster in simulated time (``simulated.py``).
+``inside.py`` runs brokers inside the process, ``processes.py`` real processes with a real
+ZooKeeper, ``simulated.py`` a cluster in simulated time. ``plugin.py`` defines the pytest fixtures
+``minikafka_cluster`` (processes) and ``simulated_cluster``.
 """

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from minikafka.kernel.ports import World
-from minikafka.world.inside import inside_world
+from minikafka.world.inside import inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.real.world import real_world, run
@@ -45,7 +45,7 @@ def play_real(tmp_path: Path) -> Play:
 @pytest.fixture
 def play_inside() -> Play:
     def play(body: Body) -> None:
-        world = inside_world(MemoryZookeeper(), FileTree())
+        world = inside_process(MemoryZookeeper(), FileTree()).world
         world.files.make_directories("/data")
 
         async def main() -> None:

@@ -141,6 +141,7 @@ def play(request: pytest.FixtureRequest) -> Play:
     return lambda body: run_real(body(RealLab(server)))
 
 
+@pytest.mark.mission("IN-4")
 def test_nodes_are_made_read_written_and_deleted(play: Play) -> None:
     async def body(lab: Lab) -> None:
         session = await lab.open()

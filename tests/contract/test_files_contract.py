@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.contract.conftest import Play
 
 
+@pytest.mark.mission("IN-4")
 def test_bytes_are_read_where_they_were_written(play: Play) -> None:
     async def body(world: World, directory: str) -> None:
         file = world.files.open(f"{directory}/f", create=True)

@@ -1,0 +1,259 @@
+"""A cluster inside this process: real brokers on TCP ports, files and ZooKeeper in memory.
+
+It is up in some milliseconds, for clients in any language, and nothing is left of it:
+
+    with InsideCluster(brokers=3) as cluster:
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+
+The brokers run on an event loop in another thread. They print nothing; see ``events``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+import uvloop
+
+from minikafka.client import Admin, ClientConfig
+from minikafka.kernel.events import kept
+from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.node.broker import BrokerNode
+from minikafka.world.inside import InsideProcess, inside_process
+from minikafka.world.memory.coordination import MemoryZookeeper
+from minikafka.world.memory.file_tree import FileTree
+from minikafka.world.real.clock import RealClock
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+START_LIMIT_S = 30
+MAX_EVENTS = 10_000
+# Kafka's defaults are for clusters that live longer.
+DEFAULTS = {
+    "zookeeper.connect": "inside:2181",
+    "log.dirs": "/data",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "replica.lag.time.max.ms": "2000",
+    "controlled.shutdown.retry.backoff.ms": "100",
+}
+
+
+class BrokerEvent(NamedTuple):
+    """An event of a broker's log, at ``monotonic_ms``."""
+
+    monotonic_ms: int
+    level: str
+    name: str
+    facts: Mapping[str, Any]
+
+
+class BrokerState:
+    """One broker: its disk, and the process that it runs as, if it runs."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.tree = FileTree()
+        self.port = 0  # the system chooses one at the first start
+        self.process: InsideProcess | None = None
+        self.node: BrokerNode | None = None
+        self.running: asyncio.Task[None] | None = None
+
+
+class InsideCluster:
+    """Brokers 1, 2, ... as a context. ``settings`` are broker properties for all of them.
+
+    All methods may be called from any thread but the cluster's own.
+    """
+
+    def __init__(self, brokers: int = 1, settings: Mapping[str, object] | None = None) -> None:
+        factor = min(3, brokers)
+        self._settings = {
+            **DEFAULTS,
+            "offsets.topic.replication.factor": str(factor),
+            "transaction.state.log.replication.factor": str(factor),
+            "transaction.state.log.min.isr": str(max(1, factor - 1)),
+            "default.replication.factor": str(factor),
+            **{key: str(value) for key, value in (settings or {}).items()},
+        }
+        self._brokers = {number: BrokerState(number) for number in range(1, brokers + 1)}
+        self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
+        self._clock = RealClock()
+        self._zookeeper: MemoryZookeeper
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # ---------------------------------------------------------------------------- the whole cluster
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self._brokers.values())
+
+    def start(self) -> None:
+        """Start the brokers, and return when all of them serve. Raises ConfigError for settings
+        that cannot be used, and OSError."""
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="minikafka", daemon=True
+        )
+        self._thread.start()
+        try:
+            ready.result()
+            self.call(self._start_all())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the brokers at once, and the thread. Nothing is kept."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        self.call(self._end_all())
+        self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the cluster's event loop, and return its result."""
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("the cluster is not running")
+        with kept(self._keep):  # the work runs in a copy of this context
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def events(self, name: str | None = None) -> list[BrokerEvent]:
+        """Return the last events of the brokers' logs, or those of one name, from the oldest."""
+        return [event for event in list(self._events) if name in (None, event.name)]
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic and wait until it is usable. Raises KafkaError."""
+        self.call(self._create_topic(name, partitions, replication_factor, settings or {}))
+
+    # ------------------------------------------------------------------------------- single brokers
+
+    def kill_broker(self, broker_id: int) -> None:
+        """End a broker as SIGKILL does. Its disk is kept, and its session expires at once."""
+        self.call(self._kill(self._brokers[broker_id]))
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker by controlled shutdown."""
+        self.call(self._stop(self._brokers[broker_id]))
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker that has ended, on its disk and its port, and wait until it serves."""
+        self.call(self._start(self._brokers[broker_id]))
+
+    # ---------------------------------------------------------------------- on the cluster's thread
+
+    def _run(self, ready: Future[None]) -> None:
+        loop = uvloop.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            self._zookeeper = MemoryZookeeper()
+            self._loop = loop
+            loop.call_soon(ready.set_result, None)
+            loop.run_forever()
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _keep(self, level: str, name: str, facts: dict[str, Any]) -> None:
+        self._events.append(BrokerEvent(self._clock.monotonic_ms(), level, name, facts))
+
+    async def _start_all(self) -> None:
+        async with asyncio.timeout(START_LIMIT_S):
+            await asyncio.gather(*(self._start(broker) for broker in self._brokers.values()))
+            await self._until_known()
+
+    async def _until_known(self) -> None:
+        """Wait until every broker knows all brokers."""
+        nodes = [broker.node for broker in self._brokers.values() if broker.node is not None]
+        while any(  # noqa: ASYNC110 - metadata has no event
+            len(node.parts.cache.live_brokers()) < len(nodes) for node in nodes
+        ):
+            await asyncio.sleep(0.001)
+
+    async def _start(self, broker: BrokerState) -> None:
+        if broker.node is not None:
+            raise RuntimeError(f"broker {broker.broker_id} runs")
+        own = {"broker.id": str(broker.broker_id), "listeners": f"PLAINTEXT://{HOST}:{broker.port}"}
+        process = inside_process(self._zookeeper, broker.tree)
+        node = BrokerNode(process.world, BROKER_CONFIG.parse(self._settings | own), HOST)
+        running = asyncio.create_task(node.run(), name=f"broker-{broker.broker_id}")
+        started = asyncio.create_task(node.started.wait())
+        await asyncio.wait([started, running], return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if running.done():
+            process.end()
+            running.result()  # raises
+            raise RuntimeError(f"broker {broker.broker_id} ended at its start")
+        broker.process, broker.node, broker.running = process, node, running
+        broker.port = node.ports[0]
+
+    async def _stop(self, broker: BrokerState) -> None:
+        if broker.node is None or broker.running is None:
+            return
+        broker.node.request_stop()
+        await broker.running
+        self._end(broker)
+
+    async def _kill(self, broker: BrokerState) -> None:
+        if broker.node is None or broker.running is None:
+            return
+        broker.node.abandon()
+        broker.running.cancel()
+        await asyncio.wait([broker.running])
+        self._end(broker)
+
+    def _end(self, broker: BrokerState) -> None:
+        if broker.process is not None:
+            broker.process.end()
+        broker.process = broker.node = broker.running = None
+
+    async def _end_all(self) -> None:
+        for broker in self._brokers.values():
+            await self._kill(broker)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None,
+        settings: Mapping[str, str],
+    ) -> None:
+        factor = replication_factor or min(3, len(self._brokers))
+        world = inside_process(self._zookeeper, FileTree()).world
+        async with Admin(world, ClientConfig(bootstrap_servers=self.bootstrap)) as admin:
+            await admin.create_topic(name, partitions, factor, settings)
+            await admin.wait_for_topic(name, partitions)
