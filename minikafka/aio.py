@@ -28,6 +28,7 @@ from minikafka.protocol.records.compression import Compression
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
+from minikafka.world.real.kerberos import RealKerberos
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.workers import RealWorkers
 
@@ -61,6 +62,7 @@ def _world() -> World:
         cast(Coordination, None),
         RealEntropy(),
         RealWorkers(),
+        RealKerberos(),
     )
 
 

@@ -27,9 +27,9 @@ class ClientConfig:
 
     ``bootstrap_servers`` is ``host1:port1,host2:port2``. ``security_protocol`` is PLAINTEXT, SSL,
     SASL_PLAINTEXT or SASL_SSL; the ``ssl`` fields name PEM or PKCS12 files, or have PEM text. A
-    login needs a ``sasl_mechanism`` (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER), and either
-    ``sasl_jaas_config`` or, as with librdkafka, ``sasl_username`` and ``sasl_password``. Raises
-    ValueError for invalid values; files are read when a client is made.
+    login needs a ``sasl_mechanism`` (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI), and
+    either ``sasl_jaas_config`` or, as with librdkafka, ``sasl_username`` and ``sasl_password``.
+    Raises ValueError for invalid values; files are read when a client is made.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -58,6 +58,7 @@ class ClientConfig:
     ssl_cipher_suites: str = ""
     sasl_mechanism: str = "GSSAPI"
     sasl_jaas_config: str | None = field(default=None, repr=False)
+    sasl_kerberos_service_name: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.client.config import ClientConfig
-from minikafka.core.security.jaas import JaasError, parse_jaas_property
+from minikafka.core.security.jaas import KERBEROS_MODULE, JaasError, parse_jaas_property
+from minikafka.core.security.kerberos_login import ServiceLogin, service_login
+from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.core.security.sasl.login_options import MODULES, LoginOptions
 from minikafka.kernel.config import ConfigDef, ConfigError
+from minikafka.kernel.kerberos import KerberosError
 from minikafka.kernel.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from minikafka.kernel.ports import Network, World
 from minikafka.kernel.tls import TlsError
 from minikafka.kernel.tls_settings import TLS_SETTINGS
+from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.tls_network import TlsNetwork
 
@@ -29,6 +33,9 @@ def secured_network(world: World, config: ClientConfig) -> Network:
     network = world.network
     if protocol in TLS_PROTOCOLS:
         network = _tls_network(world, config)
+    if protocol in SASL_PROTOCOLS and config.sasl_mechanism == GSSAPI:
+        service = _service_login(world, config)
+        return KerberosNetwork(network, service, world.kerberos, world.clock, world.entropy)
     if protocol in SASL_PROTOCOLS:
         login = _login_options(config)
         network = SaslNetwork(network, login.exchange, world.clock, world.entropy)
@@ -61,11 +68,27 @@ def _tls_network(world: World, config: ClientConfig) -> Network:
     return TlsNetwork(world.network, settings)
 
 
+def _service_login(world: World, config: ClientConfig) -> ServiceLogin:
+    if config.sasl_jaas_config is None:
+        raise ConfigError(f"sasl.mechanism={GSSAPI} needs sasl.jaas.config with {KERBEROS_MODULE}")
+    try:
+        entry = parse_jaas_property(config.sasl_jaas_config)
+        login = service_login(entry, config.sasl_kerberos_service_name)
+    except JaasError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from error
+    try:
+        world.kerberos.require()
+    except KerberosError as error:
+        raise ConfigError(f"sasl.mechanism={GSSAPI}: {error}") from error
+    return login
+
+
 def _login_options(config: ClientConfig) -> LoginOptions:
     mechanism = config.sasl_mechanism
     if mechanism not in MODULES:
         raise ConfigError(
-            f"sasl.mechanism={mechanism} is not supported; supported are {', '.join(MODULES)}"
+            f"sasl.mechanism={mechanism} is not supported; supported are "
+            f"{', '.join((*MODULES, GSSAPI))}"
         )
     if config.sasl_jaas_config is not None:
         try:

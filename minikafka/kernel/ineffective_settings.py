@@ -115,11 +115,9 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _password("password.encoder.old.secret", None, "Secret before the last change of password.encoder.secret."),
         _password("password.encoder.secret", None, "Secret with which passwords in ZooKeeper are encrypted."),
     )),
-    SettingGroup("Kerberos (GSSAPI) is not supported.", (
+    SettingGroup("The Kerberos library gets tickets for the keys of a keytab itself, and reads a ticket cache at each login.", (
         _string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Path of Kerberos' kinit."),
         _long("sasl.kerberos.min.time.before.relogin", 60000, "Least pause between two Kerberos logins, in ms."),
-        _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), "Rules that make a short name of a Kerberos principal."),
-        _string("sasl.kerberos.service.name", None, "Kerberos name under which brokers run."),
         _double("sasl.kerberos.ticket.renew.jitter", 0.05, "Random share added to the time of a ticket's renewal."),
         _double("sasl.kerberos.ticket.renew.window.factor", 0.8, "Share of a ticket's life after which it is renewed."),
     )),

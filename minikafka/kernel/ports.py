@@ -1,4 +1,5 @@
-"""The six interfaces of a node to the outside, and the World that bundles them.
+"""The interfaces of a node to the outside, and the World that bundles them. ``kernel.kerberos``
+has that to Kerberos.
 
 A port is a typing Protocol. ``world.real`` and ``world.sim`` implement each of them; the same
 contract tests run against both. All times are integer milliseconds, all sizes are bytes.
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from minikafka.kernel.kerberos import Kerberos, NoKerberos
 from minikafka.kernel.tls import TlsSettings
 
 T = TypeVar("T")
@@ -89,6 +91,11 @@ class OutgoingLogin(Protocol):
     @property
     def is_due(self) -> bool:
         """Whether the session ends soon: log in again before the next request."""
+        ...
+
+    def preparation(self, host: str) -> Coroutine[Any, Any, None] | None:
+        """Return what has to be awaited before each ``begin`` (it may wait for a ticket of
+        Kerberos, and raises KafkaError if there is none), or None. ``host`` is the peer's."""
         ...
 
     def begin(self) -> Buffer:
@@ -508,3 +515,4 @@ class World:
     coordination: Coordination
     entropy: Entropy
     workers: Workers
+    kerberos: Kerberos = field(default_factory=NoKerberos)

@@ -42,7 +42,9 @@ _password = row_of(ConfigType.PASSWORD)
 SASL_SETTINGS: tuple[Setting, ...] = (
     _int("connection.failed.authentication.delay.ms", 100, "Pause before a connection whose login failed is closed.", at_least(0)),
     _long("connections.max.reauth.ms", 0, "Time after which a client of a SASL listener must have logged in again; 0 for never."),
-    _list("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."),
+    _list("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (with the extra gssapi)."),
+    _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), "Rules that make a short name of a Kerberos principal."),
+    _string("sasl.kerberos.service.name", None, "Kerberos name of the service that brokers are, such as kafka."),
     _string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism with which brokers log in at each other."),
     _int("sasl.oauthbearer.clock.skew.seconds", 30, "Tolerated difference to the clock of the OAuth provider."),
     _list("sasl.oauthbearer.expected.audience", None, "Audiences one of which a token must name."),

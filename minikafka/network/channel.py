@@ -73,8 +73,9 @@ class Channel(asyncio.BufferedProtocol):
     """A connection to one broker. A closed channel cannot be reopened: open another one.
 
     With a ``login`` the connection begins with it, and repeats it before the first request after
-    most of the session (KIP-368). During such a re-authentication requests are held back, in their
-    order, and responses to earlier ones arrive before the frames of the login.
+    most of the session (KIP-368). During such a re-authentication, and while a ticket for it is
+    fetched, requests are held back, in their order, and responses to earlier ones arrive before the
+    frames of the login.
 
     Requests are sent in the order of the calls, and responses arrive in that order. Records in a
     response are memoryviews that stay valid, except with ``reuse_memory``.
@@ -93,7 +94,9 @@ class Channel(asyncio.BufferedProtocol):
         self._login = login
         self._logged_in: asyncio.Future[None] | None = None  # of the first login, until its end
         self._login_timer: TimerHandle | None = None
-        self._before_login = 0  # requests in flight that were sent before the login under way
+        self._preparing: asyncio.Task[None] | None = None  # for a re-authentication
+        # Requests in flight that were sent before the login under way, or before its preparation.
+        self._before_login = 0
         self._held: list[bytes] = []  # requests to send after the login; bound: max_in_flight
         self.close_reason: str | None = None
         self._clock = clock
@@ -129,6 +132,8 @@ class Channel(asyncio.BufferedProtocol):
         channel = cls(clock, peer, client_id, config, log or event_log("channel"), login)
         try:
             async with asyncio.timeout(config.connection_setup_timeout_ms / 1000):
+                if login is not None:
+                    await channel._prepare(login, host)
                 await network.connect(lambda: channel, host, port)
                 if login is not None:
                     await channel._log_in(login)
@@ -238,6 +243,18 @@ class Channel(asyncio.BufferedProtocol):
 
     # -- logins
 
+    async def _prepare(self, login: OutgoingLogin, host: str) -> None:
+        """Prepare the first login. Raises LoginRefused."""
+        preparation = login.preparation(host)
+        if preparation is None:
+            return
+        try:
+            await preparation
+        except KafkaError as error:
+            refusal = LoginRefused(self.peer, error)
+            self._refuse(refusal)
+            raise refusal from error
+
     async def _log_in(self, login: OutgoingLogin) -> None:
         """Log in for the first time. Raises LoginRefused and ConnectionError."""
         self._logged_in = logged_in = asyncio.get_running_loop().create_future()
@@ -250,17 +267,38 @@ class Channel(asyncio.BufferedProtocol):
         if login is None:
             transport.write(request)
             return
-        if not login.in_progress and login.is_due:
-            self._before_login = len(self._in_flight)
-            timeout_ms = self._config.connection_setup_timeout_ms
-            self._login_timer = self._clock.call_later(
-                timeout_ms, lambda: self._close(f"no re-authentication within {timeout_ms} ms")
-            )
-            transport.write(login.begin())
-        if login.in_progress:
+        if not login.in_progress and self._preparing is None and login.is_due:
+            self._log_in_again(login)
+        if login.in_progress or self._preparing is not None:
             self._held.append(request)
         else:
             transport.write(request)
+
+    def _log_in_again(self, login: OutgoingLogin) -> None:
+        self._before_login = len(self._in_flight)
+        timeout_ms = self._config.connection_setup_timeout_ms
+        self._login_timer = self._clock.call_later(
+            timeout_ms, lambda: self._close(f"no re-authentication within {timeout_ms} ms")
+        )
+        preparation = login.preparation(self.peer.rpartition(":")[0])
+        if preparation is None:
+            self._open_transport().write(login.begin())
+            return
+
+        def prepared(task: asyncio.Task[None]) -> None:
+            self._preparing = None
+            error = None if task.cancelled() else task.exception()
+            if task.cancelled() or self.close_reason is not None:
+                return
+            if isinstance(error, KafkaError):
+                self._refuse(LoginRefused(self.peer, error))
+            elif error is not None:
+                raise error
+            else:
+                self._open_transport().write(login.begin())
+
+        self._preparing = asyncio.get_running_loop().create_task(preparation)
+        self._preparing.add_done_callback(prepared)
 
     def _receive_login(self, login: OutgoingLogin, frame: memoryview) -> None:
         transport = self._open_transport()
@@ -340,11 +378,15 @@ class Channel(asyncio.BufferedProtocol):
 
     def _receive(self, frame: memoryview) -> None:
         login = self._login
-        if login is not None and login.in_progress:
-            if self._before_login == 0:
+        if login is not None and (login.in_progress or self._preparing is not None):
+            if self._before_login:
+                self._before_login -= 1
+            elif login.in_progress:
                 self._receive_login(login, frame)
                 return
-            self._before_login -= 1
+            else:
+                self._break("a response without a request")
+                return
         if not self._in_flight:
             self._break("a response without a request")
             return
@@ -385,6 +427,8 @@ class Channel(asyncio.BufferedProtocol):
         self._held.clear()
         if self._login_timer is not None:
             self._login_timer.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
         self._end_first_login(ConnectionError(f"{self.peer}: {reason}"))
         if self._transport is not None:
             self._transport.abort()

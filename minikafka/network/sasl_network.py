@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from minikafka.core.security.sasl.client_login import ClientLogin, LoginFailed
 from minikafka.core.security.sasl.exchange import ClientExchange, Send
@@ -41,6 +42,9 @@ class ChannelLogin:
     @property
     def is_due(self) -> bool:
         return self._due_ms is not None and self._clock.monotonic_ms() >= self._due_ms
+
+    def preparation(self, host: str) -> Coroutine[Any, Any, None] | None:
+        return None
 
     def begin(self) -> Buffer:
         nonce = scram_nonce(self._entropy.random_bytes(NONCE_BYTES))

@@ -36,7 +36,6 @@ from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.http_server import HttpServer
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.authorizer import NodeAuthorizer
@@ -79,12 +78,7 @@ class BrokerNode:
         self._sasl = BrokerSasl(config, self._listeners, world, self._credentials.credential)
         if self._tls is not None:
             world = replace(world, network=self._tls.network())
-        if self._sasl.inter_broker is not None:
-            network = SaslNetwork(
-                world.network, self._sasl.inter_broker.exchange, world.clock, world.entropy
-            )
-            world = replace(world, network=network)
-        self._world = world
+        self._world = world = replace(world, network=self._sasl.network(world.network))
         self.metrics = Metrics()
         self.broker_id = config.integer("broker.id")
         self.broker_epoch = NO_EPOCH

@@ -1,7 +1,8 @@
 """The SASL of a broker, from its configuration: the mechanisms of its listeners, and its own login.
 
 As with Kafka, ``listener.name.<listener>.<mechanism>.sasl.jaas.config`` has the users of PLAIN, the
-options of OAUTHBEARER's validator, and with which name and password other brokers log in here.
+options of OAUTHBEARER's validator, with which name and password other brokers log in here, and for
+GSSAPI the keytab of the broker.
 """
 
 from __future__ import annotations
@@ -9,12 +10,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from minikafka.core.security.jaas import JaasError, LoginEntry, parse_jaas_property, plain_users
+from minikafka.core.security.jaas import (
+    KERBEROS_MODULE,
+    JaasError,
+    LoginEntry,
+    parse_jaas_property,
+    plain_users,
+)
 from minikafka.core.security.jwt_validator import SecuredValidator
-from minikafka.core.security.sasl import oauthbearer, plain
+from minikafka.core.security.kerberos_login import (
+    SERVICE_NAME,
+    ServiceLogin,
+    keys_of_service,
+    service_login,
+)
+from minikafka.core.security.kerberos_names import KerberosNameError, KerberosShortNamer
+from minikafka.core.security.sasl import gssapi, oauthbearer, plain
 from minikafka.core.security.sasl.exchange import ServerExchange
+from minikafka.core.security.sasl.gssapi import GssapiServer
 from minikafka.core.security.sasl.login_options import MODULES, SCRAM_MECHANISMS, LoginOptions
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer, TokenValidator
 from minikafka.core.security.sasl.plain import PlainServer
@@ -24,20 +40,25 @@ from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator
 from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigDef, ConfigError
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.kerberos import KerberosError
 from minikafka.kernel.listeners import SASL_PROTOCOLS, Listeners
-from minikafka.kernel.ports import World
+from minikafka.kernel.ports import Network, World
 from minikafka.kernel.sasl_settings import JAAS_CONFIG, SECURED_HANDLERS, SERVER_HANDLER
 from minikafka.kernel.tls import TlsSettings
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.network.http_get import HttpUrl, file_of_url, http_get
+from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.listener_sasl import ListenerSasl
+from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.token_keys import ReadKeys, TokenKeys, TokenKeysConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 
 ENABLED = "sasl.enabled.mechanisms"
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+NAME_RULES = "sasl.kerberos.principal.to.local.rules"
 _TLS_OF_CLIENTS: Final = ConfigDef.of(TLS_SETTINGS)
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+_MODULES: Final = MappingProxyType({**MODULES, gssapi.MECHANISM: KERBEROS_MODULE})
 
 # Returns the present credential of a user for a mechanism, None if there is none.
 CredentialOf: TypeAlias = Callable[[Mechanism, str], ScramCredential | None]
@@ -61,9 +82,18 @@ class BrokerSasl:
             for endpoint in listeners.bound
             if endpoint.security_protocol in SASL_PROTOCOLS
         }
-        self.inter_broker: LoginOptions | None = None
+        self.inter_broker: LoginOptions | ServiceLogin | None = None
         if listeners.inter_broker in self._mechanisms:
             self.inter_broker = self._inter_broker_login(listeners.inter_broker)
+
+    def network(self, network: Network) -> Network:
+        """Return the Network with which the broker connects to others."""
+        login, world = self.inter_broker, self._world
+        if login is None:
+            return network
+        if isinstance(login, ServiceLogin):
+            return KerberosNetwork(network, login, world.kerberos, world.clock, world.entropy)
+        return SaslNetwork(network, login.exchange, world.clock, world.entropy)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Load the keys for signed tokens, and keep them up to date. Raises ConfigError."""
@@ -96,13 +126,15 @@ class BrokerSasl:
             event_log("network", listener=name),
         )
 
-    def _inter_broker_login(self, listener: str) -> LoginOptions:
+    def _inter_broker_login(self, listener: str) -> LoginOptions | ServiceLogin:
         mechanism = self._config.string(INTER_BROKER_MECHANISM)
         if mechanism not in self._mechanisms[listener]:
             raise ConfigError(
                 f"{INTER_BROKER_MECHANISM} must be included in {ENABLED} when SASL is used for "
                 "inter-broker communication"
             )
+        if mechanism == gssapi.MECHANISM:
+            return self._service_login(listener)
         login = LoginOptions(mechanism, _entry(self._config, listener, mechanism).options)
         problem = login.problem()
         if problem is not None:
@@ -116,12 +148,14 @@ class BrokerSasl:
     ) -> dict[str, EnabledMechanism]:
         own = self._config.of_listener(listener)
         enabled = own.list(ENABLED)
-        unknown = [name for name in enabled if name not in MODULES]
+        unknown = [name for name in enabled if name not in _MODULES]
         if unknown:
             raise ConfigError(
                 f"listener {listener}: {ENABLED} names {', '.join(unknown)}; supported are "
-                f"{', '.join(MODULES)}"
+                f"{', '.join(_MODULES)}"
             )
+        if gssapi.MECHANISM in enabled:
+            self._require_kerberos(listener)
         if f"{LISTENER_PREFIX}{listener.lower()}.{JAAS_CONFIG}" in self._config.given:
             event_log("network", listener=listener).warning(
                 "jaas_config_ignored", reason=f"{JAAS_CONFIG} needs the prefix of a mechanism"
@@ -146,11 +180,50 @@ class BrokerSasl:
             return lambda nonce: OAuthBearerServer(validate)
         if handler is not None:
             raise ConfigError(f"listener {listener}: {handler} is for {oauthbearer.MECHANISM}")
+        if name == gssapi.MECHANISM:
+            return self._start_of_gssapi(listener)
         if name == plain.MECHANISM:
             users = plain_users(entry)
             return lambda nonce: PlainServer(users.get)
         mechanism = SCRAM_MECHANISMS[name]
         return lambda nonce: ScramServer(mechanism, nonce, partial(credential_of, mechanism))
+
+    # -- GSSAPI
+
+    def _require_kerberos(self, listener: str) -> None:
+        try:
+            self._world.kerberos.require()
+        except KerberosError as error:
+            raise ConfigError(
+                f"listener {listener}: {ENABLED} (default {gssapi.MECHANISM}) names "
+                f"{gssapi.MECHANISM}, which cannot be used: {error}"
+            ) from error
+
+    def _start_of_gssapi(self, listener: str) -> Callable[[str], ServerExchange]:
+        kerberos = self._world.kerberos
+        key = _jaas_key(listener, gssapi.MECHANISM)
+        principal, keytab = "", ""
+        try:
+            principal, keytab = keys_of_service(self._service_login(listener))
+            accept = kerberos.acceptor(principal, keytab)
+        except JaasError as error:
+            raise ConfigError(f"{key}: {error}") from error
+        except KerberosError as error:
+            raise ConfigError(f"{key}: {principal} in {keytab} cannot be used: {error}") from error
+        rules = self._config.of_listener(listener).list(NAME_RULES)
+        try:
+            namer = KerberosShortNamer(rules, kerberos.default_realm())
+        except KerberosNameError as error:
+            raise ConfigError(f"listener {listener}: {NAME_RULES}: {error}") from error
+        return lambda nonce: GssapiServer(accept(), namer.short_name)
+
+    def _service_login(self, listener: str) -> ServiceLogin:
+        service_name = self._config.of_listener(listener).optional(SERVICE_NAME)
+        try:
+            return service_login(_entry(self._config, listener, gssapi.MECHANISM), service_name)
+        except JaasError as error:
+            key = _jaas_key(listener, gssapi.MECHANISM)
+            raise ConfigError(f"{key}: {error}") from error
 
     def _validator(
         self, listener: str, config: Config, entry: LoginEntry, signed: bool
@@ -236,6 +309,6 @@ def _entry(config: Config, listener: str, mechanism: str) -> LoginEntry:
         entry = parse_jaas_property(text)
     except JaasError as error:
         raise ConfigError(f"{key}: {error}") from error
-    if entry.module != MODULES[mechanism]:
-        raise ConfigError(f"{key}: {mechanism} needs {MODULES[mechanism]}, not {entry.module}")
+    if entry.module != _MODULES[mechanism]:
+        raise ConfigError(f"{key}: {mechanism} needs {_MODULES[mechanism]}, not {entry.module}")
     return entry

@@ -6,6 +6,7 @@ from minikafka.kernel.ports import World
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
+from minikafka.world.real.kerberos import RealKerberos
 from minikafka.world.real.loop import run
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.workers import RealWorkers
@@ -23,4 +24,5 @@ def real_world() -> World:
         RealCoordination(),
         RealEntropy(),
         RealWorkers(),
+        RealKerberos(),
     )

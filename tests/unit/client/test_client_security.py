@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 from minikafka.client import ClientConfig
 from minikafka.client.security import secured_network
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.kerberos import NoKerberos
+from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.tls_network import TlsNetwork
 from minikafka.world.real.world import real_world
 from tests.support.security.certificates import Authority
+from tests.support.security.fake_kerberos import FakeKerberos
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "of-alice"}
@@ -43,7 +47,11 @@ async def test_each_protocol_has_its_network() -> None:
     ("fields", "error"),
     [
         ({"security_protocol": "TLS"}, "security.protocol=TLS"),
-        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI is not supported"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI needs sasl.jaas.config"),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "NTLM"},
+            "sasl.mechanism=NTLM is not supported",
+        ),
         ({"security_protocol": "SASL_SSL", **LOGIN, "sasl_password": None}, "has no password"),
         (
             {
@@ -78,3 +86,24 @@ async def test_settings_that_cannot_be_used_are_named(fields: dict[str, Any], er
 def test_secrets_are_not_shown() -> None:
     config = ClientConfig(sasl_password="of-alice", ssl_key_password="of-key", sasl_jaas_config="j")
     assert "of-" not in repr(config)
+
+
+KERBEROS = (
+    "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+    'keyTab="/alice.keytab" principal="alice";'
+)
+
+
+@pytest.mark.mission("SEC-160")
+async def test_a_client_logs_in_with_kerberos_if_the_library_is_there() -> None:
+    config = ClientConfig(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_jaas_config=KERBEROS,
+        sasl_kerberos_service_name="kafka",
+    )
+    world = replace(real_world(), kerberos=FakeKerberos())
+    assert isinstance(secured_network(world, config), KerberosNetwork)
+    with pytest.raises(ConfigError, match=r"sasl\.mechanism=GSSAPI: GSSAPI needs the extra gssapi"):
+        secured_network(replace(world, kerberos=NoKerberos()), config)
+    with pytest.raises(ConfigError, match=r"sasl\.jaas\.config: no name of the service"):
+        secured_network(world, replace(config, sasl_kerberos_service_name=None))

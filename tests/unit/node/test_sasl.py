@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from minikafka.core.security.sasl.exchange import Challenge, Success
+from minikafka.core.security.kerberos_login import ServiceLogin
+from minikafka.core.security.sasl.exchange import Challenge, Failure, Success
+from minikafka.core.security.sasl.login_options import LoginOptions
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
 from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.kerberos import Kerberos, KerberosIdentity, NoKerberos
 from minikafka.kernel.listeners import listeners
 from minikafka.kernel.principals import Principal
 from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.node.sasl import BrokerSasl
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse
 from minikafka.world.real.world import real_world
+from tests.support.security.fake_kerberos import FakeKerberos
 from tests.support.security.logins import SCRAM_256, WALL_MS
 from tests.support.security.signed_tokens import EC, claims, key_set, signed
 
@@ -55,9 +61,10 @@ def credential_of(mechanism: Mechanism, user: str) -> ScramCredential | None:
     return SCRAM_256.get(user) if mechanism.kafka_name == "SCRAM-SHA-256" else None
 
 
-def sasl(given: dict[str, str]) -> BrokerSasl:
+def sasl(given: dict[str, str], kerberos: Kerberos | None = None) -> BrokerSasl:
     found = BROKER_CONFIG.parse(GIVEN | given)
-    return BrokerSasl(found, listeners(found, "me"), real_world(), credential_of)
+    world = replace(real_world(), kerberos=kerberos or NoKerberos())
+    return BrokerSasl(found, listeners(found, "me"), world, credential_of)
 
 
 @pytest.mark.mission("SEC-102")
@@ -91,9 +98,7 @@ def test_a_listener_has_the_mechanisms_and_limits_of_its_settings() -> None:
 
 
 WRONG = {
-    "sasl.enabled.mechanisms names GSSAPI; supported are PLAIN": {
-        "sasl.enabled.mechanisms": "GSSAPI"
-    },
+    "sasl.enabled.mechanisms names NTLM; supported are PLAIN": {"sasl.enabled.mechanisms": "NTLM"},
     "names plain": {"sasl.enabled.mechanisms": "plain"},
     "SCRAM-SHA-256 is enabled and needs listener.name.external.scram-sha-256.sasl.jaas.config": {
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
@@ -158,7 +163,7 @@ def test_brokers_log_in_with_the_entry_of_their_listener(mechanism: str) -> None
         "sasl.mechanism.inter.broker.protocol": mechanism,
     }
     made = sasl(OTHERS | own)
-    assert made.inter_broker is not None
+    assert isinstance(made.inter_broker, LoginOptions)
     assert "secret" not in repr(made.inter_broker)
     exchange = made.inter_broker.exchange("nonce", 0)
     assert exchange.mechanism == mechanism
@@ -215,3 +220,95 @@ async def test_a_broker_does_not_start_without_the_keys_for_tokens(tmp_path: Pat
 @pytest.mark.mission("SEC-102")
 def test_brokers_do_not_log_in_on_another_listener() -> None:
     assert sasl(OTHERS).inter_broker is None
+
+
+# -- GSSAPI
+
+KERBEROS_JAAS = (
+    "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+    'keyTab="/kafka.keytab" principal="kafka/localhost@EXAMPLE.COM";'
+)
+KERBEROS_KEY = f"{PREFIX}.gssapi.sasl.jaas.config"
+KERBEROS = {
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+    KERBEROS_KEY: KERBEROS_JAAS,
+}
+
+
+@pytest.mark.mission("SEC-160")
+async def test_a_listener_makes_short_names_by_its_rules() -> None:
+    rules = {
+        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+        f"{PREFIX}.sasl.kerberos.principal.to.local.rules": "RULE:[2:$2-$1], DEFAULT",
+    }
+    listener = sasl(KERBEROS | rules, FakeKerberos()).listener("EXTERNAL", ApiVersionsResponse)
+    assert listener is not None
+
+    def log_in(name: str) -> object:
+        exchange = listener.config.mechanisms["GSSAPI"].start("")
+        for token in (f"ticket of {name}".encode(), b""):
+            assert isinstance(exchange.respond(token, 0), Challenge)
+        return exchange.respond(b"signed:\x01\x00\x00\x00", 0)
+
+    assert log_in("kafka/h@OTHER.COM") == Success(None, Principal("h-kafka"))
+    assert log_in("alice@EXAMPLE.COM") == Success(None, Principal("alice"))
+    assert isinstance(log_in("alice@OTHER.COM"), Failure)
+
+
+@pytest.mark.mission("SEC-160")
+async def test_brokers_log_in_with_the_keytab_of_their_listener() -> None:
+    own = {
+        "inter.broker.listener.name": "EXTERNAL",
+        f"{PREFIX}.sasl.kerberos.service.name": "bus",
+    }
+    made = sasl(KERBEROS | own, FakeKerberos())
+    identity = KerberosIdentity("kafka/localhost@EXAMPLE.COM", "/kafka.keytab")
+    assert made.inter_broker == ServiceLogin(identity, "bus")
+    assert isinstance(made.network(real_world().network), KerberosNetwork)
+
+
+WITHOUT_THE_LIBRARY = (
+    r"listener EXTERNAL: sasl.enabled.mechanisms \(default GSSAPI\) names GSSAPI, which cannot be "
+    r"used: GSSAPI needs the extra gssapi: pip install 'minikafka\[gssapi\]'"
+)
+
+
+@pytest.mark.mission("SEC-160")
+@pytest.mark.parametrize("given", [KERBEROS, {"sasl.enabled.mechanisms": "GSSAPI"}, None])
+async def test_without_the_library_gssapi_is_refused_with_the_name_of_the_extra(
+    given: dict[str, str] | None,
+) -> None:
+    """Also where it is only Kafka's default."""
+    if given is None:
+        without = {key: text for key, text in GIVEN.items() if key != "sasl.enabled.mechanisms"}
+        found = BROKER_CONFIG.parse(without)
+        world = replace(real_world(), kerberos=NoKerberos())
+        with pytest.raises(ConfigError, match=WITHOUT_THE_LIBRARY):
+            BrokerSasl(found, listeners(found, "me"), world, credential_of)
+        return
+    with pytest.raises(ConfigError, match=WITHOUT_THE_LIBRARY):
+        sasl(given)
+
+
+WRONG_KERBEROS = {
+    "GSSAPI is enabled and needs listener.name.external.gssapi": {KERBEROS_KEY: ""},
+    "GSSAPI needs com.sun.security.auth.module.Krb5LoginModule, not": {KERBEROS_KEY: PLAIN_JAAS},
+    "no name of the service: set sasl.kerberos.service.name": {"sasl.kerberos.service.name": ""},
+    "kafka/localhost@EXAMPLE.COM in /missing cannot be used: Key table file": {
+        KERBEROS_KEY: KERBEROS_JAAS.replace("/kafka.keytab", "/missing")
+    },
+    "a broker needs useKeyTab=true, keyTab and principal": {
+        KERBEROS_KEY: KERBEROS_JAAS.replace("useKeyTab", "useTicketCache")
+    },
+    "sasl.kerberos.principal.to.local.rules: Invalid rule: RULE": {
+        "sasl.kerberos.principal.to.local.rules": "RULE:[1]"
+    },
+}
+
+
+@pytest.mark.mission("SEC-160")
+@pytest.mark.parametrize("reason", WRONG_KERBEROS)
+async def test_settings_of_kerberos_that_cannot_be_used_stop_the_start(reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        sasl(KERBEROS | WRONG_KERBEROS[reason], FakeKerberos())

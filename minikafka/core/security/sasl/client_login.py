@@ -23,6 +23,7 @@ from enum import Enum, auto
 from typing import Final, TypeAlias, TypeVar
 
 from minikafka.core.security.sasl.exchange import ClientExchange, ExchangeError, Send
+from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import Buffer
@@ -144,6 +145,11 @@ class ClientLogin:
             return self._send_handshake(exchange)
         if self._state is _State.HANDSHAKE:
             _check_handshake(self._response(SaslHandshakeResponse, frame), exchange.mechanism)
+            if exchange.mechanism == GSSAPI and self._authenticate_version is None:
+                # Its last token has no response there, and no error either.
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, "GSSAPI needs a broker of Kafka 1.0 or later"
+                )
             self._state = _State.TOKENS
             return self._send_token(exchange.initial_response())
         if self._authenticate_version is None:

@@ -22,13 +22,14 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The peer is ``principal``. Send ``token``.
+    """The peer is ``principal``. Send ``token``; None is sent as no raw token, and as an empty one
+    in SaslAuthenticate.
 
     ``expires_ms`` is the wall-clock time at which the credential expires (delegation token, OAuth
     token), None if it does not.
     """
 
-    token: bytes
+    token: bytes | None
     principal: Principal
     expires_ms: int | None = None
 
@@ -46,7 +47,15 @@ class Failure:
     detail: str
 
 
-ServerOutcome: TypeAlias = Challenge | Success | Failure
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """The login failed for a reason that may be gone the next time: the connection is closed
+    without a response, so that the client tries again."""
+
+    detail: str
+
+
+ServerOutcome: TypeAlias = Challenge | Success | Failure | Disconnect
 
 
 class ServerExchange(Protocol):

@@ -25,7 +25,8 @@ The states are those of Kafka's ``SaslServerAuthenticator``::
     HANDSHAKE -- SaslHandshake with another mechanism than before --> OTHER_MECHANISM
 
 and FAILED from everywhere, in which frames are dropped. SaslHandshake v0 is followed by raw tokens,
-v1 by SaslAuthenticate requests.
+v1 by SaslAuthenticate requests. Clients of Kafka 0.9 send no handshake: where GSSAPI is enabled, a
+first frame that is no request is a raw token of it.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ from typing import Any, Final, TypeAlias
 
 from minikafka.core.security.sasl.exchange import (
     Challenge,
+    Disconnect,
     Failure,
     Send,
     ServerExchange,
+    ServerOutcome,
     Success,
 )
+from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.core.security.sasl.scram import NONCE_BYTES, scram_nonce
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.principals import Principal
@@ -101,6 +105,7 @@ class CloseCause(Enum):
 
     UNEXPECTED_REQUEST = auto()  # WARN
     RAW_TOKEN_REFUSED = auto()  # DEBUG: Kafka cannot tell it from a disconnection
+    LOGIN_INTERRUPTED = auto()  # DEBUG: the client may try again
     SESSION_EXPIRED = auto()  # DEBUG, expired-connections-killed-count
 
 
@@ -237,7 +242,7 @@ class ServerLogin:
                     f"supported for re-authentication of mechanism '{self._mechanism}'",
                 )
             if self._state is not _State.AUTHENTICATE:
-                return self._receive_request(memoryview(bytes(frame)))
+                return self._receive_request(memoryview(bytes(frame)), now_ms, wall_ms)
             if self._framed:
                 return self._receive_authenticate(memoryview(bytes(frame)), now_ms, wall_ms)
             return self._receive_raw_token(bytes(frame), now_ms, wall_ms)
@@ -257,7 +262,7 @@ class ServerLogin:
 
     # -- before the tokens: ApiVersions and SaslHandshake
 
-    def _receive_request(self, frame: memoryview) -> Sequence[Action]:
+    def _receive_request(self, frame: memoryview, now_ms: int, wall_ms: int) -> Sequence[Action]:
         try:
             header, position = decode_request_header(frame)
             if not 0 <= header.api_key <= _LAST_KAFKA_KEY:
@@ -265,7 +270,9 @@ class ServerLogin:
         except DecodeError as error:
             if self._state is not _State.START:
                 raise
-            # Clients of Kafka 0.9 send a token of GSSAPI first.
+            if GSSAPI in self._config.mechanisms:
+                self._begin_exchange(GSSAPI, framed=False)
+                return self._receive_raw_token(bytes(frame), now_ms, wall_ms)
             return self._fail(
                 None,
                 "Exception handling first SASL packet from client, GSSAPI is not supported by "
@@ -310,12 +317,15 @@ class ServerLogin:
             self._requested = mechanism
             self._state = _State.OTHER_MECHANISM
         else:
-            self._mechanism = mechanism
-            self._exchange = self._config.mechanisms[mechanism].start(self._next_nonce())
-            self._framed = header.api_version >= 1
-            self._can_reauthenticate = False
-            self._state = _State.AUTHENTICATE
+            self._begin_exchange(mechanism, framed=header.api_version >= 1)
         return (_response(header, SaslHandshakeResponse(ErrorCode.NONE, names)),)
+
+    def _begin_exchange(self, mechanism: str, framed: bool) -> None:
+        self._mechanism = mechanism
+        self._exchange = self._config.mechanisms[mechanism].start(self._next_nonce())
+        self._framed = framed
+        self._can_reauthenticate = False
+        self._state = _State.AUTHENTICATE
 
     def _next_nonce(self) -> str:
         self._exchanges += 1
@@ -337,7 +347,10 @@ class ServerLogin:
             message = (outcome.message or self._standard_message())[:_MAX_MESSAGE]
             refusal = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
             return self._fail(_response(header, refusal).frame, message, outcome.detail)
-        response = SaslAuthenticateResponse(auth_bytes=outcome.token)
+        if isinstance(outcome, Disconnect):
+            self._state = _State.FAILED
+            return (Close(CloseCause.LOGIN_INTERRUPTED, outcome.detail),)
+        response = SaslAuthenticateResponse(auth_bytes=outcome.token or b"")
         if isinstance(outcome, Challenge):
             return (_response(header, response),)
         lifetime_ms, logged_in = self._log_in(outcome, now_ms, wall_ms)
@@ -366,12 +379,15 @@ class ServerLogin:
                 return self._fail(None, outcome.message, outcome.detail)
             self._state = _State.FAILED
             return (Close(CloseCause.RAW_TOKEN_REFUSED, outcome.detail),)
-        send = Send.raw(outcome.token)
+        if isinstance(outcome, Disconnect):
+            self._state = _State.FAILED
+            return (Close(CloseCause.LOGIN_INTERRUPTED, outcome.detail),)
         if isinstance(outcome, Challenge):
-            return (send,)
-        return (send, self._log_in(outcome, now_ms, wall_ms)[1])
+            return (Send.raw(outcome.token),)
+        logged_in = self._log_in(outcome, now_ms, wall_ms)[1]
+        return (logged_in,) if outcome.token is None else (Send.raw(outcome.token), logged_in)
 
-    def _respond(self, token: bytes, wall_ms: int) -> Challenge | Success | Failure:
+    def _respond(self, token: bytes, wall_ms: int) -> ServerOutcome:
         assert self._exchange is not None
         outcome = self._exchange.respond(token, wall_ms)
         before = self._principal

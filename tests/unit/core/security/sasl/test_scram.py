@@ -76,6 +76,7 @@ def run(one: ScramClient, other: ScramServer) -> ServerOutcome:
     assert final is not None
     outcome = other.respond(final, 0)
     if isinstance(outcome, Success):
+        assert outcome.token is not None
         assert one.respond(outcome.token) is None
     return outcome
 
