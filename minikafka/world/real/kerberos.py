@@ -82,7 +82,11 @@ def _initiate(identity: KerberosIdentity, service: str, host: str) -> Initiation
         )
         target = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
     except gssapi.exceptions.GSSError as error:
-        raise _kerberos_error(error) from error
+        reason = _kerberos_error(error)
+        source = identity.keytab or identity.ticket_cache or "the default ticket cache"
+        owner = identity.principal or "its owner"
+        message = f"no ticket of {owner} by {source}: {reason}"
+        raise KerberosError(message, reason.retriable) from error
     flags = gssapi.RequirementFlag
     context = _Context(
         gssapi,
