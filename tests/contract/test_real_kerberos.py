@@ -131,7 +131,7 @@ class TestWithKdc:
         for rubbish in (b"", b"x", b"\x60\x82\x02\x00", bytes(70_000)):
             assert isinstance(server(kdc).respond(rubbish, 0), Failure)
 
-    async def test_a_client_learns_what_is_missing(self, kdc: Kdc) -> None:
+    async def test_a_client_without_a_ticket_names_the_reason(self, kdc: Kdc) -> None:
         with pytest.raises(KerberosError, match=r"kafka/nobody@EXAMPLE\.COM not found"):
             await begin(identity(kdc, "alice"), "nobody")
         mallory = KerberosIdentity(f"mallory@{REALM}", str(kdc.keytab("alice")))

@@ -109,7 +109,6 @@ def verb(cluster: MixedCluster, kdc: Kdc, user: str, *words: str, text: str = ""
     command = [sys.executable, "-m", "minikafka.cli.main", *words]
     command += ["--bootstrap-server", place(cluster, 2)]
     command += ["--command-config", str(settings(kdc, user))]
-
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=60, check=False
     )

@@ -389,7 +389,7 @@ def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
     secured = sorted(set(_protocols(broker)) - {"PLAINTEXT"})
     if secured:
         protocols = f"{name} has listeners of {', '.join(secured)}"
-        needed = "minikafka reads PEM and PKCS12 stores, not JKS, and has no GSSAPI"
+        needed = "minikafka reads PEM and PKCS12 stores, not JKS, and GSSAPI is an extra"
         yield MigrationFinding("listeners", f"{protocols}: {needed}", blocks=False)
     if broker.is_on("zookeeper.ssl.client.enable"):
         yield MigrationFinding("zookeeper-security", f"{name} has zookeeper.ssl.client.enable=true")
