@@ -22,6 +22,7 @@ import uvloop
 
 from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.events import kept
+from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
 from minikafka.world.inside import InsideProcess, inside_process
@@ -142,6 +143,15 @@ class InsideCluster:
         with kept(self._keep):  # the work runs in a copy of this context
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    def client(self) -> tuple[World, ClientConfig]:
+        """Return what our own clients need, on the cluster's event loop."""
+        world = inside_process(self._zookeeper, FileTree()).world
+        return world, ClientConfig(bootstrap_servers=self.bootstrap)
+
+    def admin(self) -> Admin:
+        """Return an admin client for the cluster's event loop."""
+        return Admin(*self.client())
+
     def events(self, name: str | None = None) -> list[BrokerEvent]:
         """Return the last events of the brokers' logs, or those of one name, from the oldest."""
         return [event for event in list(self._events) if name in (None, event.name)]
@@ -253,7 +263,6 @@ class InsideCluster:
         settings: Mapping[str, str],
     ) -> None:
         factor = replication_factor or min(3, len(self._brokers))
-        world = inside_process(self._zookeeper, FileTree()).world
-        async with Admin(world, ClientConfig(bootstrap_servers=self.bootstrap)) as admin:
+        async with self.admin() as admin:
             await admin.create_topic(name, partitions, factor, settings)
             await admin.wait_for_topic(name, partitions)
