@@ -23,6 +23,7 @@ def login(options: str, name: str | None = "kafka", module: str = MODULE) -> Ser
         (f"{KEYTAB} storeKey=true", KerberosIdentity("kafka/h@R", keytab="/k.keytab")),
         (KEYTAB.replace("true", "TRUE"), KerberosIdentity("kafka/h@R", keytab="/k.keytab")),
         ("useTicketCache=true", KerberosIdentity(None)),
+        ('useTicketCache=true principal="" ticketCache=""', KerberosIdentity(None)),
         (
             'useTicketCache=true ticketCache="/cc" principal="alice"',
             KerberosIdentity("alice", ticket_cache="/cc"),
@@ -65,5 +66,6 @@ def test_another_module_is_refused() -> None:
 
 def test_a_broker_needs_a_keytab() -> None:
     assert keys_of_service(login(KEYTAB)) == ("kafka/h@R", "/k.keytab")
-    with pytest.raises(JaasError, match="a broker needs useKeyTab=true"):
-        keys_of_service(login("useTicketCache=true"))
+    for identity in (KerberosIdentity("kafka/h@R"), KerberosIdentity(None, "/k.keytab")):
+        with pytest.raises(JaasError, match="a broker needs useKeyTab=true"):
+            keys_of_service(ServiceLogin(identity, "kafka"))

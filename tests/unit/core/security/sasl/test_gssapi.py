@@ -96,6 +96,20 @@ def test_a_wrong_ticket_is_refused_and_a_replayed_one_only_disconnected() -> Non
     assert server().respond(b"replayed", 0) == Disconnect("Request is a replay")
     large = server().respond(bytes(MAX_TOKEN_BYTES + 1), 0)
     assert large == Failure(None, "a token of 65537 bytes")
+    assert server().respond(bytes(MAX_TOKEN_BYTES), 0) == Failure(
+        None, "Invalid token was supplied"
+    )
+
+
+@pytest.mark.mission("SEC-160")
+def test_a_context_may_take_several_steps() -> None:
+    service = server()
+    assert [service.respond(b"more", 0) for _ in range(2)] == [Challenge(b"more")] * 2
+    assert service.respond(TICKET, 0) == Challenge(b"welcome")
+    exchange = client()
+    assert [exchange.respond(b"more") for _ in range(2)] == [b"more"] * 2
+    assert exchange.respond(b"welcome") == b""
+    assert exchange.respond(NO_LAYER) == NO_LAYER
 
 
 @pytest.mark.mission("SEC-160")
@@ -115,6 +129,9 @@ def test_nothing_follows_the_end() -> None:
     refused = offered()
     assert isinstance(refused.respond(b"", 0), Failure)
     assert isinstance(refused.respond(NO_LAYER, 0), Failure)
+    replayed = server(mutual=False)
+    replayed.respond(b"replayed", 0)
+    assert isinstance(replayed.respond(TICKET, 0), Failure)
     early = server()
     early.respond(TICKET, 0)
     assert isinstance(early.respond(NO_LAYER, 0), Failure)
@@ -128,6 +145,7 @@ def test_nothing_follows_the_end() -> None:
         (SIGNED + b"\x01", "demands a security layer"),
         (b"\x01\x00\x00\x00", "invalid Message Integrity Check"),
         (bytes(MAX_TOKEN_BYTES + 1), "a token of 65537 bytes"),
+        (bytes(MAX_TOKEN_BYTES), "invalid Message Integrity Check"),
     ],
 )
 def test_a_client_refuses_a_server_without_the_key_or_with_a_layer(
