@@ -99,8 +99,11 @@ class KafkaController:
         clock: Clock,
         entropy: Entropy,
         metrics: Metrics,
+        on_elected: Callable[[], object] = lambda: None,
     ) -> None:
-        """``connect`` opens a channel to a broker; ``channel_manager.connector`` returns one."""
+        """``connect`` opens a channel to a broker; ``channel_manager.connector`` returns one.
+        ``on_elected`` is called at the end of each failover to this broker."""
+        self._on_elected = on_elected
         self._clock = clock
         self._metrics = metrics
         self._log = event_log("controller", broker=config.broker_id)
@@ -447,6 +450,7 @@ class KafkaController:
             self._log.info("controller_failover_aborted")
             return
         await self._failover.on_controller_failover()
+        self._on_elected()
 
     async def _widen_after(self, handler: Callable[[], Awaitable[None]]) -> None:
         """Run ``handler``, after which internal topics may be able to get their missing replicas:

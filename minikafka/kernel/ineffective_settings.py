@@ -100,13 +100,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("All commits wait for the whole ISR.", (
         _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
     )),
-    SettingGroup("There are no delegation tokens yet.", (
-        _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens.", at_least(1)),
-        _long("delegation.token.expiry.time.ms", 86400000, "Life of a token that is not renewed.", at_least(1)),
-        _password("delegation.token.master.key", None, "Older name of delegation.token.secret.key."),
-        _long("delegation.token.max.lifetime.ms", 604800000, "Longest life of a token.", at_least(1)),
-        _password("delegation.token.secret.key", None, "Secret with which tokens are signed, the same on all brokers."),
-    )),
     SettingGroup("No password is stored in ZooKeeper.", (
         _string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", "Cipher of passwords that are stored in ZooKeeper."),
         _int("password.encoder.iterations", 4096, "Iterations when the key of that cipher is derived.", at_least(1024)),

@@ -123,6 +123,7 @@ _double = row_of(ConfigType.DOUBLE)
 _list = row_of(ConfigType.LIST)
 _comma_separated = row_of(ConfigType.COMMA_SEPARATED)
 _class = row_of(ConfigType.CLASS)
+_password = row_of(ConfigType.PASSWORD)
 
 # fmt: off
 BROKER_SETTINGS: tuple[Setting, ...] = (
@@ -143,6 +144,12 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("security.inter.broker.protocol", "PLAINTEXT", "The inter-broker listener is the one with this name, if inter.broker.listener.name is not set.", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     # -- authorization
     _string("authorizer.class.name", "", "Who decides what clients may do: kafka.security.authorizer.AclAuthorizer (ACLs in ZooKeeper), or a class of yours, package.module.Class or package.module:Class, in Python. Everybody may do everything if it is empty.", _authorizer_class),
+    # -- delegation tokens
+    _password("delegation.token.secret.key", None, "Secret with which tokens are signed, the same on all brokers; without it there are no tokens."),
+    _password("delegation.token.master.key", None, "Older name of delegation.token.secret.key."),
+    _long("delegation.token.max.lifetime.ms", 604800000, "Longest life of a token, however often it is renewed.", at_least(1)),
+    _long("delegation.token.expiry.time.ms", 86400000, "Life of a token that is not renewed.", at_least(1)),
+    _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens, by the controller.", at_least(1)),
     # -- policies
     _class(CREATE_TOPIC_POLICY, None, "Class that may refuse new topics: package.module.Class or package.module:Class, in Python.", _policy_class),
     _class(ALTER_CONFIG_POLICY, None, "Class that may refuse configurations of topics and brokers, likewise.", _policy_class),

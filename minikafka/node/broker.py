@@ -7,6 +7,7 @@ import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from minikafka.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.broker.admin.dynamic_config import (
     ConfigChanges,
     DynamicBrokerConfig,
@@ -18,6 +19,7 @@ from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
+from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
@@ -75,7 +77,20 @@ class BrokerNode:
         self._listeners = listeners(config, hostname)
         self._tls = self._make_tls(world)
         self._credentials = ScramCredentialCache(lambda: self._zk.store)
-        self._sasl = BrokerSasl(config, self._listeners, world, self._credentials.credential)
+        self._tokens = DelegationTokens(
+            lambda: self._zk.store,
+            world.clock,
+            world.entropy,
+            views.delegation_tokens(config),
+            lambda: self.controller.is_active,
+        )
+        self._sasl = BrokerSasl(
+            config,
+            self._listeners,
+            world,
+            self._credentials.credential,
+            self._tokens.credential,
+        )
         if self._tls is not None:
             world = replace(world, network=self._tls.network())
         self._world = world = replace(world, network=self._sasl.network(world.network))
@@ -180,11 +195,13 @@ class BrokerNode:
         self._dynamic.update(*await read_broker_configs(store, self.broker_id))
         self._make_parts(cluster_id)
         self._zk.on_new_session(self._authorizer.on_new_session)
+        self._zk.on_new_session(self._tokens.on_new_session)
         await self._authorizer.start(tasks)
         await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._credentials.refresh_all()
+        await self._tokens.start(tasks)
         await self._sasl.start(tasks)
         await self._quota_znodes.read_all()
         await self._listen()
@@ -261,6 +278,7 @@ class BrokerNode:
             world.clock,
             world.entropy,
             self.metrics,
+            self._tokens.on_controller_elected,
         )
         self._authorizer = NodeAuthorizer(
             world, self._config, self.broker_id, lambda: self._zk.store
@@ -276,6 +294,7 @@ class BrokerNode:
             self.controller,
             lambda: self.broker_epoch,
             self.metrics,
+            self._make_token_handlers(),
             self._authorizer.authorization,
         )
         self._quotas = self._make_quotas()
@@ -297,11 +316,7 @@ class BrokerNode:
         )
         features = FinalizedFeatures(lambda: self._zk.store, world.clock, self.broker_id)
         self._features = features
-        stalls = LoopStalls(
-            world.clock, views.stall_meter(self._config), self.metrics, self.broker_id
-        )
-        stalls.start()
-        self._stalls = stalls
+        stalls = self._stalls = self._started_stalls()
         self._apis = Apis(
             self.broker_id,
             self.parts.routes(),
@@ -320,6 +335,16 @@ class BrokerNode:
             self.broker_id,
             views.controlled_shutdown(self._config, listener),
         )
+
+    def _started_stalls(self) -> LoopStalls:
+        config = views.stall_meter(self._config)
+        stalls = LoopStalls(self._world.clock, config, self.metrics, self.broker_id)
+        stalls.start()
+        return stalls
+
+    def _make_token_handlers(self) -> DelegationTokenHandlers:
+        protocols = {e.listener: e.security_protocol for e in self._listeners.bound}
+        return DelegationTokenHandlers(self._tokens, self._authorizer.authorization, protocols)
 
     def _make_client_quotas(self) -> ClientQuotas:
         return ClientQuotas(
@@ -433,6 +458,7 @@ class BrokerNode:
         if started:
             await self._config_changes.stop()
             await self._authorizer.stop()
+            await self._tokens.stop()
             await self._features.stop()
             await self.controller.stop()
             await self.parts.stop()

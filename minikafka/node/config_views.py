@@ -20,6 +20,7 @@ from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoor
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.quota.rates import RateConfig
 from minikafka.core.replication.quota import QuotaConfig
+from minikafka.core.security.delegation_tokens import TokenSettings
 from minikafka.core.stall_meter import StallMeterConfig
 from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -98,6 +99,19 @@ def quota_rates(config: Config) -> RateConfig:
 def controller_quota_rates(config: Config) -> RateConfig:
     """Return the windows of ``controller_mutation_rate``."""
     return view_of(RateConfig, config.values, "controller.quota.")
+
+
+def delegation_tokens(config: Config) -> TokenSettings:
+    """As in Kafka, the newer name of the key counts if it is there, also without a value."""
+    key = config.optional("delegation.token.secret.key")
+    if key is None:
+        key = config.optional("delegation.token.master.key")
+    return TokenSettings(
+        key or "",
+        config.integer("delegation.token.max.lifetime.ms"),
+        config.integer("delegation.token.expiry.time.ms"),
+        config.integer("delegation.token.expiry.check.interval.ms"),
+    )
 
 
 def stall_meter(config: Config) -> StallMeterConfig:

@@ -34,7 +34,7 @@ from minikafka.core.security.sasl.gssapi import GssapiServer
 from minikafka.core.security.sasl.login_options import MODULES, SCRAM_MECHANISMS, LoginOptions
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer, TokenValidator
 from minikafka.core.security.sasl.plain import PlainServer
-from minikafka.core.security.sasl.scram import ScramServer
+from minikafka.core.security.sasl.scram import ScramServer, TokenCredential
 from minikafka.core.security.sasl.server_login import EnabledMechanism, ServerLoginConfig
 from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator
 from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
@@ -62,23 +62,32 @@ _MODULES: Final = MappingProxyType({**MODULES, gssapi.MECHANISM: KERBEROS_MODULE
 
 # Returns the present credential of a user for a mechanism, None if there is none.
 CredentialOf: TypeAlias = Callable[[Mechanism, str], ScramCredential | None]
+# Returns the credential of a delegation token for a mechanism, None if there is no such token.
+TokenOf: TypeAlias = Callable[[Mechanism, str], TokenCredential | None]
 
 
 class BrokerSasl:
     """The SASL of one broker. Raises ConfigError if a mechanism cannot be used.
 
-    ``credential_of`` is called for each login with SCRAM. ``inter_broker`` is None unless the
-    listener that brokers use is a SASL listener.
+    ``credential_of``, or ``token_of`` with a delegation token, is called for each login with SCRAM.
+    ``inter_broker`` is None unless the listener that brokers use is a SASL listener.
     """
 
     def __init__(
-        self, config: Config, listeners: Listeners, world: World, credential_of: CredentialOf
+        self,
+        config: Config,
+        listeners: Listeners,
+        world: World,
+        credential_of: CredentialOf,
+        token_of: TokenOf,
     ) -> None:
         self._config = config
+        self._credential_of = credential_of
+        self._token_of = token_of
         self._world = world
         self._token_keys: dict[str, TokenKeys] = {}  # by the listener
         self._mechanisms = {
-            endpoint.listener: self._mechanisms_of(endpoint.listener, credential_of)
+            endpoint.listener: self._mechanisms_of(endpoint.listener)
             for endpoint in listeners.bound
             if endpoint.security_protocol in SASL_PROTOCOLS
         }
@@ -143,9 +152,7 @@ class BrokerSasl:
 
     # -- the mechanisms of a listener
 
-    def _mechanisms_of(
-        self, listener: str, credential_of: CredentialOf
-    ) -> dict[str, EnabledMechanism]:
+    def _mechanisms_of(self, listener: str) -> dict[str, EnabledMechanism]:
         own = self._config.of_listener(listener)
         enabled = own.list(ENABLED)
         unknown = [name for name in enabled if name not in _MODULES]
@@ -162,15 +169,13 @@ class BrokerSasl:
             )
         return {
             name: EnabledMechanism(
-                self._start_of(name, listener, credential_of),
+                self._start_of(name, listener),
                 own.of_mechanism(name).integer("connections.max.reauth.ms"),
             )
             for name in enabled
         }
 
-    def _start_of(
-        self, name: str, listener: str, credential_of: CredentialOf
-    ) -> Callable[[str], ServerExchange]:
+    def _start_of(self, name: str, listener: str) -> Callable[[str], ServerExchange]:
         """Return the function that begins an exchange of a mechanism with a nonce."""
         entry = _entry(self._config, listener, name)
         own = self._config.of_listener(listener).of_mechanism(name)
@@ -186,7 +191,9 @@ class BrokerSasl:
             users = plain_users(entry)
             return lambda nonce: PlainServer(users.get)
         mechanism = SCRAM_MECHANISMS[name]
-        return lambda nonce: ScramServer(mechanism, nonce, partial(credential_of, mechanism))
+        credential_of = partial(self._credential_of, mechanism)
+        token_of = partial(self._token_of, mechanism)
+        return lambda nonce: ScramServer(mechanism, nonce, credential_of, token_of)
 
     # -- GSSAPI
 

@@ -12,6 +12,7 @@ from minikafka.broker.requests.security.client_quotas import (
     AlterClientQuotasHandler,
     DescribeClientQuotasHandler,
 )
+from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
 from minikafka.broker.requests.security.scram_credentials import (
     AlterUserScramCredentialsHandler,
     DescribeUserScramCredentialsHandler,
@@ -42,8 +43,9 @@ def security_routes(
     is_controller: Callable[[], bool],
     network: Network,
     authorization: Authorization | None,
+    tokens: DelegationTokenHandlers,
 ) -> list[Route]:
-    """Return the routes. Without an authorizer most handlers refuse requests."""
+    """Return the routes. Without an authorizer, or a key of tokens, some refuse all requests."""
     describe_quotas = DescribeClientQuotasHandler(store)
     alter_quotas = AlterClientQuotasHandler(store, network)
     describe_scram = DescribeUserScramCredentialsHandler(store)
@@ -52,12 +54,10 @@ def security_routes(
         Route(ApiKey.SASL_HANDSHAKE, refusals.refuse_sasl_handshake, changes_state=False),
         Route(ApiKey.SASL_AUTHENTICATE, refusals.refuse_sasl_authentication, changes_state=False),
         *acl_routes(authorization),
-        Route(ApiKey.CREATE_DELEGATION_TOKEN, refusals.refuse_token_creation, changes_state=False),
-        Route(ApiKey.RENEW_DELEGATION_TOKEN, refusals.refuse_token_renewal, changes_state=False),
-        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, refusals.refuse_token_expiry, changes_state=False),
-        Route(
-            ApiKey.DESCRIBE_DELEGATION_TOKEN, refusals.refuse_token_description, changes_state=False
-        ),
+        Route(ApiKey.CREATE_DELEGATION_TOKEN, tokens.create, task=True, changes_state=False),
+        Route(ApiKey.RENEW_DELEGATION_TOKEN, tokens.renew, task=True, changes_state=False),
+        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, tokens.expire, task=True, changes_state=False),
+        Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, tokens.describe, task=True, changes_state=False),
         Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_quotas, task=True, changes_state=False),
         Route(ApiKey.ALTER_CLIENT_QUOTAS, alter_quotas, task=True, changes_state=False),
         Route(

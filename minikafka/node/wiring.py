@@ -69,6 +69,7 @@ from minikafka.broker.requests.offsets import (
     OffsetForLeaderEpochHandler,
 )
 from minikafka.broker.requests.produce import ProduceHandler
+from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
 from minikafka.broker.requests.topics import (
     CreatePartitionsHandler,
     CreateTopicsHandler,
@@ -111,9 +112,11 @@ class BrokerParts:
         controller: KafkaController,
         broker_epoch: Callable[[], int],
         metrics: Metrics,
+        tokens: DelegationTokenHandlers,
         authorization: Authorization | None = None,
     ) -> None:
         self._world = world
+        self._tokens = tokens
         self._authorization = authorization
         self._config = config = dynamic.current
         self._broker_epoch = broker_epoch
@@ -385,6 +388,7 @@ class BrokerParts:
                 lambda: self._controller.is_active,
                 self._world.network,
                 self._authorization,
+                self._tokens,
             ),
         ]
 

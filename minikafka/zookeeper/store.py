@@ -13,6 +13,7 @@ from minikafka.zookeeper.store_acls import ZkAclStore
 from minikafka.zookeeper.store_cluster import ZkClusterStore
 from minikafka.zookeeper.store_configs import ZkConfigStore
 from minikafka.zookeeper.store_controller import ControllerNode, ZkControllerStore
+from minikafka.zookeeper.store_tokens import ZkTokenStore
 from minikafka.zookeeper.store_topics import StateWrites, TopicAssignment, ZkTopicStore
 from minikafka.zookeeper.znodes.json_form import decimal
 
@@ -26,7 +27,9 @@ __all__ = [
 ]
 
 
-class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore, ZkAclStore):
+class ZkStore(
+    ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore, ZkAclStore, ZkTokenStore
+):
     """All reads and writes of Kafka's znodes (KafkaZkClient).
 
     A request whose connection is lost is repeated when the connection is back, as in Kafka's
@@ -45,6 +48,7 @@ class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore, Zk
         ZkTopicStore.__init__(self, requests)
         ZkConfigStore.__init__(self, requests)
         ZkAclStore.__init__(self, requests)
+        ZkTokenStore.__init__(self, requests)
 
     @property
     def session(self) -> CoordinationSession:

@@ -103,7 +103,7 @@ def _add_goal(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,...[/CHROOT]",
-        help="zookeeper.connect: also check ACLs, delegation tokens and KRaft migrations",
+        help="zookeeper.connect: also check migrations to KRaft and old reassignments",
     )
     add_json_argument(parser)
 

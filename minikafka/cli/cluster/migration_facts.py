@@ -174,12 +174,7 @@ async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperF
         requests = Requests(session)
         migration = await requests.exists("/migration")
         reassignment = await requests.exists(paths.REASSIGN_PARTITIONS)
-        tokens = await requests.children("/delegation_token/tokens")
-        return ZookeeperFacts(
-            migration is not None,
-            reassignment is not None,
-            len(tokens),
-        )
+        return ZookeeperFacts(migration is not None, reassignment is not None)
     finally:
         await session.close()
 

@@ -57,7 +57,6 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "listeners": "listeners with TLS or SASL, whose stores and mechanisms are to be checked",
         "zookeeper-security": "TLS to ZooKeeper, or znodes with ACLs",
         "authorizer": "an authorizer other than AclAuthorizer",
-        "delegation-tokens": "delegation tokens",
         "tiered-storage": "remote log storage",
         "setting-refused": "a setting with which minikafka does not start",
         "throttle-left": "replication throttles although nothing is reassigned",
@@ -377,11 +376,6 @@ def _features(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[Migration
         yield MigrationFinding(
             "tiered-storage", f"topics with remote.storage.enable: {_some(remote)}"
         )
-    zookeeper = facts.zookeeper
-    if zookeeper is None:
-        return
-    if zookeeper.delegation_tokens:
-        yield MigrationFinding("delegation-tokens", f"there are {zookeeper.delegation_tokens}")
 
 
 def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
@@ -398,8 +392,6 @@ def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
     used = broker.settings.get("authorizer.class.name")
     if used and used not in ACL_AUTHORIZERS:
         yield MigrationFinding("authorizer", f"{name} has authorizer.class.name={used}")
-    if {"delegation.token.secret.key", "delegation.token.master.key"} & broker.in_file.keys():
-        yield MigrationFinding("delegation-tokens", f"{name} has a delegation.token.secret.key")
     if broker.is_on("remote.log.storage.system.enable"):
         yield MigrationFinding(
             "tiered-storage", f"{name} has remote.log.storage.system.enable=true"

@@ -92,7 +92,6 @@ class ZookeeperFacts:
 
     kraft_migration: bool = False
     reassignment: bool = False
-    delegation_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

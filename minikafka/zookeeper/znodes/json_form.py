@@ -81,6 +81,12 @@ class Fields:
             raise self.broken(f"field {key} does not fit an int")
         return value
 
+    def long(self, key: str) -> int:
+        value: int = self._value(key, int)
+        if not _fits(value, LONG_BITS):
+            raise self.broken(f"field {key} does not fit a long")
+        return value
+
     def text(self, key: str) -> str:
         value: str = self._value(key, str)
         return value

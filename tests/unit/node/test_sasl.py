@@ -63,8 +63,9 @@ def credential_of(mechanism: Mechanism, user: str) -> ScramCredential | None:
 
 def sasl(given: dict[str, str], kerberos: Kerberos | None = None) -> BrokerSasl:
     found = BROKER_CONFIG.parse(GIVEN | given)
-    world = replace(real_world(), kerberos=kerberos or NoKerberos())
-    return BrokerSasl(found, listeners(found, "me"), world, credential_of)
+    return BrokerSasl(
+        found, listeners(found, "me"), real_world(), credential_of, lambda mechanism, token_id: None
+    )
 
 
 @pytest.mark.mission("SEC-102")

@@ -163,7 +163,6 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
             c, 2, {"authorizer.class.name": "A"}, {}, {"authorizer.class.name": "A"}
         ),
     ),
-    ("delegation-tokens", TO_OURS, lambda c: with_zookeeper(c, delegation_tokens=1)),
     ("tiered-storage", TO_OURS, lambda c: with_topic(c, remote_storage_enable="true")),
     (
         "tiered-storage",
@@ -254,8 +253,7 @@ def test_findings_with_one_cause() -> None:
     leaderless = with_partition(cluster(), leader=-1, isr=(2, 3))
     assert names_and_safety(leaderless, TO_OURS)[0] == {"offline-partitions", "under-replicated"}
     keys = {"delegation.token.secret.key": None}
-    told = names_and_safety(with_broker(cluster(), 2, in_file=keys), TO_OURS)
-    assert told == ({"delegation-tokens"}, False)
+    assert names_and_safety(with_broker(cluster(), 2, in_file=keys), TO_OURS) == (set(), True)
     old = with_protocol(cluster(), "2.8-IV1", given="yes")
     for broker_id in old.brokers:
         old = with_broker(old, broker_id, {"log.message.format.version": "0.10.2-IV0"})
@@ -269,8 +267,7 @@ def test_findings_with_one_cause() -> None:
 @pytest.mark.mission("MIX-34")
 def test_features_that_only_one_kind_lacks() -> None:
     """Kafka has all of these, so nothing is against going back."""
-    ours = with_zookeeper(cluster(Kind.MINIKAFKA), delegation_tokens=1)
-    ours = with_broker(ours, 2, in_file={"debug.listener": "HTTP://127.0.0.1:1"})
+    ours = with_broker(cluster(Kind.MINIKAFKA), 2, in_file={"debug.listener": "HTTP://127.0.0.1:1"})
     assert names_and_safety(ours, TO_KAFKA) == (set(), True)
 
 
