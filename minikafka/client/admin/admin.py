@@ -9,9 +9,11 @@ from typing import TypeAlias, TypeVar
 from minikafka.client.admin.acls import AclAdmin
 from minikafka.client.admin.broker_calls import call_broker, server_timeout_ms
 from minikafka.client.admin.configs import ConfigAdmin
+from minikafka.client.admin.delegation_tokens import DelegationTokenAdmin
 from minikafka.client.admin.groups import GroupAdmin
 from minikafka.client.admin.placement import PlacementAdmin
 from minikafka.client.admin.record_deletion import delete_records
+from minikafka.client.admin.scram_credentials import ScramCredentialAdmin
 from minikafka.client.admin.transactions import TransactionAdmin
 from minikafka.client.config import ClientConfig
 from minikafka.client.offsets import list_offsets
@@ -40,7 +42,16 @@ R = TypeVar("R")
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
-class Admin(Client, AclAdmin, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
+class Admin(
+    Client,
+    AclAdmin,
+    ConfigAdmin,
+    PlacementAdmin,
+    GroupAdmin,
+    TransactionAdmin,
+    ScramCredentialAdmin,
+    DelegationTokenAdmin,
+):
     """The admin client: topics, records and the cluster; base classes add the other subjects.
 
     Calls are retried after retriable errors until ``timeout_ms`` (``default_api_timeout_ms`` by
