@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from minikafka.cli.main import main
+from minikafka.core.security.jaas import parse_jaas_property
+from minikafka.core.security.sasl.login_options import LoginOptions
+from minikafka.core.security.sasl.scram import NONCE_BYTES, scram_nonce
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import World
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.messages.delegation_tokens import (
+    CreatableRenewers,
     CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
@@ -26,9 +37,11 @@ from minikafka.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from minikafka.protocol.schema import Message
+from minikafka.world.real.world import real_world, run
+from minikafka.zookeeper.znodes.delegation_tokens import decode_token, encode_token
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
-from tests.support.cluster.kafka_tools import ToolOutput, run_tool
+from tests.support.cluster.kafka_tools import ToolOutput, normalised, run_tool
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.security.certificates import Authority
 from tests.support.security.sasl_brokers import (
@@ -36,6 +49,7 @@ from tests.support.security.sasl_brokers import (
     LISTENERS,
     PLAIN_PASSWORD,
     PLAIN_USER,
+    SCRAM,
     SCRAM_PASSWORD,
     SCRAM_USER,
     bearer_token,
@@ -43,10 +57,12 @@ from tests.support.security.sasl_brokers import (
     sasl_properties,
     tls_properties,
 )
+from tests.support.security.sasl_connection import SaslConnection
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 PLAIN_LISTENER, TLS_LISTENER = LISTENERS
+TOKEN_KEY = "key-of-tokens"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +74,7 @@ def cluster(mixed: Mixed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         **sasl_properties(),
         **tls_properties(stores, identity),
         f"listener.name.{PLAIN_LISTENER.lower()}.plain.connections.max.reauth.ms": 60_000,
+        "delegation.token.secret.key": TOKEN_KEY,
     }
     with mixed(OURS, NEWEST, properties=properties, more_listeners=LISTENERS) as cluster:
         (cluster.directory / "ca.pem").write_bytes(identity.authority_pem)
@@ -160,7 +177,7 @@ def test_the_keys_of_sasl_are_described_alike_and_without_secrets(cluster: Mixed
         return {
             name: (entry.value, entry.source, entry.is_sensitive)
             for name, entry in entries.items()
-            if "sasl" in name or "auth" in name
+            if "sasl" in name or "auth" in name or "token" in name
         }
 
     ours, official = described(1), described(2)
@@ -169,7 +186,7 @@ def test_the_keys_of_sasl_are_described_alike_and_without_secrets(cluster: Mixed
     assert "listener.name.sasl_plaintext.plain.connections.max.reauth.ms" in names
     assert {name: ours[name] for name in names} == {name: official[name] for name in names}
     log = (cluster.home("broker-1") / "log").read_text()
-    for secret in (PLAIN_PASSWORD, SCRAM_PASSWORD):
+    for secret in (PLAIN_PASSWORD, SCRAM_PASSWORD, TOKEN_KEY):
         assert secret not in f"{log}{ours}"
 
 
@@ -266,6 +283,8 @@ CONVERSATIONS: dict[str, Sequence[bytes]] = {
         for version in ((0, 1, 2) if name == "no user" else (2,))
     },
 }
+NO_USER = CreatableRenewers("Group", "g")
+NOBODY = DescribeDelegationTokenOwner("User", "nobody")
 # With sessions that end; each login has a lifetime then.
 AFTER_LOGIN: dict[str, Sequence[bytes]] = {
     "another mechanism": [handshake("SCRAM-SHA-256"), token(b"n,,n=bob,r=nonce")],
@@ -278,11 +297,14 @@ AFTER_LOGIN: dict[str, Sequence[bytes]] = {
     **{
         f"{message} {version}": [request(message, version)]
         for message, versions in (
-            (CreateDelegationTokenRequest(), (1, 2, 3)),
-            (CreateDelegationTokenRequest("User", PLAIN_USER), (3,)),
+            (CreateDelegationTokenRequest(renewers=[NO_USER]), (1, 2, 3)),
+            (CreateDelegationTokenRequest("User", PLAIN_USER, [NO_USER]), (3,)),
+            (CreateDelegationTokenRequest("Group", "g", [NO_USER]), (3,)),
+            (CreateDelegationTokenRequest(None, "x"), (3,)),
             (RenewDelegationTokenRequest(b"hmac"), (1, 2)),
             (ExpireDelegationTokenRequest(b"hmac"), (1, 2)),
             (DescribeDelegationTokenRequest(), (1, 2, 3)),
+            (DescribeDelegationTokenRequest([NOBODY]), (1, 2, 3)),
         )
         for version in versions
     },
@@ -342,7 +364,104 @@ def test_the_frames_of_a_login_have_the_same_responses(cluster: MixedCluster) ->
     assert differences(cluster, CONVERSATIONS) == {}
 
 
-@pytest.mark.mission("SEC-115", "SEC-117")
+@pytest.mark.mission("SEC-115", "SEC-117", "SEC-151")
 def test_the_frames_after_a_login_have_the_same_responses(cluster: MixedCluster) -> None:
     login = [handshake("PLAIN"), token(GOOD)]
     assert differences(cluster, {name: login + list(f) for name, f in AFTER_LOGIN.items()}) == {}
+
+
+# -- delegation tokens
+
+LOGIN = [handshake("PLAIN"), token(GOOD)]
+
+
+def create_token(cluster: MixedCluster, broker_id: int) -> CreateDelegationTokenResponse:
+    """Create a token at a broker, of which the escaped user is a renewer."""
+    renewer = CreatableRenewers("User", ESCAPED_USER)
+    frame = request(CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1), 3)
+    *_, body = converse(cluster.address(broker_id, PLAIN_LISTENER), [*LOGIN, frame])
+    assert isinstance(body, bytes)
+    response = decode_response(CreateDelegationTokenResponse, 3, memoryview(body))[1]
+    assert (response.error_code, response.principal_name) == (0, PLAIN_USER)
+    return response
+
+
+def token_entry(made: CreateDelegationTokenResponse) -> str:
+    secret = base64.b64encode(made.hmac).decode()
+    return f'{SCRAM} required username="{made.token_id}" password="{secret}" tokenauth="true";'
+
+
+async def logs_in(world: World, address: str, made: CreateDelegationTokenResponse) -> bool:
+    """Whether our client logs in with a token at this very broker."""
+    login = LoginOptions("SCRAM-SHA-512", parse_jaas_property(token_entry(made)).options)
+    host, _, port = address.rpartition(":")
+    connection = await SaslConnection.open(world, host, int(port))
+    nonce = scram_nonce(world.entropy.random_bytes(NONCE_BYTES))
+    try:
+        lifetime_ms = (await connection.log_in(login.exchange(nonce, 0))).session_lifetime_ms
+    except KafkaError as error:
+        if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+            raise
+        return False
+    finally:
+        connection.close()
+    assert lifetime_ms is not None
+    assert 0 < lifetime_ms <= 86_400_000
+    return True
+
+
+async def until_logged_in(
+    world: World, cluster: MixedCluster, made: CreateDelegationTokenResponse, wanted: bool = True
+) -> None:
+    for broker_id in (1, 2):
+        address = cluster.address(broker_id, PLAIN_LISTENER)
+        for _ in range(200):
+            if await logs_in(world, address, made) is wanted:
+                break
+            await world.clock.sleep(50)
+        else:
+            pytest.fail(f"broker {broker_id} logs the token in: {not wanted}")
+
+
+@pytest.mark.mission("SEC-151", "SEC-171")
+def test_tokens_of_either_kind_log_in_at_both(
+    cluster: MixedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = real_world()
+    of_ours, of_kafka = create_token(cluster, 1), create_token(cluster, 2)
+    for made in (of_ours, of_kafka):
+        run(until_logged_in(world, cluster, made))
+    with cluster.zk() as client:
+        path = f"/delegation_token/tokens/{of_kafka.token_id}"
+        data = client.get(path)[0]
+    assert encode_token(decode_token(path, data)) == data
+    # Java's client logs in with a token of ours, and Kafka's tool prints what our verb prints.
+    alice = client_properties(cluster, PLAIN_LISTENER, "PLAIN", client_entry("PLAIN"))
+    by_token = client_properties(cluster, PLAIN_LISTENER, "SCRAM-SHA-256", token_entry(of_ours))
+    at = ("--bootstrap-server", cluster.address(1, PLAIN_LISTENER))
+    listing = ("--describe", "--owner-principal", f"User:{PLAIN_USER}")
+    with ThreadPoolExecutor(2) as pool:
+        topics = ("topics", *at, "--command-config", by_token, "--describe", "--topic", "t")
+        seen = pool.submit(run_tool, cluster, *topics)
+        tokens = ("delegation-tokens", *at, "--command-config", alice, *listing)
+        official = pool.submit(run_tool, cluster, *tokens).result()
+    assert "PartitionCount: 2" in seen.result().out, seen.result()
+    own = cluster.directory / "alice.properties"  # without the type of a store
+    lines = Path(alice).read_text().splitlines(keepends=True)
+    own.write_text("".join(line for line in lines if not line.startswith("ssl.")))
+    assert main(["tokens", *at, "--command-config", str(own), *listing]) == 0
+    ours = normalised(cluster, capsys.readouterr().out)
+    assert sorted(ours.splitlines()) == sorted(official.out.splitlines())
+    assert "Total number of tokens : 2" in ours
+    # Renewed to its end, and the other one removed, it is the same at both.
+    (expired,) = differences(
+        cluster, {"removed": [*LOGIN, request(ExpireDelegationTokenRequest(of_kafka.hmac, -1), 2)]}
+    ).values()
+    assert expired[0] != expired[1]  # the second one does not find it
+    run(until_logged_in(world, cluster, of_kafka, wanted=False))
+    frames = [
+        request(RenewDelegationTokenRequest(of_ours.hmac, 10**15), 2),
+        request(ExpireDelegationTokenRequest(of_ours.hmac, 10**15), 2),
+        *(request(DescribeDelegationTokenRequest(None), version) for version in (1, 2, 3)),
+    ]
+    assert differences(cluster, {"renewed": [*LOGIN, *frames]}) == {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,15 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.frames import RequestHeader, encode_request
+from minikafka.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from minikafka.protocol.schema import Message
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.kafka_tools import run_tool
@@ -24,6 +35,13 @@ from tests.support.security.certificates import Authority, Identity
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 PASSWORD = "store-secret"
+TOKEN_REQUESTS: tuple[tuple[Message, int], ...] = (
+    (CreateDelegationTokenRequest(), 2),
+    (CreateDelegationTokenRequest("User", "x"), 3),
+    (RenewDelegationTokenRequest(b"hmac"), 2),
+    (ExpireDelegationTokenRequest(b"hmac"), 2),
+    (DescribeDelegationTokenRequest(), 3),
+)
 
 
 class Files(NamedTuple):
@@ -201,3 +219,31 @@ def test_a_broker_that_returns_follows_over_tls(cluster: MixedCluster, client: F
         cluster.restart_broker(broker_id)
         cluster.until_ready()
     assert len(everything(cluster, "python", client, 2)) == 2
+
+
+@pytest.mark.mission("SEC-151")
+def test_a_certificate_is_a_login_for_requests_about_tokens(
+    cluster: MixedCluster, client: Files
+) -> None:
+    """No broker has a key of tokens, which all responses say."""
+
+    def responses(broker_id: int) -> list[bytes]:
+        host, _, port = cluster.address(broker_id, "SSL").rpartition(":")
+        found = []
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            client.context().wrap_socket(plain, server_hostname=host) as connection,
+            connection.makefile("rb") as reader,
+        ):
+            for message, version in TOKEN_REQUESTS:
+                api_key = message.SPEC.api_key
+                assert api_key is not None
+                header = RequestHeader(api_key, version, 7, "test")
+                connection.sendall(encode_request(header, message))
+                found.append(reader.read(struct.unpack(">i", reader.read(4))[0]))
+        return found
+
+    ours = responses(1)
+    assert ours == responses(2)
+    disabled = struct.pack(">h", ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    assert [body[5:7] for body in ours] == [disabled] * len(TOKEN_REQUESTS)
