@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
@@ -154,9 +155,12 @@ async def allow(cluster: SimCluster, kind: int, name: str, operation: int) -> No
     channel.close()
 
 
-@pytest.mark.mission("SEC-151")
+@pytest.mark.mission("SEC-151", "SEC-155")
 def test_a_token_logs_in_on_every_broker_until_it_is_removed() -> None:
+    logged: list[str] = []
+
     async def play(cluster: SimCluster) -> None:
+        cluster.observers.append(lambda event: logged.append(repr(event)))
         await up(cluster)
         clock = cluster.client_host.world.clock
         alice, bob = await logged_in(cluster, "alice"), await logged_in(cluster, "bob", 2)
@@ -197,6 +201,10 @@ def test_a_token_logs_in_on_every_broker_until_it_is_removed() -> None:
         await until_known(cluster, token, wanted=False)
         assert await renew(alice, token.hmac) == (NOT_FOUND, -1)
         assert await seen(alice) == []
+        events = "".join(logged)
+        assert "token_removed" in events
+        for secret in (KEY, token.hmac.hex(), base64.b64encode(token.hmac).decode()):
+            assert secret not in events
 
     SimCluster(0, settings=SETTINGS).run(play)
 
@@ -346,6 +354,28 @@ def test_a_new_controller_removes_expired_tokens_at_once() -> None:
 
     hourly = {"delegation.token.expiry.check.interval.ms": "3600000"}
     SimCluster(4, settings=SETTINGS | hourly).run(play)
+
+
+@pytest.mark.mission("SEC-151")
+def test_a_renewal_at_another_broker_does_not_bring_back_a_removed_token() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        first, second = await logged_in(cluster, "alice", 1), await logged_in(cluster, "alice", 2)
+        tokens = [await create(first) for _ in range(20)]
+        for token in tokens:
+            await until_known(cluster, token)
+        outcomes = set()
+        for token in tokens:
+            removed, renewed = await asyncio.gather(
+                expire(first, token.hmac), renew(second, token.hmac)
+            )
+            assert removed[0] == 0
+            outcomes.add(renewed[0])
+        assert outcomes == {0, NOT_FOUND}
+        assert await seen(first) == []
+        assert cluster.simulation.zookeeper.tree.children("/delegation_token/tokens") == []
+
+    SimCluster(7, settings=SETTINGS).run(play)
 
 
 @pytest.mark.mission("SEC-151")
