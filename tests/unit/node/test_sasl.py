@@ -61,11 +61,14 @@ def credential_of(mechanism: Mechanism, user: str) -> ScramCredential | None:
     return SCRAM_256.get(user) if mechanism.kafka_name == "SCRAM-SHA-256" else None
 
 
+def no_token(mechanism: Mechanism, token_id: str) -> None:
+    return None
+
+
 def sasl(given: dict[str, str], kerberos: Kerberos | None = None) -> BrokerSasl:
     found = BROKER_CONFIG.parse(GIVEN | given)
-    return BrokerSasl(
-        found, listeners(found, "me"), real_world(), credential_of, lambda mechanism, token_id: None
-    )
+    world = replace(real_world(), kerberos=kerberos or NoKerberos())
+    return BrokerSasl(found, listeners(found, "me"), world, credential_of, no_token)
 
 
 @pytest.mark.mission("SEC-102")
@@ -286,7 +289,7 @@ async def test_without_the_library_gssapi_is_refused_with_the_name_of_the_extra(
         found = BROKER_CONFIG.parse(without)
         world = replace(real_world(), kerberos=NoKerberos())
         with pytest.raises(ConfigError, match=WITHOUT_THE_LIBRARY):
-            BrokerSasl(found, listeners(found, "me"), world, credential_of)
+            BrokerSasl(found, listeners(found, "me"), world, credential_of, no_token)
         return
     with pytest.raises(ConfigError, match=WITHOUT_THE_LIBRARY):
         sasl(given)
