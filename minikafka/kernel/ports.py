@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from minikafka.kernel.kerberos import Kerberos, NoKerberos
 from minikafka.kernel.tls import TlsSettings
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
 
 T = TypeVar("T")
 
@@ -301,6 +302,30 @@ class TooLarge(CoordinationError):
     """A request larger than a server accepts (``jute.maxbuffer``); it was not sent."""
 
 
+class NoAuth(CoordinationError):
+    """The ACL of a znode does not allow the operation."""
+
+    def __str__(self) -> str:
+        return (
+            f"ZooKeeper denies access to {self.path}: its ACL does not allow it to the identity "
+            "(SASL user or certificate) of this client"
+        )
+
+
+class InvalidAcl(CoordinationError):
+    """The client creates a znode for itself alone, and ZooKeeper does not know who it is."""
+
+    def __str__(self) -> str:
+        return (
+            f"ZooKeeper refuses the ACL of {self.path}: it does not know this client, which needs "
+            "a SASL user or a certificate that ZooKeeper accepts"
+        )
+
+
+class ZookeeperLoginFailed(CoordinationError):
+    """ZooKeeper has refused the SASL login of a session; the message says whose."""
+
+
 class ConnectionLost(CoordinationError):
     """The connection was lost before the response: the operation may have taken effect."""
 
@@ -399,7 +424,7 @@ class CoordinationSession(Protocol):
     """One ZooKeeper session. Paths are relative to the chroot. Watchers fire once, on the loop.
 
     A watcher is a hint: re-read and re-arm. Watches do not outlive the session. Any call may
-    raise ``ConnectionLost`` or ``SessionExpired``, besides what it names.
+    raise ``ConnectionLost``, ``SessionExpired`` or ``NoAuth``, besides what it names.
     """
 
     @property
@@ -415,7 +440,8 @@ class CoordinationSession(Protocol):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
-        """Create a znode. Raises ``NodeExists``, and ``NoNode`` if the parent is missing."""
+        """Create a znode with the ACL that the session's security has for it. Raises
+        ``NodeExists``, and ``NoNode`` if the parent is missing."""
         ...
 
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, ZnodeStat]:
@@ -449,6 +475,14 @@ class CoordinationSession(Protocol):
         """Delete a znode. Raises ``NoNode``, ``BadVersion``, ``NotEmpty``."""
         ...
 
+    async def get_acl(self, path: str) -> ZnodeAcl:
+        """Return the ACL of a znode. Raises ``NoNode``."""
+        ...
+
+    async def set_acl(self, path: str, acl: ZnodeAcl) -> None:
+        """Replace the ACL of a znode. Raises ``NoNode``, ``InvalidAcl``."""
+        ...
+
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
         """Apply all operations or none; return a result for each.
 
@@ -466,12 +500,16 @@ class Coordination(Protocol):
     """Opens ZooKeeper sessions."""
 
     async def open(
-        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
     ) -> CoordinationSession:
         """Open a session; create the chroot if it is missing.
 
         ``connect`` is Kafka's ``zookeeper.connect``: ``h1:p1,h2:p2/chroot``. Raises
-        ``ConnectionLost`` if no server responds within the time-out.
+        ``ConnectionLost`` if no server responds within the time-out, and ``ZookeeperLoginFailed``.
         """
         ...
 

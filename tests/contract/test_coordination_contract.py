@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pytest
 from kazoo.client import KazooClient
 
+from minikafka.cli.processes.zookeeper_security import server_security, write_users
 from minikafka.kernel.ports import (
     BadPath,
     BadVersion,
@@ -20,6 +22,8 @@ from minikafka.kernel.ports import (
     CoordinationSession,
     CreateOp,
     DeleteOp,
+    InvalidAcl,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -30,6 +34,18 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
     ZnodeStat,
+    ZookeeperLoginFailed,
+)
+from minikafka.kernel.zookeeper_security import (
+    ANYONE_ALL,
+    ANYONE_READ,
+    CREATOR_ALL,
+    UNSECURED,
+    CoordinationSecurity,
+    DigestLogin,
+    Permission,
+    ZnodeAcl,
+    ZnodeAclEntry,
 )
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.real.world import run as run_real
@@ -41,12 +57,18 @@ from tests.support.world.inbox import Inbox
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 PATIENCE_S = 20
+USERS = {"kafka": 'of "kafka"\\', "alice": "of-alice"}
 
 
 class Lab(Protocol):
     """A world with a ZooKeeper in it that the body may stop and start."""
 
-    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession: ...
+    async def open(
+        self,
+        chroot: str = "",
+        timeout_ms: int = 10_000,
+        security: CoordinationSecurity = UNSECURED,
+    ) -> CoordinationSession: ...
 
     async def expire(self, session: Any) -> None: ...
 
@@ -60,9 +82,14 @@ class RealLab:
         self._server = server
         self._root = f"/tests/{uuid.uuid4().hex}"
 
-    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession:
+    async def open(
+        self,
+        chroot: str = "",
+        timeout_ms: int = 10_000,
+        security: CoordinationSecurity = UNSECURED,
+    ) -> CoordinationSession:
         connect = f"{self._server.connect}{self._root}{chroot}"
-        return await RealCoordination().open(connect, timeout_ms, 10_000)
+        return await RealCoordination().open(connect, timeout_ms, 10_000, security)
 
     async def expire(self, session: Any) -> None:
         """Take the session over with a second client and close it there."""
@@ -82,10 +109,16 @@ class RealLab:
 class SimLab:
     def __init__(self, world: SimWorld) -> None:
         self._world = world
+        world.zookeeper.users |= USERS
 
-    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession:
-        host = self._world.host("client")
-        return await host.world.coordination.open(f"any:2181/tests{chroot}", timeout_ms, 10_000)
+    async def open(
+        self,
+        chroot: str = "",
+        timeout_ms: int = 10_000,
+        security: CoordinationSecurity = UNSECURED,
+    ) -> CoordinationSession:
+        coordination = self._world.host("client").world.coordination
+        return await coordination.open(f"any:2181/tests{chroot}", timeout_ms, 10_000, security)
 
     async def expire(self, session: Any) -> None:
         self._world.zookeeper.expire(session.session_id)
@@ -119,8 +152,10 @@ Play: TypeAlias = Callable[[Body], None]
 
 
 @pytest.fixture(scope="module")
-def real_zookeeper() -> Iterator[ZookeeperProcess]:
-    with running_zookeeper() as server:
+def real_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperProcess]:
+    directory: Path = tmp_path_factory.mktemp("credentials")
+    write_users(directory, USERS)
+    with running_zookeeper(security=server_security(directory)) as server:
         yield server
 
 
@@ -477,3 +512,133 @@ async def test_arguments_refused_by_kazoo_are_an_error_of_the_port(
     assert not session._waiting
     assert (await session.get("/a"))[0] == b""
     await session.close()
+
+
+# -------------------------------------------------------------------------------------- security
+
+
+def private_below_secrets(path: str) -> ZnodeAcl:
+    """The creator may do everything, everybody may read what is not below /secrets."""
+    return CREATOR_ALL if path.startswith("/secrets") else CREATOR_ALL + ANYONE_READ
+
+
+def as_user(name: str, password: str | None = None) -> CoordinationSecurity:
+    login = DigestLogin(name, USERS[name] if password is None else password)
+    return CoordinationSecurity(login=login, acl_of=private_below_secrets)
+
+
+OF_KAFKA = ZnodeAclEntry(Permission.ALL, "sasl", "kafka")
+
+
+async def denied(*calls: Coroutine[Any, Any, object]) -> None:
+    for call in calls:
+        with pytest.raises(NoAuth):
+            await call
+
+
+@pytest.mark.mission("SEC-153")
+def test_znodes_get_the_acls_of_the_session(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        await (await lab.open()).create("/open")
+        session = await lab.open(security=as_user("kafka"))
+        await session.create("/own", b"x")
+        await session.multi([CreateOp("/secrets", b""), CreateOp("/secrets/a-", b"", False, True)])
+        await session.create("/own/gone", ephemeral=True)
+        assert await session.get_acl("/open") == ANYONE_ALL
+        assert await session.get_acl("/own") == (OF_KAFKA, *ANYONE_READ)
+        assert await session.get_acl("/own/gone") == (OF_KAFKA, *ANYONE_READ)
+        assert await session.get_acl("/secrets") == (OF_KAFKA,)
+        assert await session.get_acl("/secrets/a-0000000000") == (OF_KAFKA,)
+        with pytest.raises(NoNode):
+            await session.get_acl("/missing")
+
+    play(body)
+
+
+@pytest.mark.mission("SEC-153")
+@pytest.mark.parametrize("security", [UNSECURED, as_user("alice")], ids=["nobody", "alice"])
+def test_an_acl_limits_other_clients(play: Play, security: CoordinationSecurity) -> None:
+    async def body(lab: Lab) -> None:
+        owner = await lab.open(security=as_user("kafka"))
+        await owner.create("/own", b"x")
+        await owner.create("/own/child")
+        await owner.create("/secrets", b"x")
+        other = await lab.open(security=security)
+        assert (await other.get("/own"))[0] == b"x"
+        assert await other.children("/own") == ["child"]
+        await denied(
+            other.get("/secrets"),
+            other.children("/secrets"),
+            other.get_many(["/own", "/secrets"]),
+            other.get_acl("/secrets"),
+            other.set_acl("/own", ANYONE_ALL),
+            other.set("/own", b"y"),
+            other.create("/own/mine"),
+            other.delete("/own/child"),
+        )
+        result = await other.multi([SetOp("/own", b"y"), CheckOp("/own", 0)])
+        assert [type(each) for each in result] == [NoAuth, RolledBack]
+        with pytest.raises(NoAuth):
+            raise_error((await Requests(other).multi([DeleteOp("/own/child")])).results)
+        assert (await owner.get("/own"))[0] == b"x"
+
+    play(body)
+
+
+@pytest.mark.mission("SEC-153")
+def test_an_acl_can_be_replaced_by_its_owner(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        owner = await lab.open(security=as_user("kafka"))
+        await owner.create("/secrets", b"x")
+        await owner.set_acl("/secrets", ANYONE_ALL)
+        other = await lab.open()
+        assert await other.get_acl("/secrets") == ANYONE_ALL
+        assert (await other.get("/secrets"))[0] == b"x"
+        with pytest.raises(InvalidAcl):
+            await other.set_acl("/secrets", CREATOR_ALL)
+        with pytest.raises(NoNode):
+            await owner.set_acl("/missing", ANYONE_ALL)
+
+    play(body)
+
+
+@pytest.mark.mission("SEC-153")
+def test_an_anonymous_client_cannot_own_znodes(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        await lab.open()
+        session = await lab.open(security=CoordinationSecurity(acl_of=private_below_secrets))
+        with pytest.raises(InvalidAcl):
+            await session.create("/own")
+        result = await session.multi([CreateOp("/own", b"")])
+        assert [type(each) for each in result] == [InvalidAcl]
+
+    play(body)
+
+
+@pytest.mark.mission("SEC-153")
+@pytest.mark.parametrize("name", ["kafka", "alice"])
+def test_a_login_with_a_wrong_password_opens_no_session(play: Play, name: str) -> None:
+    async def body(lab: Lab) -> None:
+        with pytest.raises(
+            ZookeeperLoginFailed, match=f"the SASL login of {name} at ZooKeeper has failed"
+        ):
+            await lab.open(security=as_user(name, "wrong"))
+
+    play(body)
+
+
+@pytest.mark.mission("SEC-153")
+def test_a_session_logs_in_again_after_a_lost_connection(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open(timeout_ms=30_000, security=as_user("kafka"))
+        await session.create("/secrets")
+        states = Inbox()
+        session.add_state_listener(states)
+        await lab.stop()
+        assert await states.get() is SessionState.SUSPENDED
+        await lab.start()
+        assert await states.get() is SessionState.CONNECTED
+        await session.set("/secrets", b"again")
+        assert (await session.get("/secrets"))[0] == b"again"
+
+    play(body)

@@ -25,6 +25,7 @@ from minikafka.protocol.messages.registry import RESPONSES
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.schema import Message
 from minikafka.simulator.cluster import LogEvent, SimCluster, host_name
+from minikafka.world.sim.znode_tree import Author
 from tests.support.security import api_matrix
 from tests.support.security.api_matrix import BOB, BROKER, RECORDED, STRANGER
 from tests.support.simulated.raw_wire import exchange
@@ -45,8 +46,8 @@ class Authorized:
         for path, data in api_matrix.acl_znodes(bindings).items():
             for end, char in enumerate(path):
                 if char == "/" and end and tree.exists(path[:end]) is None:
-                    tree.apply([CreateOp(path[:end], b"")], 0, 0)
-            tree.apply([CreateOp(path, data)], 0, 0)
+                    tree.apply([CreateOp(path[:end], b"")], Author(0), 0)
+            tree.apply([CreateOp(path, data)], Author(0), 0)
 
     def _on_event(self, event: LogEvent) -> None:
         if event.name == "operation_denied":

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikafka.cli.processes.zookeeper_security import ServerSecurity
 from minikafka.cli.stopping import call_when_asked_to_stop
 
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -26,6 +27,15 @@ INSTALL_HINT = (
 
 # What a standalone server loads. Without snappy-java it starts, and then serves nobody.
 NEEDED_JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
+# What a secured server loads besides, also without TLS.
+NETTY_JARS = ("netty-common", "netty-buffer", "netty-transport", "netty-handler", "netty-resolver")
+MORE_NETTY_JARS = (
+    "netty-codec",
+    "netty-codec-base",
+    "netty-transport-native-unix-common",
+    "netty-transport-classes-epoll",
+    "netty-tcnative-classes",
+)
 # The first that is there: the one tells errors, the other keeps an old slf4j from complaining that
 # there is no logger.
 LOGGER_JARS = ("slf4j-simple", "slf4j-nop")
@@ -67,6 +77,7 @@ class ZookeeperOptions:
     max_session_timeout_ms: int = 120_000
     heap_mb: int = 96
     start_timeout_ms: int = 30_000
+    security: ServerSecurity | None = None
 
 
 # ------------------------------------------------------------------------------- jars and Java
@@ -99,13 +110,16 @@ def find_jar(folder: Path, name: str) -> Path | None:
     )
 
 
-def class_path(folders: Sequence[Path]) -> list[Path]:
+def class_path(folders: Sequence[Path], secured: bool = False) -> list[Path]:
     """Return the server's jars, from the first folder that has all. Raises ZookeeperError."""
+    needed = NEEDED_JARS + (NETTY_JARS if secured else ())
     for folder in folders:
-        found = [find_jar(folder, name) for name in NEEDED_JARS]
+        found = [find_jar(folder, name) for name in needed]
         if all(found):
             loggers = (find_jar(folder, name) for name in LOGGER_JARS)
             found.append(next((jar for jar in loggers if jar is not None), None))
+            if secured:
+                found += [find_jar(folder, name) for name in MORE_NETTY_JARS]
             return [jar for jar in found if jar is not None]
     places = ", ".join(str(folder) for folder in folders)
     raise ZookeeperError(f"no ZooKeeper jars in {places}; to get them: {INSTALL_HINT}")
@@ -136,6 +150,7 @@ def server_config(options: ZookeeperOptions) -> str:
         "dataDir": os.path.abspath(options.data_dir),
         "clientPort": options.port,
         "clientPortAddress": options.host,
+        **_security_config(options),
         "minSessionTimeout": options.min_session_timeout_ms,
         "maxSessionTimeout": options.max_session_timeout_ms,
         "maxClientCnxns": 0,
@@ -145,6 +160,20 @@ def server_config(options: ZookeeperOptions) -> str:
         "autopurge.purgeInterval": 1,
     }
     return "".join(f"{key}={value}\n" for key, value in rows.items())
+
+
+def _security_config(options: ZookeeperOptions) -> Mapping[str, object]:
+    security = options.security
+    if security is None:
+        return {}
+    if not security.tls_port:
+        return security.properties
+    return {
+        "secureClientPort": security.tls_port,
+        "secureClientPortAddress": options.host,
+        "clientPortAddress": "127.0.0.1",
+        **security.properties,
+    }
 
 
 def config_path(options: ZookeeperOptions) -> Path:
@@ -169,10 +198,13 @@ def last_words(options: ZookeeperOptions) -> str:
 
 def command_line(options: ZookeeperOptions, environ: Mapping[str, str]) -> list[str]:
     """Return the command that runs a server with its zoo.cfg. Raises ZookeeperError."""
-    jars = os.pathsep.join(str(jar) for jar in class_path(jar_folders(environ)))
+    security = options.security
+    found = class_path(jar_folders(environ), secured=security is not None)
+    jars = os.pathsep.join(str(jar) for jar in found)
     heap = f"-Xmx{options.heap_mb}m"
     java = find_java(environ)
-    return [java, heap, *JVM_SETTINGS, "-cp", jars, MAIN_CLASS, str(config_path(options))]
+    jvm = JVM_SETTINGS if security is None else (*JVM_SETTINGS, *security.jvm_options)
+    return [java, heap, *jvm, "-cp", jars, MAIN_CLASS, str(config_path(options))]
 
 
 def claim_directory(options: ZookeeperOptions) -> int:
@@ -228,6 +260,8 @@ class EmbeddedZookeeper:
         self._lock = claim_directory(self._options)
         try:
             _check_port(self._options.host, self._options.port)
+            if self._options.security is not None and self._options.security.tls_port:
+                _check_port(self._options.host, self._options.security.tls_port)
             with words_path(self._options).open("wb") as words:
                 self._process = await asyncio.create_subprocess_exec(
                     *command,

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from minikafka.cli.processes.embedded_zookeeper import (
     ZookeeperError,
@@ -15,6 +16,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     jar_folders,
     run_foreground,
 )
+from minikafka.cli.processes.zookeeper_security import CredentialsError, server_security
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=int, default=2181)
     parser.add_argument("--host", default="127.0.0.1", help="interface to listen on")
+    parser.add_argument(
+        "--secure",
+        metavar="DIR",
+        help="folder of credentials: users.jaas for SASL; for TLS keystore.pem, and truststore.pem "
+        "if clients must have certificates",
+    )
+    parser.add_argument(
+        "--secure-port", type=int, default=0, help="port for TLS; needs --secure (none)"
+    )
     parser.add_argument(
         "--check", action="store_true", help="only print which Java and jars would be used"
     )
@@ -36,8 +47,13 @@ def run(args: argparse.Namespace) -> int:
         if args.check:
             print(find_java(os.environ), *class_path(jar_folders(os.environ)), sep="\n")
             return 0
-        options = ZookeeperOptions(args.data_dir, args.port, args.host)
+        if args.secure_port and args.secure is None:
+            raise CredentialsError("--secure-port needs --secure")
+        security = None
+        if args.secure is not None:
+            security = server_security(Path(args.secure), args.secure_port)
+        options = ZookeeperOptions(args.data_dir, args.port, args.host, security=security)
         return asyncio.run(run_foreground(options, args.stop_with_stdin))
-    except ZookeeperError as error:
+    except (ZookeeperError, CredentialsError) as error:
         print(f"minikafka: {error}", file=sys.stderr)
         return 1

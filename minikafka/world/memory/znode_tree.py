@@ -1,4 +1,4 @@
-"""A znode tree in memory: versions, transactions, and the watch events."""
+"""The znode tree of the simulated ZooKeeper: versions, ACLs, transactions, and the watch events."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from minikafka.kernel.ports import (
     CoordinationOp,
     CreateOp,
     DeleteOp,
+    InvalidAcl,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -22,6 +24,19 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
 )
+from minikafka.kernel.zookeeper_security import ANYONE_ALL, Permission, ZnodeAcl, ZnodeAclEntry
+
+ANYBODY = ("world", "anyone")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes: a session, and the identities (scheme and name) of its client. ``acls`` has the
+    ACL of each znode that the author creates, by the position of the operation."""
+
+    session_id: int
+    identities: tuple[tuple[str, str], ...] = (ANYBODY,)
+    acls: Mapping[int, ZnodeAcl] = field(default_factory=dict)
 
 # The watches that an event triggers: CHANGED stands for watches on data and on existence.
 TRIGGERED_WATCHES: Mapping[WatchKind, tuple[WatchKind, ...]] = {
@@ -45,6 +60,7 @@ class Znode:
     ephemeral_owner: int = 0
     version: int = 0
     creations: int = 0
+    acl: ZnodeAcl = ANYONE_ALL
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> ZnodeStat:
@@ -71,6 +87,7 @@ class Znode:
             self.ephemeral_owner,
             self.version,
             self.creations,
+            self.acl,
             dict(self.children),
         )
 
@@ -109,19 +126,43 @@ class ZnodeTree:
         """Every znode by its path, in the order of creation. Callers must not change them."""
         return self._nodes
 
-    def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Return a znode's data and stat. Raises ``NoNode``."""
+    def get(
+        self, path: str, identities: Sequence[tuple[str, str]] = (ANYBODY,)
+    ) -> tuple[bytes, ZnodeStat]:
+        """Return a znode's data and stat. Raises ``NoNode``, ``NoAuth``."""
         node = self._find(path)
+        _check_access(path, node, Permission.READ, identities)
         return node.data, node.stat()
 
-    def exists(self, path: str) -> ZnodeStat | None:
+    def exists(
+        self, path: str, identities: Sequence[tuple[str, str]] | None = None
+    ) -> ZnodeStat | None:
+        """Return a znode's stat, None if it does not exist. With ``identities`` raises ``NoAuth``,
+        as ZooKeeper does since 3.9."""
         _check_path(path)
         node = self._nodes.get(path)
+        if node is not None and identities is not None:
+            _check_access(path, node, Permission.READ, identities)
         return None if node is None else node.stat()
 
-    def children(self, path: str) -> list[str]:
-        """Return the names of a znode's children, sorted. Raises ``NoNode``."""
-        return sorted(self._find(path).children)
+    def children(self, path: str, identities: Sequence[tuple[str, str]] = (ANYBODY,)) -> list[str]:
+        """Return the names of a znode's children, sorted. Raises ``NoNode``, ``NoAuth``."""
+        node = self._find(path)
+        _check_access(path, node, Permission.READ, identities)
+        return sorted(node.children)
+
+    def get_acl(self, path: str, identities: Sequence[tuple[str, str]] = (ANYBODY,)) -> ZnodeAcl:
+        """Return a znode's ACL. Raises ``NoNode``, ``NoAuth``."""
+        node = self._find(path)
+        _check_access(path, node, Permission.READ | Permission.ADMIN, identities)
+        return node.acl
+
+    def set_acl(self, path: str, acl: ZnodeAcl, identities: Sequence[tuple[str, str]]) -> None:
+        """Replace a znode's ACL. Raises ``NoNode``, ``NoAuth``, ``InvalidAcl``."""
+        self.zxid += 1
+        node = self._find(path)
+        _check_access(path, node, Permission.ADMIN, identities)
+        node.acl = _complete(path, acl, identities)
 
     def ephemerals(self, session_id: int) -> list[str]:
         """Return the paths of a session's ephemeral znodes, sorted."""
@@ -139,7 +180,7 @@ class ZnodeTree:
         self.zxid += 1
         return self.zxid
 
-    def apply(self, ops: Sequence[CoordinationOp], session_id: int, wall_ms: int) -> Outcome:
+    def apply(self, ops: Sequence[CoordinationOp], author: Author, wall_ms: int) -> Outcome:
         """Apply all operations as one transaction, or none of them."""
         self.zxid += 1
         undo: dict[str, Znode | None] = {}
@@ -147,7 +188,7 @@ class ZnodeTree:
         events: list[WatchEvent] = []
         for position, op in enumerate(ops):
             try:
-                results.append(self._apply_one(op, session_id, wall_ms, undo, events))
+                results.append(self._apply_one(position, op, author, wall_ms, undo, events))
             except CoordinationError as error:
                 self._roll_back(undo)
                 return Outcome(_failed(ops, position, error), [])
@@ -163,8 +204,9 @@ class ZnodeTree:
 
     def _apply_one(
         self,
+        position: int,
         op: CoordinationOp,
-        session_id: int,
+        author: Author,
         wall_ms: int,
         undo: dict[str, Znode | None],
         events: list[WatchEvent],
@@ -172,27 +214,37 @@ class ZnodeTree:
         _check_path(op.path)
         match op:
             case CreateOp():
-                return self._create(op, session_id, wall_ms, undo, events)
+                return self._create(position, op, author, wall_ms, undo, events)
             case SetOp():
+                self._check(op.path, Permission.WRITE, author)
                 return self._set(op, wall_ms, undo, events)
             case DeleteOp():
+                self._find(op.path)
+                self._check(_split(op.path)[0], Permission.DELETE, author)
                 self._delete(op, undo, events)
             case CheckOp():
+                self._check(op.path, Permission.READ, author)
                 _check_version(op.path, self._find(op.path), op.version)
         return None
 
+    def _check(self, path: str, needed: Permission, author: Author) -> None:
+        _check_access(path, self._find(path), needed, author.identities)
+
     def _create(
         self,
+        position: int,
         op: CreateOp,
-        session_id: int,
+        author: Author,
         wall_ms: int,
         undo: dict[str, Znode | None],
         events: list[WatchEvent],
     ) -> str:
+        acl = _complete(op.path, author.acls.get(position, ANYONE_ALL), author.identities)
         parent_path, name = _split(op.path)
         parent = self._nodes.get(parent_path)
         if parent is None:
             raise NoNode(op.path)
+        self._check(parent_path, Permission.CREATE, author)
         if op.sequential:
             name += f"{parent.creations:010d}"
         path = f"{parent_path.rstrip('/')}/{name}"
@@ -202,8 +254,8 @@ class ZnodeTree:
             raise CoordinationError(f"{path}: ephemeral nodes have no children")
         self._remember(parent_path, undo)
         self._remember(path, undo)
-        owner = session_id if op.ephemeral else 0
-        self._nodes[path] = Znode(op.data, self.zxid, self.zxid, wall_ms, wall_ms, owner)
+        owner = author.session_id if op.ephemeral else 0
+        self._nodes[path] = Znode(op.data, self.zxid, self.zxid, wall_ms, wall_ms, owner, acl=acl)
         parent.creations += 1
         parent.children[name] = None
         events.append(WatchEvent(WatchKind.CREATED, path))
@@ -266,6 +318,32 @@ def _failed(
     ops: Sequence[CoordinationOp], failed_at: int, error: CoordinationError
 ) -> list[OpResult]:
     return [error if i == failed_at else RolledBack(op.path) for i, op in enumerate(ops)]
+
+
+def _check_access(
+    path: str, node: Znode, needed: Permission, identities: Sequence[tuple[str, str]]
+) -> None:
+    """Raise NoAuth unless an entry has one of the needed permissions for one of the identities."""
+    if not any(
+        entry.permissions & needed and (entry.scheme, entry.identity) in identities
+        for entry in node.acl
+    ):
+        raise NoAuth(path)
+
+
+def _complete(path: str, acl: ZnodeAcl, identities: Sequence[tuple[str, str]]) -> ZnodeAcl:
+    """Put the identities in the place of the scheme ``auth``. Raises InvalidAcl if there are
+    none."""
+    known = [each for each in identities if each != ANYBODY]
+    entries: list[ZnodeAclEntry] = []
+    for entry in acl:
+        if entry.scheme == "auth":
+            if not known:
+                raise InvalidAcl(path)
+            entries += [ZnodeAclEntry(entry.permissions, *identity) for identity in known]
+        else:
+            entries.append(entry)
+    return tuple(entries)
 
 
 def _check_version(path: str, node: Znode, version: int) -> None:

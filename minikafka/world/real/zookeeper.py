@@ -5,6 +5,7 @@ watches do one thing there: they pass the result to the event loop by ``_post``.
 runs on the loop. Four of kazoo's habits are corrected: it reopens an expired session silently,
 waits for a silent server until the session is over, and keeps a session alive whose event loop
 stands still (``_OneSessionHandler``); it forgets watches when the connection is lost (``_fire``).
+With a login, a session is connected when the login has succeeded, which kazoo reports too early.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+import ssl
 import struct
 import threading
 import time
@@ -41,16 +43,22 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
     ZnodeStat,
+    ZookeeperLoginFailed,
     require_path,
     require_version,
 )
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
+from minikafka.world.real.tls import client_context
+from minikafka.world.real.zookeeper_login import LoginConnection
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.real.zookeeper_values import (
     STATES,
     WATCH_KINDS,
     Unimplemented,
     add_operation,
+    kazoo_acl,
     op_results,
+    port_acl,
     port_error,
     port_stat,
     read_results,
@@ -69,33 +77,49 @@ class RealCoordination:
     """Opens sessions on a ZooKeeper ensemble."""
 
     async def open(
-        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
     ) -> CoordinationSession:
         """Open a session, as the port specifies. It may take a little longer than
-        ``connection_timeout_ms`` if the chroot must be created first."""
-        session = await _open(connect, session_timeout_ms, connection_timeout_ms)
+        ``connection_timeout_ms`` if the chroot must be created first. Raises TlsError for TLS
+        settings that cannot be used."""
+        session = await _open(connect, session_timeout_ms, connection_timeout_ms, security)
         servers, slash, chroot = connect.partition("/")
         if slash and chroot and await session.exists("/") is None:
             await session.close()
-            await _make_chroot(servers, f"/{chroot.strip('/')}", connection_timeout_ms)
-            session = await _open(connect, session_timeout_ms, connection_timeout_ms)
+            await _make_chroot(servers, f"/{chroot.strip('/')}", connection_timeout_ms, security)
+            session = await _open(connect, session_timeout_ms, connection_timeout_ms, security)
         return session
 
 
-async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
-    handler = _OneSessionHandler(session_timeout_ms / 1000)
+async def _open(
+    connect: str,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    security: CoordinationSecurity,
+) -> _Session:
+    tls = None if security.tls is None else client_context(security.tls)
+    handler = _OneSessionHandler(session_timeout_ms / 1000, tls)
     try:
-        client = _client(connect, session_timeout_ms, handler)
+        client = _client(connect, session_timeout_ms, handler, security)
     except (ValueError, OverflowError) as error:
         raise CoordinationError(
             f"{connect[:200]!a} is no list of ZooKeeper servers: {error}"
         ) from error
-    session = _Session(client, handler, asyncio.get_running_loop())
+    session = _Session(client, handler, security, asyncio.get_running_loop())
     await session.start(connect, connection_timeout_ms)
     return session
 
 
-def _client(connect: str, session_timeout_ms: int, handler: _OneSessionHandler) -> KazooClient:
+def _client(
+    connect: str,
+    session_timeout_ms: int,
+    handler: _OneSessionHandler,
+    security: CoordinationSecurity,
+) -> KazooClient:
     """Raises ValueError. Kazoo's own thread would end when it looks up an impossible host."""
     client = KazooClient(
         hosts=connect,
@@ -110,11 +134,15 @@ def _client(connect: str, session_timeout_ms: int, handler: _OneSessionHandler) 
     for host, _ in client.hosts:
         host.encode("idna")
     require_path(client.chroot or "/")
+    if security.login is not None:
+        client._connection = LoginConnection(client, security.login, client._connection)
     return client
 
 
-async def _make_chroot(servers: str, chroot: str, connection_timeout_ms: int) -> None:
-    session = await _open(servers, connection_timeout_ms, connection_timeout_ms)
+async def _make_chroot(
+    servers: str, chroot: str, connection_timeout_ms: int, security: CoordinationSecurity
+) -> None:
+    session = await _open(servers, connection_timeout_ms, connection_timeout_ms, security)
     try:
         path = ""
         for name in chroot.strip("/").split("/"):
@@ -141,11 +169,17 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
     close the session, so that the ephemeral znodes go at once; the event loop learns of it when it
     runs again, as of any expiry.
 
-    ``loop_runs`` is called on the event loop, ``session_over`` is read there; everything else runs
-    on kazoo's connection thread."""
+    With ``tls`` its connections are secured by our own context, since kazoo's would read keys from
+    files only, choose no versions and trust every authority of the system.
 
-    def __init__(self, session_timeout_s: float) -> None:
+    ``loop_runs`` is called on the event loop, ``session_over`` and ``last_error`` are read there;
+    everything else runs on kazoo's connection thread."""
+
+    def __init__(self, session_timeout_s: float, tls: ssl.SSLContext | None) -> None:
         super().__init__()
+        self._tls = tls
+        self.last_error: OSError | None = None  # of the latest attempt to connect
+        self.logged_in: Callable[[], None] = lambda: None
         self._max_wait_s = session_timeout_s / WAITS_PER_SESSION
         self.max_stall_s = session_timeout_s
         self._loop_seen_s = time.monotonic()
@@ -172,6 +206,10 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         implementation creates an epoll object each time, which takes longer than the request.
 
         Raises SessionExpiredError when the session was given up."""
+        if self._tls is not None:  # what is decrypted already wakes no poll
+            decrypted = [file for file in reading if getattr(file, "pending", int)()]
+            if decrypted:
+                return decrypted, [], []
         waiting = select.poll()
         for files, events in ((reading, select.POLLIN), (writing, select.POLLOUT)):
             for file in files:
@@ -208,7 +246,23 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise ConnectionRefusedError("the session is over")
         if self._is_stalled(time.monotonic()):
             self._give_up(None)
-        return super().create_connection(*args, **kwargs)
+        self.last_error = None
+        try:
+            return self._connect(*args, **kwargs)
+        except OSError as error:
+            self.last_error = error
+            raise
+
+    def _connect(self, *args: Any, **kwargs: Any) -> Any:
+        connection = super().create_connection(*args, **kwargs)
+        if self._tls is None:
+            return connection
+        connection.settimeout(self._max_wait_s)
+        try:
+            return self._tls.wrap_socket(connection, server_hostname=kwargs["hostname"])
+        except BaseException:
+            connection.close()
+            raise
 
 
 def _close_session(connection: Any) -> None:
@@ -220,8 +274,11 @@ def _close_session(connection: Any) -> None:
     try:
         connection.send(_CLOSE_SESSION)
         while waiting.poll(max(0.0, end_s - time.monotonic()) * 1000):
-            if not connection.recv(65536):
-                return
+            try:
+                if not connection.recv(65536):
+                    return
+            except ssl.SSLWantReadError:  # a part of a TLS record
+                continue
     except OSError:  # the connection is lost: the session ends by its time-out
         return
 
@@ -231,16 +288,21 @@ class _Session:
     event loop's."""
 
     def __init__(
-        self, client: Any, handler: _OneSessionHandler, loop: asyncio.AbstractEventLoop
+        self,
+        client: Any,
+        handler: _OneSessionHandler,
+        security: CoordinationSecurity,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._client = client
         self._handler = handler
+        self._security = security
         self._sign_interval_s = handler.max_stall_s / SIGNS_PER_SESSION
         self._sign: asyncio.TimerHandle | None = None
         self._loop = loop
         self._state = SessionState.SUSPENDED
         self._session_id = 0
-        self._first_connection = asyncio.Event()
+        self._opened = asyncio.Event()  # or refused by the server
         self._listeners: list[StateListener] = []
         self._waiting: set[asyncio.Future[Any]] = set()
         self._armed: dict[tuple[Watcher, WatchKind, str], Callable[[WatchedEvent], None]] = {}
@@ -249,21 +311,35 @@ class _Session:
         self._reads_singly = False  # the server is older than MultiRead
 
     async def start(self, connect: str, connection_timeout_ms: int) -> None:
-        """Raises ``ConnectionLost``."""
+        """Raises ``ConnectionLost``, ``ZookeeperLoginFailed``."""
         self._give_sign()
+        self._handler.logged_in = lambda: self._report(KazooState.CONNECTED)
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
-                await self._first_connection.wait()
+                await self._opened.wait()
         except TimeoutError:
             await self.close()
+            why = self._handler.last_error
             raise ConnectionLost(
                 f"no ZooKeeper server at {connect} responded within {connection_timeout_ms} ms"
+                + (f": {why}" if isinstance(why, ssl.SSLError) else "")
             ) from None
         except asyncio.CancelledError:
             self._stop()
             raise
+        refusal = self._refusal()
+        if refusal is not None:
+            await self.close()
+            raise ZookeeperLoginFailed(refusal)
+
+    def _refusal(self) -> str | None:
+        """Return why the server has refused the login; None if it has not."""
+        connection, login = self._client._connection, self._security.login
+        if login is None or connection.refusal is None:
+            return None
+        return f"the SASL login of {login.username} at ZooKeeper has failed: {connection.refusal}"
 
     @property
     def session_id(self) -> int:
@@ -285,6 +361,7 @@ class _Session:
             path,
             self._client.create_async,
             data or None,  # null, as Java's clients make bare nodes
+            kazoo_acl(self._security.acl_of(path)),
             ephemeral=ephemeral,
             sequence=sequential,
             include_data=True,
@@ -350,6 +427,13 @@ class _Session:
         require_version(path, version)
         await self._ask(path, self._client.delete_async, version)
 
+    async def get_acl(self, path: str) -> ZnodeAcl:
+        entries, _ = await self._ask(path, self._client.get_acls_async)
+        return port_acl(entries)
+
+    async def set_acl(self, path: str, acl: ZnodeAcl) -> None:
+        await self._ask(path, self._client.set_acls_async, kazoo_acl(acl))
+
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
         if not ops:
             return []
@@ -358,7 +442,7 @@ class _Session:
             require_path(op.path)
             if not isinstance(op, CreateOp):
                 require_version(op.path, op.version)
-            add_operation(transaction, op)
+            add_operation(transaction, op, self._security.acl_of)
         results = await self._ask(ops[0].path, lambda _: transaction.commit_async())
         return op_results(ops, results)
 
@@ -426,6 +510,12 @@ class _Session:
 
     def _on_kazoo_state(self, state: KazooState) -> None:
         """Called on kazoo's connection thread."""
+        if state == KazooState.CONNECTED and self._security.login is not None:
+            return  # until it is logged in
+        self._report(state)
+
+    def _report(self, state: KazooState) -> None:
+        """Called on kazoo's connection thread."""
         if state == KazooState.LOST:
             self._handler.end_session()
         identity = self._client.client_id
@@ -449,8 +539,9 @@ class _Session:
         self._state = state
         if state is SessionState.CONNECTED:
             self._session_id = session_id or self._session_id
-            self._first_connection.set()
+            self._opened.set()
         elif state is SessionState.EXPIRED:
+            self._opened.set()
             self._stop()
             self._end_all()
         for listener in list(self._listeners):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from kazoo import exceptions
 from kazoo.protocol.serialization import SetData
 from kazoo.protocol.states import EventType, KazooState
+from kazoo.security import ACL, Id
 
 from minikafka.kernel.ports import (
     BadVersion,
@@ -17,6 +19,8 @@ from minikafka.kernel.ports import (
     CoordinationOp,
     CreateOp,
     DeleteOp,
+    InvalidAcl,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -27,6 +31,7 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
 )
+from minikafka.kernel.zookeeper_security import Permission, ZnodeAcl, ZnodeAclEntry
 
 
 class Unimplemented(CoordinationError):
@@ -51,6 +56,8 @@ ERRORS: Sequence[tuple[type[Exception], type[CoordinationError]]] = (
     (exceptions.NodeExistsError, NodeExists),
     (exceptions.BadVersionError, BadVersion),
     (exceptions.NotEmptyError, NotEmpty),
+    (exceptions.NoAuthError, NoAuth),
+    (exceptions.InvalidACLError, InvalidAcl),
     (exceptions.RolledBackError, RolledBack),
     (exceptions.RuntimeInconsistency, RolledBack),
     (exceptions.SessionExpiredError, SessionExpired),
@@ -101,11 +108,21 @@ def _read_result(path: str, result: Any) -> tuple[bytes, ZnodeStat] | None:
     return data or b"", port_stat(stat)
 
 
-def add_operation(transaction: Any, op: CoordinationOp) -> None:
+@lru_cache(maxsize=16)  # a broker uses three
+def kazoo_acl(acl: ZnodeAcl) -> list[ACL]:
+    return [ACL(int(e.permissions), Id(e.scheme, e.identity)) for e in acl]
+
+
+def port_acl(acl: Sequence[ACL]) -> ZnodeAcl:
+    return tuple(ZnodeAclEntry(Permission(e.perms), e.id.scheme, e.id.id) for e in acl)
+
+
+def add_operation(transaction: Any, op: CoordinationOp, acl_of: Callable[[str], ZnodeAcl]) -> None:
     """Add an operation to a kazoo transaction. Sets bypass kazoo's own method, which normalizes the
     path again: a dead broker causes thousands of sets, and that would cost more than the rest."""
     if isinstance(op, CreateOp):
-        transaction.create(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
+        acl = kazoo_acl(acl_of(op.path))
+        transaction.create(op.path, op.data, acl, op.ephemeral, op.sequential)
         if not op.data:  # null, as Java's clients make bare nodes
             transaction.operations[-1] = transaction.operations[-1]._replace(data=None)
     elif isinstance(op, DeleteOp):

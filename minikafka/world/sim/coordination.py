@@ -27,14 +27,18 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
     ZnodeStat,
+    ZookeeperLoginFailed,
     require_path,
 )
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.zookeeper import (
+    AclWrite,
     CloseSession,
     ConnectionClosed,
     ConnectRequest,
     ConnectResponse,
+    LoginIsRefused,
     Message,
     Ping,
     Read,
@@ -61,15 +65,20 @@ class SimCoordination:
         self._service = service
 
     async def open(
-        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
     ) -> CoordinationSession:
+        """Connections are not encrypted, and there are no certificates of clients."""
         self._process.check()
         chroot = connect.partition("/")[2].strip("/")
-        session = SimSession(self._process, self._service, session_timeout_ms)
+        session = SimSession(self._process, self._service, session_timeout_ms, security)
         session.start()
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
-                await session.connected()
+                await session.opened()
         except TimeoutError:
             session.abandon()
             raise ConnectionLost(
@@ -108,15 +117,23 @@ class SimSession:
     - Only a server can report that the session has expired.
     """
 
-    def __init__(self, process: Process, service: SimZookeeper, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        process: Process,
+        service: SimZookeeper,
+        timeout_ms: int,
+        security: CoordinationSecurity,
+    ) -> None:
         self._process = process
         self._service = service
         self._timeout_ms = timeout_ms
+        self._security = security
+        self._refused = False
         self._chroot = ""
         self._session_id = 0
         self._state = SessionState.SUSPENDED
         self._connection: ZookeeperConnection | None = None
-        self._first_connection = asyncio.Event()
+        self._opened = asyncio.Event()
         self._listeners: list[StateListener] = []
         self._pending: dict[int, _Pending] = {}
         self._next_number = 0
@@ -131,9 +148,12 @@ class SimSession:
         self._connect()
         self._schedule_ping()
 
-    async def connected(self) -> None:
-        """Wait until the session is connected for the first time."""
-        await self._first_connection.wait()
+    async def opened(self) -> None:
+        """Wait until the session is connected for the first time. Raises ZookeeperLoginFailed."""
+        await self._opened.wait()
+        if self._refused and self._security.login is not None:
+            user = self._security.login.username
+            raise ZookeeperLoginFailed(f"the SASL login of {user} at ZooKeeper has failed")
 
     async def enter(self, chroot: str) -> None:
         """Create the chroot if it is missing; later paths are relative to it."""
@@ -174,10 +194,11 @@ class SimSession:
         if not paths:
             return []
         absolute = [self._with_chroot(path) for path in paths]
-        found: list[tuple[bytes, ZnodeStat] | None] = await self._send(
-            paths[0], ReadMany(self._number(), absolute)
-        )
-        return found
+        found: Any = await self._send(paths[0], ReadMany(self._number(), absolute))
+        if isinstance(found, CoordinationError):
+            raise type(found)(self._without_chroot(found.path))
+        result: list[tuple[bytes, ZnodeStat] | None] = found
+        return result
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
         value: ZnodeStat | None = await self._read("exists", path, watcher)
@@ -193,6 +214,15 @@ class SimSession:
 
     async def delete(self, path: str, version: int = -1) -> None:
         await self._write(DeleteOp(path, version))
+
+    async def get_acl(self, path: str) -> ZnodeAcl:
+        acl: ZnodeAcl = await self._read("acl", path, None)
+        return acl
+
+    async def set_acl(self, path: str, acl: ZnodeAcl) -> None:
+        error = await self._send(path, AclWrite(self._number(), self._with_chroot(path), acl))
+        if isinstance(error, CoordinationError):
+            raise type(error)(path)
 
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
         if not ops:
@@ -215,7 +245,9 @@ class SimSession:
 
     def _write_message(self, ops: Sequence[CoordinationOp]) -> ZnodeWrite:
         absolute = [replace(op, path=self._with_chroot(op.path)) for op in ops]
-        return ZnodeWrite(self._number(), absolute)
+        acl_of = self._security.acl_of
+        acls = {at: acl_of(op.path) for at, op in enumerate(ops) if isinstance(op, CreateOp)}
+        return ZnodeWrite(self._number(), absolute, acls)
 
     async def _read(self, kind: ReadKind, path: str, watcher: Watcher | None) -> Any:
         watch = None
@@ -231,7 +263,7 @@ class SimSession:
     def _send(
         self,
         path: str,
-        message: Read | ReadMany | ZnodeWrite | CloseSession,
+        message: Read | ReadMany | ZnodeWrite | AclWrite | CloseSession,
         watch: tuple[WatchKind, str, Watcher] | None = None,
     ) -> asyncio.Future[Any]:
         self._process.check()
@@ -269,6 +301,10 @@ class SimSession:
                 self._on_connect_response(message)
             case SessionIsExpired():
                 self._expire()
+            case LoginIsRefused():
+                self._refused = True
+                self._expire()
+                self._opened.set()
             case ConnectionClosed():
                 self._disconnect()
             case Response():
@@ -279,7 +315,7 @@ class SimSession:
     def _on_connect_response(self, message: ConnectResponse) -> None:
         self._session_id = message.session_id
         self._retry_us = FIRST_RETRY_US
-        self._first_connection.set()
+        self._opened.set()
         self._change_state(SessionState.CONNECTED)
         lost, self._lost_watches = self._lost_watches, []
         for watcher, event in lost:
@@ -312,7 +348,8 @@ class SimSession:
         connection = ZookeeperConnection(self._service, self._process, self._on_message)
         self._connection = connection
         self._last_received_us = self._process.loop.now_us
-        connection.send(ConnectRequest(self._session_id, self._timeout_ms))
+        login = self._security.login
+        connection.send(ConnectRequest(self._session_id, self._timeout_ms, login))
         self._process.call_later_us(ATTEMPT_US, lambda: self._abandon_attempt(connection))
 
     def _abandon_attempt(self, connection: ZookeeperConnection) -> None:

@@ -15,16 +15,17 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
 )
-from minikafka.world.memory.znode_tree import TRIGGERED_WATCHES, ZnodeTree
+from minikafka.kernel.zookeeper_security import DigestLogin, ZnodeAcl
 from minikafka.world.sim.clock import universal_ms
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
+from minikafka.world.sim.znode_tree import ANYBODY, Author, ZnodeTree
 
 ZOOKEEPER_HOST = "zookeeper"
 FIRST_SESSION_ID = 0x1_0000_0000_0000
 
 
-ReadKind: TypeAlias = Literal["get", "exists", "children"]
+ReadKind: TypeAlias = Literal["get", "exists", "children", "acl"]
 
 # ------------------------------------------------------------------------- messages to the server
 
@@ -35,6 +36,7 @@ class ConnectRequest:
 
     session_id: int
     timeout_ms: int
+    login: DigestLogin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,21 @@ class ReadMany:
 
 @dataclass(frozen=True, slots=True)
 class ZnodeWrite:
-    """Operations to carry out as one transaction."""
+    """Operations to carry out as one transaction; ``acls`` of the znodes that they create, by the
+    position of the operation."""
 
     number: int
     ops: Sequence[CoordinationOp]
+    acls: Mapping[int, ZnodeAcl]
+
+
+@dataclass(frozen=True, slots=True)
+class AclWrite:
+    """A request to replace the ACL of a znode."""
+
+    number: int
+    path: str
+    acl: ZnodeAcl
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,11 @@ class ConnectResponse:
     """The response to a ConnectRequest: the connection belongs to this session now."""
 
     session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoginIsRefused:
+    """The response to a ConnectRequest with an unknown user or a wrong password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +134,10 @@ Message: TypeAlias = (
     | Read
     | ReadMany
     | ZnodeWrite
+    | AclWrite
     | CloseSession
     | ConnectResponse
+    | LoginIsRefused
     | SessionIsExpired
     | ConnectionClosed
     | Pong
@@ -136,6 +156,7 @@ class ZookeeperConnection:
         receive: Callable[[ZookeeperConnection, Message], None],
     ) -> None:
         self.session_id = 0
+        self.identities: tuple[tuple[str, str], ...] = (ANYBODY,)
         self.watches: dict[tuple[WatchKind, str], None] = {}
         self._service = service
         self._process = process
@@ -209,6 +230,7 @@ class SimZookeeper:
     def __init__(self, links: Links) -> None:
         self.links = links
         self.tree = ZnodeTree()
+        self.users: dict[str, str] = {}  # who may log in, with their passwords
         self.running = True
         self.sessions: dict[int, SessionRecord] = {}
         self._connections: dict[ZookeeperConnection, None] = {}
@@ -267,10 +289,12 @@ class SimZookeeper:
             case Read():
                 connection.reply(Response(message.number, self._read(connection, message)))
             case ReadMany():
-                found = [self.tree.get(p) if self.tree.exists(p) else None for p in message.paths]
-                connection.reply(Response(message.number, found))
+                connection.reply(Response(message.number, self._read_many(connection, message)))
             case ZnodeWrite():
-                connection.reply(Response(message.number, self._write(record, message.ops)))
+                author = Author(record.session_id, connection.identities, message.acls)
+                connection.reply(Response(message.number, self._write(author, message.ops)))
+            case AclWrite():
+                connection.reply(Response(message.number, self._write_acl(connection, message)))
             case CloseSession():
                 self._end(record, "closed")
                 connection.reply(Response(message.number, None))
@@ -291,6 +315,11 @@ class SimZookeeper:
 
     def _on_connect_request(self, connection: ZookeeperConnection, request: ConnectRequest) -> None:
         now_us = self.links.loop.now_us
+        if request.login is not None:
+            if self.users.get(request.login.username) != request.login.password:
+                connection.reply(LoginIsRefused())
+                return
+            connection.identities = (ANYBODY, ("sasl", request.login.username))
         if request.session_id:
             record = self.sessions.get(request.session_id)
             if record is None:
@@ -318,11 +347,13 @@ class SimZookeeper:
             value: Any
             match read.kind:
                 case "get":
-                    value = self.tree.get(read.path)
+                    value = self.tree.get(read.path, connection.identities)
                 case "exists":
-                    value = self.tree.exists(read.path)
+                    value = self.tree.exists(read.path, connection.identities)
                 case "children":
-                    value = self.tree.children(read.path)
+                    value = self.tree.children(read.path, connection.identities)
+                case "acl":
+                    value = self.tree.get_acl(read.path, connection.identities)
         except CoordinationError as error:
             return error
         if read.watch:
@@ -332,10 +363,26 @@ class SimZookeeper:
             self._watchers.setdefault(key, {})[connection] = None
         return value
 
-    def _write(self, record: SessionRecord, ops: Sequence[CoordinationOp]) -> Any:
-        outcome = self.tree.apply(ops, record.session_id, universal_ms(self.links.loop.now_us))
+    def _read_many(self, connection: ZookeeperConnection, read: ReadMany) -> Any:
+        try:
+            return [
+                self.tree.get(path, connection.identities) if self.tree.exists(path) else None
+                for path in read.paths
+            ]
+        except CoordinationError as error:
+            return error
+
+    def _write_acl(self, connection: ZookeeperConnection, write: AclWrite) -> Any:
+        try:
+            self.tree.set_acl(write.path, write.acl, connection.identities)
+        except CoordinationError as error:
+            return error
+        return None
+
+    def _write(self, author: Author, ops: Sequence[CoordinationOp]) -> Any:
+        outcome = self.tree.apply(ops, author, universal_ms(self.links.loop.now_us))
         for op in ops:
-            facts = {"session": hex(record.session_id), "path": op.path}
+            facts = {"session": hex(author.session_id), "path": op.path}
             error = outcome.error
             failed = {} if error is None else {"error": type(error).__name__}
             self.links.trace.add(f"zookeeper-{type(op).__name__}", **facts, **failed)

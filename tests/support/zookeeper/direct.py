@@ -28,7 +28,9 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
 )
-from minikafka.world.memory.znode_tree import TRIGGERED_WATCHES, Znode, ZnodeTree
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
+from minikafka.world.sim.znode_tree import Author, Znode, ZnodeTree
+from minikafka.world.sim.zookeeper import TRIGGERED_WATCHES
 
 FIRST_SESSION_ID = 1
 NOBODY = 0  # the session id of writes by another client
@@ -57,8 +59,13 @@ class DirectZookeeper:
         return self.tree.zxid
 
     async def open(
-        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
     ) -> DirectSession:
+        assert security is UNSECURED, "all znodes are open to all clients here"
         if self.refuse:
             self.refuse -= 1
             raise ConnectionLost(connect)
@@ -119,7 +126,7 @@ class DirectZookeeper:
             if forbidden.path in self.forbidden:
                 error = CoordinationError(f"no right to write {forbidden.path}")
                 return [error if op is forbidden else RolledBack(op.path) for op in ops]
-        outcome = self.tree.apply(ops, session_id, wall_ms=0)
+        outcome = self.tree.apply(ops, Author(session_id), wall_ms=0)
         self._fire_all(outcome.events)
         return outcome.results
 
@@ -244,6 +251,12 @@ class DirectSession:
         if isinstance(result, CoordinationError):
             raise result
         return result
+
+    async def get_acl(self, path: str) -> ZnodeAcl:
+        raise NotImplementedError
+
+    async def set_acl(self, path: str, acl: ZnodeAcl) -> None:
+        raise NotImplementedError
 
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
         return await self._transact("multi", ops)

@@ -18,6 +18,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     claim_directory,
     command_line,
 )
+from minikafka.cli.processes.zookeeper_security import ServerSecurity
 from scripts.lib.cluster import free_ports
 
 START_LIMIT_S = 30.0
@@ -40,10 +41,12 @@ class ZookeeperProcess:
     """A server process, with blocking methods for fixtures. ``connect`` is for
     ``zookeeper.connect``."""
 
-    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, port: int | None = None, security: ServerSecurity | None = None
+    ) -> None:
         self.port = free_ports(1)[0] if port is None else port
         self.connect = f"127.0.0.1:{self.port}"
-        self._options = ZookeeperOptions(str(data_dir), self.port)
+        self._options = ZookeeperOptions(str(data_dir), self.port, security=security)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -86,10 +89,12 @@ class ZookeeperProcess:
 
 
 @contextlib.contextmanager
-def running_zookeeper(port: int | None = None) -> Iterator[ZookeeperProcess]:
+def running_zookeeper(
+    port: int | None = None, security: ServerSecurity | None = None
+) -> Iterator[ZookeeperProcess]:
     """Run a server in a temporary directory, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="zookeeper-") as folder:
-        server = ZookeeperProcess(Path(folder), port)
+        server = ZookeeperProcess(Path(folder), port, security)
         try:
             server.start()
             yield server

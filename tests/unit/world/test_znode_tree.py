@@ -24,13 +24,13 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
 )
-from minikafka.world.memory.znode_tree import ZnodeTree
+from minikafka.world.sim.znode_tree import Author, ZnodeTree
 
 SESSION = 7
 
 
 def do(tree: ZnodeTree, op: CoordinationOp, wall_ms: int = 1000) -> OpResult:
-    (result,) = tree.apply([op], SESSION, wall_ms).results
+    (result,) = tree.apply([op], Author(SESSION), wall_ms).results
     return result
 
 
@@ -88,7 +88,7 @@ def test_errors(op: CoordinationOp, error: type[CoordinationError]) -> None:
     do(tree, CreateOp("/a/b", b""))
     do(tree, CreateOp("/e", b"", ephemeral=True))
     before = tree.dump()
-    outcome = tree.apply([op], SESSION, 0)
+    outcome = tree.apply([op], Author(SESSION), 0)
     assert type(outcome.error) is error
     assert (outcome.events, tree.dump()) == ([], before)
 
@@ -97,7 +97,7 @@ def test_the_end_of_a_session_is_one_transaction() -> None:
     tree = ZnodeTree()
     for path in ("/b", "/a"):
         do(tree, CreateOp(path, b"", ephemeral=True))
-    tree.apply([CreateOp("/c", b"", ephemeral=True)], SESSION + 1, 0)
+    tree.apply([CreateOp("/c", b"", ephemeral=True)], Author(SESSION + 1), 0)
     zxid = tree.zxid
     assert [e for e in tree.end_session(SESSION) if e.kind is WatchKind.DELETED] == [
         WatchEvent(WatchKind.DELETED, "/a"),
@@ -128,7 +128,7 @@ def test_a_multi_is_its_operations_one_by_one_or_nothing(
         singles = [do(twin, op) for op in ops]
         failed = [i for i, result in enumerate(singles) if isinstance(result, CoordinationError)]
         before = (tree.dump(), tree.exists("/"))
-        outcome = tree.apply(ops, SESSION, 1000)
+        outcome = tree.apply(ops, Author(SESSION), 1000)
         if not failed:
             assert tree.dump() == twin.dump()
             assert tree.exists("/a") is None or tree.children("/a") == twin.children("/a")
