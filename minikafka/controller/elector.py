@@ -28,7 +28,7 @@ from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import ControllerEvent, Reelect
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, SessionExpired, TimerHandle
+from minikafka.kernel.ports import Clock, NoAuth, SessionExpired, TimerHandle
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ControllerMoved, ControllerNode
@@ -207,7 +207,7 @@ class ControllerElector:
         )
         try:
             await self._on_becoming_leader()
-        except (ControllerMoved, SessionExpired):
+        except (ControllerMoved, SessionExpired, NoAuth):
             raise  # KafkaController handles these for all events
         except Exception:
             self._log.error("controller_failover_failed", exc_info=True)

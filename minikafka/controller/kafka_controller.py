@@ -56,7 +56,7 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock, Entropy, SessionExpired
+from minikafka.kernel.ports import Clock, Entropy, NoAuth, SessionExpired
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ControllerMoved, MalformedZnode, ZkStore
 
@@ -417,8 +417,8 @@ class KafkaController:
         except SessionExpired:
             self._log.info("session_expired", during=type(event).__name__)
             error = KafkaError(event.moved, "the controller lost its ZooKeeper session")
-        except AssertionError:
-            raise
+        except (AssertionError, NoAuth):
+            raise  # it ends the node: a controller without access would fail again and again
         except Exception:
             self._log.error("event_failed", event_kind=type(event).__name__, exc_info=True)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed and resigns")

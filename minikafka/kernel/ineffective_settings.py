@@ -79,20 +79,10 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("Requests to ZooKeeper are bundled instead, hundreds in one.", (
         _int("zookeeper.max.in.flight.requests", 10, "Most requests to ZooKeeper without a response.", at_least(1)),
     )),
-    SettingGroup("ZooKeeper is reached without TLS.", (
-        _string("zookeeper.clientCnxnSocket", None, "Class of the ZooKeeper client's connection; TLS needs the one of Netty."),
-        _list("zookeeper.ssl.cipher.suites", None, "Cipher suites offered to ZooKeeper."),
-        _bool("zookeeper.ssl.crl.enable", False, "Check revocation lists for ZooKeeper's certificate."),
-        _list("zookeeper.ssl.enabled.protocols", None, "TLS versions offered to ZooKeeper."),
-        _string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", "Whether ZooKeeper's host name must be in its certificate."),
-        _string("zookeeper.ssl.keystore.location", None, "File with the broker's key for ZooKeeper."),
-        _password("zookeeper.ssl.keystore.password", None, "Password of that file."),
-        _string("zookeeper.ssl.keystore.type", None, "Format of that file; by its ending if unset."),
-        _bool("zookeeper.ssl.ocsp.enable", False, "Ask an OCSP service about ZooKeeper's certificate."),
-        _string("zookeeper.ssl.protocol", "TLSv1.2", "TLS version with which ZooKeeper is reached."),
-        _string("zookeeper.ssl.truststore.location", None, "File with the certificates trusted for ZooKeeper."),
-        _password("zookeeper.ssl.truststore.password", None, "Password of that file."),
-        _string("zookeeper.ssl.truststore.type", None, "Format of that file; by its ending if unset."),
+    SettingGroup("Our ZooKeeper client speaks TLS without a Java class, and recognises the formats of stores.", (
+        _string("zookeeper.clientCnxnSocket", None, "Class of the ZooKeeper client's connection; Kafka's TLS needs the one of Netty."),
+        _string("zookeeper.ssl.keystore.type", None, "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
+        _string("zookeeper.ssl.truststore.type", None, "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
     SettingGroup("The controller uses the listener that brokers use among themselves.", (
         _string("control.plane.listener.name", None, "Listener for requests of the controller alone."),
@@ -266,8 +256,9 @@ REFUSED_GROUPS: tuple[SettingGroup, ...] = (
         _class("ssl.engine.factory.class", None, "Class that makes TLS engines."),
         _class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "Class that makes a principal of a login."),
     )),
-    SettingGroup("ZooKeeper is reached without TLS.", (
-        _bool("zookeeper.ssl.client.enable", False, "Reach ZooKeeper over TLS."),
+    SettingGroup("Python's ssl module asks nobody whether a certificate is revoked.", (
+        _bool("zookeeper.ssl.crl.enable", False, "Check revocation lists for ZooKeeper's certificate."),
+        _bool("zookeeper.ssl.ocsp.enable", False, "Ask an OCSP service about ZooKeeper's certificate."),
     )),
     SettingGroup("Tiered storage is not part of this broker.", (
         _bool("remote.log.storage.system.enable", False, "Keep old segments in remote storage."),

@@ -36,6 +36,7 @@ from minikafka.kernel.listeners import (
 )
 from minikafka.kernel.sasl_settings import SASL_SETTINGS, SASL_SETTINGS_OF_LISTENERS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
+from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -130,7 +131,6 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- ZooKeeper
     _string("zookeeper.connect", REQUIRED, "ZooKeeper servers, host:port,... with an optional chroot at the end.", non_empty),
     _int("zookeeper.session.timeout.ms", 18000, "ZooKeeper drops this broker after so long without a sign of life."),
-    _bool("zookeeper.set.acl", False, "Only false: znodes are open to all.", lambda value: "znodes are created without ACLs" if value else None, effective=False),
     _int("zookeeper.connection.timeout.ms", None, "Longest wait for the first connection to ZooKeeper; the session time-out if unset."),
     # -- identity and listeners
     _int("broker.id", -1, "Id of this broker; -1 has one generated above reserved.broker.max.id."),
@@ -344,7 +344,14 @@ def _together(values: Mapping[str, Any]) -> str | None:
 
 
 BROKER_CONFIG = ConfigDef.of(
-    (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS, *INEFFECTIVE_SETTINGS, *REFUSED_SETTINGS),
+    (
+        *BROKER_SETTINGS,
+        *ZOOKEEPER_SECURITY_SETTINGS,
+        *TLS_SETTINGS,
+        *SASL_SETTINGS,
+        *INEFFECTIVE_SETTINGS,
+        *REFUSED_SETTINGS,
+    ),
     IGNORED_BROKER_SETTINGS,
     ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
     refused=REFUSED_BROKER_SETTINGS,

@@ -35,6 +35,8 @@ from minikafka.kernel.listeners import (
 )
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
+from minikafka.kernel.tls import TlsError
+from minikafka.kernel.zookeeper_security import CoordinationSecurity
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.http_server import HttpServer
 from minikafka.network.memory_budget import MemoryBudget
@@ -49,6 +51,7 @@ from minikafka.node.wiring import BrokerParts
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
+from minikafka.zookeeper.session_security import session_security
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
@@ -104,7 +107,10 @@ class BrokerNode:
         self._failure: BaseException | None = None
         self._log = event_log("node", broker=self.broker_id)
         self._zk = ZkSession(
-            world.coordination, world.clock, views.zookeeper(config), self.broker_id
+            world.coordination,
+            world.clock,
+            views.zookeeper(config, checked_security(config, world)),
+            self.broker_id,
         )
         self._logs = LogManager(
             world.files,
@@ -500,6 +506,17 @@ def register_authentication(metrics: Metrics, listener: str, server: Server) -> 
             f"kafka.server:{name},listener={listener}",
             lambda name=name: server.authentication_counts()[name],  # type: ignore[misc]
         )
+
+
+def checked_security(config: Config, world: World) -> CoordinationSecurity:
+    """Return the security of the ZooKeeper session. Raises ConfigError if it cannot be had."""
+    security = session_security(config, world.files)
+    if security.tls is not None:
+        try:
+            world.network.check_tls(security.tls, of_listener=False)
+        except TlsError as error:
+            raise ConfigError(f"zookeeper.ssl: {error}") from error
+    return security
 
 
 class _Stopped(Exception):

@@ -29,6 +29,7 @@ from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.listeners import connection_overrides, is_address
 from minikafka.kernel.ports import Network
 from minikafka.kernel.settings import topic_defaults
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.network.connection_quotas import RESERVED_SHARE, ConnectionQuotaConfig
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import ServerConfig
@@ -50,11 +51,12 @@ def inter_broker_protocol(config: Config) -> InterBrokerProtocol:
     return InterBrokerProtocol.parse(config.string("inter.broker.protocol.version"))
 
 
-def zookeeper(config: Config) -> ZkSessionConfig:
+def zookeeper(config: Config, security: CoordinationSecurity = UNSECURED) -> ZkSessionConfig:
     return ZkSessionConfig(
         config.string("zookeeper.connect"),
         config.integer("zookeeper.session.timeout.ms"),
         config.optional("zookeeper.connection.timeout.ms"),
+        security,
     )
 
 

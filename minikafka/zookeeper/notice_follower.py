@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock, CoordinationError, SessionExpired, Watcher, WatchEvent
+from minikafka.kernel.ports import (
+    Clock,
+    CoordinationError,
+    NoAuth,
+    SessionExpired,
+    Watcher,
+    WatchEvent,
+)
 
 NOTICE_LIFETIME_MS: Final = 15 * 60 * 1000  # Kafka's
 RETRY_MS: Final = 500
@@ -94,6 +101,8 @@ class NoticeFollower(ABC, Generic[N]):
             read_all, self._read_all = self._read_all, False
             try:
                 await self._look(read_all)
+            except NoAuth:
+                raise
             except CoordinationError as error:
                 self._read_all = True
                 if isinstance(error, SessionExpired):

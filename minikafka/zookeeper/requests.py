@@ -29,6 +29,8 @@ from minikafka.kernel.ports import (
     CoordinationSession,
     CreateOp,
     DeleteOp,
+    InvalidAcl,
+    NoAuth,
     NodeExists,
     NoNode,
     OpResult,
@@ -166,7 +168,7 @@ class Requests:
         ``may_be_done``) and this one fails because the earlier one succeeded, return the results of
         a success. Raises TooLarge for more than ``NEVER_TAKEN_BYTES``, and for more than
         ``SMALLEST_LIMIT_BYTES`` after the server has closed the connection ``LARGE_ATTEMPTS``
-        times.
+        times. Raises NoAuth and InvalidAcl.
         """
         lost = may_be_done
         losses = 0
@@ -186,6 +188,9 @@ class Requests:
                 raise
 
         results = await self.until_response(attempt)
+        denied = first_error(results)
+        if isinstance(denied, NoAuth | InvalidAcl):
+            raise denied  # no other attempt can succeed
         if lost and first_error(results) is not None:
             results = await self._results_if_done(ops) or results
         return MultiOutcome(results, lost)

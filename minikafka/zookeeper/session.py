@@ -15,7 +15,9 @@ from minikafka.kernel.ports import (
     CoordinationSession,
     SessionExpired,
     SessionState,
+    ZookeeperLoginFailed,
 )
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.zookeeper.store import ZkStore
 
 FIRST_BACKOFF_MS = 100
@@ -29,11 +31,13 @@ SessionLostListener: TypeAlias = Callable[[], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class ZkSessionConfig:
     """``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
-    ``zookeeper.connection.timeout.ms`` (None means the session time-out)."""
+    ``zookeeper.connection.timeout.ms`` (None means the session time-out), and the settings of
+    ``kernel/zookeeper_settings``."""
 
     connect: str
     session_timeout_ms: int = 18000
     connection_timeout_ms: int | None = None
+    security: CoordinationSecurity = UNSECURED
 
     @property
     def open_timeout_ms(self) -> int:
@@ -48,7 +52,8 @@ class ZkSession:
     expired,
 
     1. the ``on_session_lost`` listeners are awaited in order (the controller resigns in one),
-    2. a new session is opened, without a limit of attempts,
+    2. a new session is opened, without a limit of attempts, also if ZooKeeper refuses the login,
+       as in Kafka: the user may be known there a moment later,
     3. the ``on_new_session`` listeners are awaited in order (they register the broker again and arm
        the watches again).
 
@@ -96,7 +101,8 @@ class ZkSession:
         return self._store is not None and self._store.session.state is SessionState.CONNECTED
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Open the first session. Raises ``ConnectionLost`` if no server responds in time."""
+        """Open the first session. Raises ``ConnectionLost`` if no server responds in time, and
+        ``ZookeeperLoginFailed``."""
         await self._open()
         self._keeper = tasks.create_task(self._keep(), name="zookeeper-session-keeper")
 
@@ -113,7 +119,10 @@ class ZkSession:
 
     async def _open(self) -> None:
         session = await self._coordination.open(
-            self._config.connect, self._config.session_timeout_ms, self._config.open_timeout_ms
+            self._config.connect,
+            self._config.session_timeout_ms,
+            self._config.open_timeout_ms,
+            self._config.security,
         )
         self._expired.clear()
         self._store = ZkStore(session, tuple(self._former_sessions))
@@ -169,8 +178,10 @@ class ZkSession:
         while True:
             try:
                 return await self._open()
-            except ConnectionLost:
+            except (ConnectionLost, ZookeeperLoginFailed) as error:
                 if backoff_ms == FIRST_BACKOFF_MS:
-                    self._log.warning("session_open_failed", connect=self._config.connect)
+                    self._log.warning(
+                        "session_open_failed", connect=self._config.connect, error=str(error)
+                    )
                 await self._clock.sleep(backoff_ms)
                 backoff_ms = min(backoff_ms * 2, MAX_BACKOFF_MS)

@@ -18,6 +18,7 @@ from minikafka.kernel.ineffective_settings import (
 from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
+from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -52,7 +53,7 @@ def groups(found: Iterable[SettingGroup]) -> list[str]:
 def broker_table() -> list[str]:
     """With a column more: what may change while a broker runs."""
     heads = [" dynamic |", "---|"]
-    rows = (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
+    rows = (*BROKER_SETTINGS, *ZOOKEEPER_SECURITY_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
     for row in rows:
         kept = " kept |" if is_dynamic(row.name) else " |"
         heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else kept)

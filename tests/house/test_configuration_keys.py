@@ -20,6 +20,7 @@ from minikafka.kernel.ineffective_settings import (
 from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
+from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, or looked up in the settings of other brokers: no use of our own.
@@ -61,7 +62,7 @@ DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name i
 
 # Our clients have settings of these names.
 OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms", "sasl.jaas.config"}
-EFFECTIVE = (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
+EFFECTIVE = (*BROKER_SETTINGS, *ZOOKEEPER_SECURITY_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
 ROWS = [*EFFECTIVE, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
 
 

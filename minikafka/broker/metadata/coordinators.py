@@ -11,7 +11,7 @@ from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
 from minikafka.zookeeper.errors import MalformedZnode
 
 RETRY_MS = 500
@@ -67,6 +67,8 @@ class InternalTopicSizes:
         while True:
             try:
                 return await self._read(topic) or self._configured[topic]
+            except NoAuth:
+                raise
             except CoordinationError as error:
                 self._log.warning("partition_count_read_failed", topic=topic, error=repr(error))
                 await self._clock.sleep(RETRY_MS)

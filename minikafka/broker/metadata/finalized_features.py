@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, CoordinationError, SessionExpired, WatchEvent
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, SessionExpired, WatchEvent
 from minikafka.zookeeper.store import MalformedZnode, ZkStore
 
 UNKNOWN_EPOCH: Final = -1
@@ -53,6 +53,8 @@ class FinalizedFeatures:
                 await self._read()
             except SessionExpired:
                 continue  # ``on_new_session`` follows
+            except NoAuth:
+                raise
             except CoordinationError as error:
                 self._log.warning("features_read_failed", error=repr(error))
                 await self._clock.sleep(RETRY_MS)

@@ -29,7 +29,7 @@ from minikafka.core.replication.partition_state import LeadershipState, leader_a
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock, CoordinationError, TimerHandle
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, TimerHandle
 from minikafka.zookeeper.store import ZkStore
 
 WRITES_AT_ONCE = 500
@@ -239,6 +239,8 @@ class IsrMaintenance:
         changed, self._changed = self._changed, set()
         try:
             await self._store().propagate_isr_changes(sorted(changed))
+        except NoAuth:
+            raise
         except CoordinationError as error:
             self._changed |= changed
             self._log.warning("isr_announcement_failed", error=repr(error))

@@ -21,7 +21,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.ports import CoordinationError
+from minikafka.kernel.ports import CoordinationError, NoAuth
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.alter_partition import (
     AlteredPartition,
@@ -71,6 +71,8 @@ class ZnodeIsrWrites:
             versions = await self._store().update_isrs(
                 {tp: change.state for tp, change in changes.items()}
             )
+        except NoAuth:
+            raise
         except CoordinationError as error:
             return dict.fromkeys(changes, IsrFailed(repr(error)))
         return {tp: _znode_outcome(version) for tp, version in versions.items()}

@@ -9,7 +9,7 @@ from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
 from minikafka.zookeeper.store import ZkStore
 
 ANNOUNCE_RETRY_MS = 500
@@ -78,6 +78,8 @@ class LogDirFailures:
             self._unannounced.clear()
             try:
                 await self._store().propagate_log_dir_event(self._broker_id)
+            except NoAuth:
+                raise
             except CoordinationError as error:
                 self._log.warning("log_dir_failure_not_announced", error=repr(error))
                 self._unannounced.set()

@@ -35,7 +35,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.storage.directories.log_manager import LogManager, ReplicaCallbacks
 from minikafka.storage.log.unified_log import UnifiedLog
@@ -251,6 +251,8 @@ class ReplicaManager:
             try:
                 await self.topic_configs.load(topics)
                 return
+            except NoAuth:
+                raise
             except CoordinationError as error:
                 self._log.warning("topic_configs_read_failed", error=repr(error))
                 await self._clock.sleep(TOPIC_CONFIG_RETRY_MS)

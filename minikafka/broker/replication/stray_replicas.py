@@ -12,7 +12,7 @@ from minikafka.broker.replication.leadership import Stop
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, ZERO_UUID, TopicPartition
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -163,6 +163,8 @@ class OrphanedLogs:
             if self._spoken_to():
                 try:
                     return await self._put_aside()
+                except NoAuth:
+                    raise
                 except CoordinationError as error:  # mostly an expired session
                     self._log.warning("topics_not_listed", error=repr(error))
 

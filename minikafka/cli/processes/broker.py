@@ -22,6 +22,7 @@ from minikafka.kernel.config import (
     properties_from_environment,
 )
 from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.kernel.zookeeper_settings import java_properties
 
 GC_ALLOCATIONS = 20_000  # allocations between two collections of the youngest generation
 # A thread waits this long for the interpreter while the event loop is busy. The threads of kazoo
@@ -44,11 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def load_config(
     path: str | None, environment: Mapping[str, str], overrides: Sequence[str]
 ) -> Config:
-    """Parse the configuration from the file at ``path``, ``KAFKA_*`` variables and overrides.
+    """Parse the configuration from KAFKA_OPTS (of the login at ZooKeeper alone), the file at
+    ``path``, ``KAFKA_*`` variables and overrides.
 
     Later sources win. Raises ConfigError, and OSError if the file cannot be read.
     """
-    given = parse_properties(Path(path).read_text()) if path else {}
+    given = java_properties(environment)
+    given |= parse_properties(Path(path).read_text()) if path else {}
     given |= properties_from_environment(environment)
     given |= parse_overrides(overrides)
     return BROKER_CONFIG.parse(given)

@@ -55,7 +55,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "protocol-unset": "inter.broker.protocol.version would change with the software",
         "old-message-format": "message formats before 0.11, which minikafka does not read",
         "listeners": "listeners with TLS or SASL, whose stores and mechanisms are to be checked",
-        "zookeeper-security": "TLS to ZooKeeper, or znodes with ACLs",
+        "zookeeper-security": "TLS to ZooKeeper, or znodes with ACLs: credentials are needed",
         "authorizer": "an authorizer other than AclAuthorizer",
         "tiered-storage": "remote log storage",
         "setting-refused": "a setting with which minikafka does not start",
@@ -385,10 +385,11 @@ def _broker_features(broker: BrokerFacts) -> Iterator[MigrationFinding]:
         protocols = f"{name} has listeners of {', '.join(secured)}"
         needed = "minikafka reads PEM and PKCS12 stores, not JKS, and GSSAPI is an extra"
         yield MigrationFinding("listeners", f"{protocols}: {needed}", blocks=False)
-    if broker.is_on("zookeeper.ssl.client.enable"):
-        yield MigrationFinding("zookeeper-security", f"{name} has zookeeper.ssl.client.enable=true")
-    if broker.is_on("zookeeper.set.acl"):
-        yield MigrationFinding("zookeeper-security", f"{name} has zookeeper.set.acl=true")
+    for key in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
+        if broker.is_on(key):
+            needed = "minikafka needs the same identity at ZooKeeper: see docs/security.md"
+            text = f"{name} has {key}=true: {needed}"
+            yield MigrationFinding("zookeeper-security", text, blocks=False)
     used = broker.settings.get("authorizer.class.name")
     if used and used not in ACL_AUTHORIZERS:
         yield MigrationFinding("authorizer", f"{name} has authorizer.class.name={used}")

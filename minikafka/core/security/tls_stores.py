@@ -64,7 +64,7 @@ def key_store_of_file(data: bytes, password: str | None, key_password: str | Non
     """Read a key store: PKCS#12 with a password, or PEM, which must have none.
 
     ``key_password`` opens an encrypted key in PEM. Raises StoreError."""
-    if _is_pem(data):
+    if is_pem(data):
         if password is not None:
             raise StoreError("a PEM file has no store password; ssl.key.password opens its key")
         return key_store_of_pem(data, data, key_password)
@@ -103,7 +103,7 @@ def key_store_of_pem(key: bytes, chain: bytes, key_password: str | None) -> KeyS
 
 def trust_store_of_file(data: bytes, password: str | None) -> bytes:
     """Return the trusted certificates of a PEM or PKCS#12 file as PEM. Raises StoreError."""
-    if _is_pem(data):
+    if is_pem(data):
         if password is not None:
             raise StoreError("a PEM file has no store password")
         return trust_store_of_pem(data)
@@ -123,8 +123,9 @@ def trust_store_of_pem(text: bytes) -> bytes:
     return b"".join(_certificates(text))
 
 
-def _is_pem(data: bytes) -> bool:
-    """Raises StoreError for a format that is not read."""
+def is_pem(data: bytes) -> bool:
+    """Whether a store is PEM; else it is PKCS#12. Raises StoreError for a format that is not
+    read."""
     if data.startswith((_JKS, _JCEKS)):
         kind = "JKS" if data.startswith(_JKS) else "JCEKS"
         raise StoreError(

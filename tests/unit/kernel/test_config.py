@@ -1,7 +1,10 @@
 """Configuration: parsing of files, environment and values; clear errors."""
 
+from pathlib import Path
+
 import pytest
 
+from minikafka.cli.processes.broker import load_config
 from minikafka.kernel.config import (
     ConfigError,
     parse_properties,
@@ -122,10 +125,18 @@ def test_keys_of_an_authorizer_need_its_class() -> None:
     assert BROKER_CONFIG.parse(given).without_effect == ()
 
 
-def test_znodes_with_acls_are_refused() -> None:
-    BROKER_CONFIG.parse(ZK | {"zookeeper.set.acl": "false"})
-    with pytest.raises(ConfigError, match=r"zookeeper\.set\.acl: znodes are created without ACLs"):
-        BROKER_CONFIG.parse(ZK | {"zookeeper.set.acl": "true"})
+@pytest.mark.mission("SEC-153")
+def test_the_login_at_zookeeper_is_found_in_kafka_opts(tmp_path: Path) -> None:
+    options = "-Xmx1g '-Djava.security.auth.login.config=/etc/kafka/my zk.jaas' -Dother=1"
+    given = ["zookeeper.connect=z:1"]
+    config = load_config(None, {"KAFKA_OPTS": options}, given)
+    assert config.optional("java.security.auth.login.config") == "/etc/kafka/my zk.jaas"
+    file = tmp_path / "server.properties"
+    file.write_text("java.security.auth.login.config=/own.jaas\n")
+    config = load_config(str(file), {"KAFKA_OPTS": options}, given)
+    assert config.optional("java.security.auth.login.config") == "/own.jaas"
+    with pytest.raises(ConfigError, match="KAFKA_OPTS: No closing quotation"):
+        load_config(None, {"KAFKA_OPTS": "-Da='"}, given)
 
 
 def test_topic_defaults_come_from_the_broker() -> None:

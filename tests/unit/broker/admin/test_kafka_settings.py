@@ -23,10 +23,13 @@ NOT_KAFKAS = {
     "client.memory.max.bytes",
     "debug.listener",
     "event.loop.stall.threshold.ms",
+    "java.security.auth.login.config",
     "log.scrubber.bytes.per.second",
     "log.scrubber.interval.ms",
     "max.partitions.per.topic",
     "minikafka.version",
+    "zookeeper.sasl.client",
+    "zookeeper.sasl.clientconfig",
 }
 # Kafka changes these while it runs: listeners, and the keys of TLS and SASL. Here only a restart
 # does.
@@ -173,7 +176,8 @@ def test_synonyms_are_those_of_kafka() -> None:
     ("name", "harmless", "refused"),
     [
         ("process.roles", "", "broker"),
-        ("zookeeper.ssl.client.enable", "false", "true"),
+        ("zookeeper.ssl.crl.enable", "false", "true"),
+        ("zookeeper.ssl.ocsp.enable", "false", "true"),
         ("remote.log.storage.system.enable", "FALSE", "true"),
         ("node.id", "-1", "4"),
     ],

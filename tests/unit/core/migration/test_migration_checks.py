@@ -145,18 +145,6 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     ("protocol-differs", TO_OURS, lambda c: with_broker(c, 2, {IBP: "3.8-IV0"}, {IBP: "3.8-IV0"})),
     ("protocol-unset", TO_OURS, lambda c: with_protocol(c, "2.8-IV1")),
     (
-        "zookeeper-security",
-        TO_OURS,
-        lambda c: with_broker(c, 2, {"zookeeper.ssl.client.enable": "true"}),
-    ),
-    (
-        "zookeeper-security",
-        TO_OURS,
-        lambda c: with_broker(
-            c, 2, {"zookeeper.set.acl": "true"}, {}, {"zookeeper.set.acl": "true"}
-        ),
-    ),
-    (
         "authorizer",
         TO_OURS,
         lambda c: with_broker(
@@ -181,6 +169,18 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     ("old-message-format", TO_OURS, lambda c: stopped(c, old_formats=("t-0/0.log",))),
 ]
 WARNING: list[tuple[str, Goal, Change]] = [
+    (
+        "zookeeper-security",
+        TO_OURS,
+        lambda c: with_broker(c, 2, {"zookeeper.ssl.client.enable": "true"}),
+    ),
+    (
+        "zookeeper-security",
+        TO_OURS,
+        lambda c: with_broker(
+            c, 2, {"zookeeper.set.acl": "true"}, {}, {"zookeeper.set.acl": "true"}
+        ),
+    ),
     (
         "throttle-left",
         TO_OURS,
