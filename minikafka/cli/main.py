@@ -28,6 +28,10 @@ VERBS = {
         "stop a broker on this machine by controlled shutdown",
     ),
     "zookeeper": ("minikafka.cli.processes.zookeeper", "run a ZooKeeper server in the foreground"),
+    "zookeeper-security": (
+        "minikafka.cli.cluster.zookeeper_security",
+        "give existing znodes the ACLs of zookeeper.set.acl, or open them",
+    ),
     "topics": ("minikafka.cli.cluster.topics", "create, list, describe, alter and delete topics"),
     "configs": (
         "minikafka.cli.cluster.configs",

@@ -35,8 +35,6 @@ from minikafka.kernel.listeners import (
 )
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
-from minikafka.kernel.tls import TlsError
-from minikafka.kernel.zookeeper_security import CoordinationSecurity
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.http_server import HttpServer
 from minikafka.network.memory_budget import MemoryBudget
@@ -51,7 +49,7 @@ from minikafka.node.wiring import BrokerParts
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
-from minikafka.zookeeper.session_security import session_security
+from minikafka.zookeeper.session_security import checked_security
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
@@ -506,17 +504,6 @@ def register_authentication(metrics: Metrics, listener: str, server: Server) -> 
             f"kafka.server:{name},listener={listener}",
             lambda name=name: server.authentication_counts()[name],  # type: ignore[misc]
         )
-
-
-def checked_security(config: Config, world: World) -> CoordinationSecurity:
-    """Return the security of the ZooKeeper session. Raises ConfigError if it cannot be had."""
-    security = session_security(config, world.files)
-    if security.tls is not None:
-        try:
-            world.network.check_tls(security.tls, of_listener=False)
-        except TlsError as error:
-            raise ConfigError(f"zookeeper.ssl: {error}") from error
-    return security
 
 
 class _Stopped(Exception):

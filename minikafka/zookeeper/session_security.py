@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 from minikafka.core.security.cipher_suites import UnknownCipherSuite, openssl_suites
 from minikafka.core.security.jaas import JaasError, LoginEntry, parse_jaas_file
 from minikafka.kernel.config import Config, ConfigError
-from minikafka.kernel.ports import Files
-from minikafka.kernel.tls import TlsSettings
+from minikafka.kernel.ports import Files, World
+from minikafka.kernel.tls import TlsError, TlsSettings
 from minikafka.kernel.zookeeper_security import CoordinationSecurity, DigestLogin, open_acl
 from minikafka.zookeeper.znode_acls import secure_acl
 
@@ -43,6 +43,17 @@ def session_security(config: Config, files: Files) -> CoordinationSecurity:
             f"{TLS_ENABLED}=true and {KEY_STORE[0]}"
         )
     return CoordinationSecurity(security.tls, security.login, secure_acl)
+
+
+def checked_security(config: Config, world: World) -> CoordinationSecurity:
+    """As ``session_security``, and raise ConfigError if the TLS library refuses the settings."""
+    security = session_security(config, world.files)
+    if security.tls is not None:
+        try:
+            world.network.check_tls(security.tls, of_listener=False)
+        except TlsError as error:
+            raise ConfigError(f"zookeeper.ssl: {error}") from error
+    return security
 
 
 # ------------------------------------------------------------------------------------------ SASL

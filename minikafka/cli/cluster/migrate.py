@@ -15,6 +15,7 @@ from minikafka.cli.cluster.migration_facts import ZOOKEEPER_TIMEOUT_MS, gather, 
 from minikafka.cli.cluster.reassignment_text import reassignment_json
 from minikafka.cli.connect import client_config, run_client
 from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument, at_least
+from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.client.admin.admin import Admin
 from minikafka.core.migration.checks import NAMES, MigrationFinding, findings, is_safe
 from minikafka.core.migration.facts import (
@@ -29,7 +30,8 @@ from minikafka.core.migration.facts import (
 )
 from minikafka.core.migration.steps import Action, Step, next_step, plan, targets
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.ports import Clock, CoordinationSession, DeleteOp, NoNode, World
+from minikafka.kernel.ports import Clock, CoordinationSession, DeleteOp, NoAuth, NoNode, World
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.zookeeper import paths
 
 SAFE, UNSAFE, USAGE = 0, 1, 2
@@ -82,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions, "move-controller", "have a broker elected, by deleting /controller in ZooKeeper"
     )
     move.add_argument("--zookeeper", required=True, metavar="HOST:PORT,...[/CHROOT]")
+    add_zookeeper_security_argument(move)
     move.add_argument("--broker", type=at_least(0), required=True, metavar="ID")
 
 
@@ -105,13 +108,18 @@ def _add_goal(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...[/CHROOT]",
         help="zookeeper.connect: also check migrations to KRaft and old reassignments",
     )
+    add_zookeeper_security_argument(parser)
     add_json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     try:
         if args.action == "move-controller":
-            return run_client(lambda world: move_controller(world, args.zookeeper, args.broker))
+            return run_client(
+                lambda world: move_controller(
+                    world, args.zookeeper, args.broker, zookeeper_security(args, world)
+                )
+            )
         goal = parse_goal(args)
         config = client_config(args)
     except (WrongUse, ConfigError) as error:
@@ -122,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
 
     async def work(world: World) -> ClusterFacts:
         async with Admin(world, config) as admin:
-            return await gather(admin, world.coordination, args.zookeeper, directories)
+            security = zookeeper_security(args, world)
+            return await gather(admin, world.coordination, args.zookeeper, directories, security)
 
     facts = run_client(work)
     return (show_plan if args.action == "plan" else show_check)(args, facts, goal)
@@ -260,10 +269,13 @@ def show_findings(report: Report) -> None:
 # ------------------------------------------------------------------------------- move-controller
 
 
-async def move_controller(world: World, connect: str, broker_id: int) -> int:
+async def move_controller(
+    world: World, connect: str, broker_id: int, security: CoordinationSecurity = UNSECURED
+) -> int:
     """Delete /controller until the broker has won an election. Raises CoordinationError, and
     ConfigError if the broker is not live or is not elected in time."""
-    session = await world.coordination.open(connect, ZOOKEEPER_TIMEOUT_MS, ZOOKEEPER_TIMEOUT_MS)
+    limit_ms = ZOOKEEPER_TIMEOUT_MS
+    session = await world.coordination.open(connect, limit_ms, limit_ms, security)
     try:
         await session.get(paths.broker_id(broker_id))
         elections = await _elect(session, world.clock, broker_id)
@@ -287,7 +299,9 @@ async def _elect(session: CoordinationSession, clock: Clock, broker_id: int) -> 
             continue
         if json.loads(data).get("brokerid") == broker_id:
             return elections
-        await session.multi([DeleteOp(paths.CONTROLLER, stat.version)])
+        (result,) = await session.multi([DeleteOp(paths.CONTROLLER, stat.version)])
+        if isinstance(result, NoAuth):
+            raise result
         elections += 1
     raise ConfigError(
         f"broker {broker_id} was not elected within {ELECTION_LIMIT_MS // 1000} s, after "

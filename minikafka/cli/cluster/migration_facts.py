@@ -26,6 +26,7 @@ from minikafka.core.migration.facts import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Coordination
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.requests import Requests
@@ -42,12 +43,15 @@ async def gather(
     coordination: Coordination,
     zookeeper: str | None,
     directories: Sequence[DirectoryFacts] = (),
+    security: CoordinationSecurity = UNSECURED,
 ) -> ClusterFacts:
     """Return the facts of a cluster as they are now. ``zookeeper`` is its zookeeper.connect.
 
     Raises KafkaError, and CoordinationError if ZooKeeper does not respond.
     """
-    in_zookeeper = None if zookeeper is None else await read_zookeeper(coordination, zookeeper)
+    in_zookeeper = None
+    if zookeeper is not None:
+        in_zookeeper = await read_zookeeper(coordination, zookeeper, security)
     cluster = await admin.describe_cluster()
     brokers = await asyncio.gather(*(describe_broker(admin, node) for node in cluster.nodes))
     views = await _partitions(admin, [b.broker_id for b in brokers if not b.silence])
@@ -167,9 +171,12 @@ async def _reassigning(admin: Admin) -> frozenset[TopicPartition] | None:
 # ------------------------------------------------------------------------------------- ZooKeeper
 
 
-async def read_zookeeper(coordination: Coordination, connect: str) -> ZookeeperFacts:
+async def read_zookeeper(
+    coordination: Coordination, connect: str, security: CoordinationSecurity = UNSECURED
+) -> ZookeeperFacts:
     """Raises CoordinationError."""
-    session = await coordination.open(connect, ZOOKEEPER_TIMEOUT_MS, ZOOKEEPER_TIMEOUT_MS)
+    limit_ms = ZOOKEEPER_TIMEOUT_MS
+    session = await coordination.open(connect, limit_ms, limit_ms, security)
     try:
         requests = Requests(session)
         migration = await requests.exists("/migration")

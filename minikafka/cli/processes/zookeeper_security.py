@@ -71,6 +71,8 @@ def _tls_properties(directory: Path) -> dict[str, str]:
     trust = _store(directory, "truststore")
     return {
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        # ZooKeeper 3.9 alone would offer TLS 1.3 only, while TLS 1.2 is the default of Kafka.
+        "ssl.enabledProtocols": "TLSv1.2,TLSv1.3",
         "ssl.clientAuth": "need" if trust else "none",
         # An identity is a certificate: clients need not have the name of a host.
         "ssl.clientHostnameVerification": "false",

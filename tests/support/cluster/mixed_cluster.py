@@ -13,7 +13,7 @@ from typing import Self
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scripts.lib.apache_kafka import start_broker, write_properties
+from scripts.lib.apache_kafka import SMALL_JVM, start_broker, write_properties
 from scripts.lib.cluster import free_ports
 from tests.support.cluster.cluster_state import ClusterState, connected, until
 from tests.support.cluster.real_cluster import MINIKAFKA
@@ -45,7 +45,7 @@ class MixedCluster(ClusterState):
     A broker keeps its id, port, directory and ``server.properties`` when another kind takes its
     place. ``own`` maps a broker id to properties of that broker alone. ``more_listeners`` are
     names of listeners that each broker has besides PLAINTEXT. ``more_brokers`` are as many as can
-    be added later; clients get their addresses at once.
+    be added later; clients get their addresses at once. ``jvm_options`` are for brokers of Kafka.
     """
 
     def __init__(
@@ -57,12 +57,14 @@ class MixedCluster(ClusterState):
         own: Mapping[int, Mapping[str, object]] = {},
         more_listeners: Sequence[str] = (),
         more_brokers: int = 0,
+        jvm_options: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.zookeeper = zookeeper
         self.kinds = dict(enumerate(kinds, start=1))
         self._shared = {**QUICK, **properties}
         self._own = own
+        self._jvm = (*SMALL_JVM, *jvm_options)
         self._listeners = (PLAINTEXT, *more_listeners)
         self._addressed = range(1, len(kinds) + more_brokers + 1)
         places = [(name, broker_id) for name in self._listeners for broker_id in self._addressed]
@@ -125,7 +127,7 @@ class MixedCluster(ClusterState):
                     start_new_session=True,
                 )
         else:
-            process = start_broker(kind, properties, home / "log")
+            process = start_broker(kind, properties, home / "log", self._jvm)
         self._processes[broker_id] = process
         (home / "pid").write_text(f"{process.pid}\n")
 

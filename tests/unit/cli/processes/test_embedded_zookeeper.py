@@ -10,6 +10,7 @@ import pytest
 from minikafka.cli.processes.embedded_zookeeper import (
     MAIN_CLASS,
     NEEDED_JARS,
+    NETTY_JARS,
     ZookeeperError,
     ZookeeperOptions,
     claim_directory,
@@ -22,6 +23,12 @@ from minikafka.cli.processes.embedded_zookeeper import (
     server_config,
     words_path,
 )
+from minikafka.cli.processes.zookeeper_security import (
+    CredentialsError,
+    server_security,
+    write_users,
+)
+from minikafka.core.security.jaas import parse_jaas_file
 
 
 def fill(folder: Path, *names: str) -> Path:
@@ -148,3 +155,51 @@ def test_last_words(tmp_path: Path) -> None:
     reason = "java.io.FileNotFoundException: /data/version-2/snapshot.0 (Not a directory)"
     path.write_text(f"[main] ERROR - trouble\n{reason}\n\tat java.base/x\n[main] ERROR - Exiting\n")
     assert last_words(options) == f"{reason} (more in {path})"
+
+
+@pytest.mark.mission("SEC-153")
+def test_a_secured_server_has_users(tmp_path: Path) -> None:
+    users = {"kafka": 'a"b\\c', "alice": "p w"}
+    write_users(tmp_path, users)
+    file = tmp_path / "users.jaas"
+    assert file.stat().st_mode & 0o777 == 0o600
+    (entry,) = parse_jaas_file(file.read_text())["Server"]
+    assert entry.options == {f"user_{name}": password for name, password in users.items()}
+    security = server_security(tmp_path)
+    options = ZookeeperOptions(str(tmp_path / "data"), host="0.0.0.0", security=security)
+    lines = server_config(options).splitlines()
+    assert any(line.startswith("authProvider.sasl=") for line in lines)
+    assert "clientPortAddress=0.0.0.0" in lines
+    assert not any("ssl" in line or "secureClientPort" in line for line in lines)
+    home = versioned(tmp_path / "home")
+    environ = {"ZOOKEEPER_HOME": str(home), "JAVA_HOME": str(make_java(tmp_path / "j").parents[1])}
+    fill(home, *(f"{name}.jar" for name in NETTY_JARS))
+    command = command_line(options, environ)
+    assert f"-Djava.security.auth.login.config={file}" in command
+    assert str(home / "netty-handler.jar") in command[command.index("-cp") + 1]
+
+
+@pytest.mark.mission("SEC-153")
+def test_a_secured_server_has_a_tls_port(tmp_path: Path) -> None:
+    fill(tmp_path, "keystore.p12", "keystore.password")
+    security = server_security(tmp_path, 2182)
+    options = ZookeeperOptions(str(tmp_path / "data"), host="0.0.0.0", security=security)
+    lines = set(server_config(options).splitlines())
+    assert {
+        "clientPortAddress=127.0.0.1",
+        "secureClientPort=2182",
+        "secureClientPortAddress=0.0.0.0",
+        "ssl.clientAuth=none",
+        f"ssl.keyStore.location={tmp_path}/keystore.p12",
+        f"ssl.keyStore.passwordPath={tmp_path}/keystore.password",
+    } <= lines
+    fill(tmp_path, "truststore.pem")
+    assert server_security(tmp_path, 2182).properties["ssl.clientAuth"] == "need"
+
+
+@pytest.mark.mission("SEC-153")
+def test_a_server_without_credentials_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError, match=r"has no users\.jaas, and no TLS port is given"):
+        server_security(tmp_path)
+    with pytest.raises(CredentialsError, match=r"has neither keystore\.pem nor keystore\.p12"):
+        server_security(tmp_path, 2182)
