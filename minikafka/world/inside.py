@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from minikafka.kernel.ports import CoordinationSession, ProtocolFactory, World
 from minikafka.kernel.tls import TlsSettings
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.files import MemoryFiles
@@ -43,9 +44,15 @@ class InsideCoordination:
         self._sessions: list[CoordinationSession] = []
 
     async def open(
-        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
     ) -> CoordinationSession:
-        session = await self._zookeeper.open(connect, session_timeout_ms, connection_timeout_ms)
+        session = await self._zookeeper.open(
+            connect, session_timeout_ms, connection_timeout_ms, security
+        )
         self._sessions.append(session)
         return session
 

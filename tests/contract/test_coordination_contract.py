@@ -133,9 +133,16 @@ class SimLab:
 class MemoryLab:
     def __init__(self) -> None:
         self._zookeeper = MemoryZookeeper()
+        self._zookeeper.users |= USERS
 
-    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession:
-        return await self._zookeeper.open(f"any:2181/tests{chroot}", timeout_ms, 1_000)
+    async def open(
+        self,
+        chroot: str = "",
+        timeout_ms: int = 10_000,
+        security: CoordinationSecurity = UNSECURED,
+    ) -> CoordinationSession:
+        connect = f"any:2181/tests{chroot}"
+        return await self._zookeeper.open(connect, timeout_ms, 1_000, security)
 
     async def expire(self, session: Any) -> None:
         self._zookeeper.expire(session.session_id)

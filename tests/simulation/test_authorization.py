@@ -25,7 +25,7 @@ from minikafka.protocol.messages.registry import RESPONSES
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.schema import Message
 from minikafka.simulator.cluster import LogEvent, SimCluster, host_name
-from minikafka.world.sim.znode_tree import Author
+from minikafka.world.memory.znode_tree import Author
 from tests.support.security import api_matrix
 from tests.support.security.api_matrix import BOB, BROKER, RECORDED, STRANGER
 from tests.support.simulated.raw_wire import exchange

@@ -24,7 +24,7 @@ from minikafka.kernel.zookeeper_security import (
     ZnodeAclEntry,
 )
 from minikafka.simulator.cluster import SimCluster, host_name
-from minikafka.world.sim.znode_tree import Author
+from minikafka.world.memory.znode_tree import Author
 
 LOGIN_FILE = "/login.jaas"
 SECURE = {"java.security.auth.login.config": LOGIN_FILE, "zookeeper.set.acl": "true"}

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from minikafka.kernel.ports import (
@@ -30,9 +31,11 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
     ZnodeStat,
+    ZookeeperLoginFailed,
     require_path,
 )
-from minikafka.world.memory.znode_tree import TRIGGERED_WATCHES, ZnodeTree
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
+from minikafka.world.memory.znode_tree import ANYBODY, TRIGGERED_WATCHES, Author, ZnodeTree
 
 T = TypeVar("T")
 
@@ -46,6 +49,7 @@ class MemoryZookeeper:
 
     def __init__(self) -> None:
         self.tree = ZnodeTree()
+        self.users: dict[str, str] = {}  # who may log in, with their passwords
         self._running = asyncio.Event()
         self._running.set()
         self.sessions: dict[int, MemorySession] = {}
@@ -53,8 +57,13 @@ class MemoryZookeeper:
         self._next_session_id = FIRST_SESSION_ID
 
     async def open(
-        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
     ) -> CoordinationSession:
+        """There are no certificates of clients."""
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 await self._running.wait()
@@ -62,8 +71,13 @@ class MemoryZookeeper:
             raise ConnectionLost(
                 f"no ZooKeeper server responded within {connection_timeout_ms} ms"
             ) from None
+        login = security.login
+        if login is not None and self.users.get(login.username) != login.password:
+            raise ZookeeperLoginFailed(
+                f"the SASL login of {login.username} at ZooKeeper has failed"
+            )
         self.tree.new_session()
-        session = MemorySession(self, self._next_session_id)
+        session = MemorySession(self, self._next_session_id, security)
         self._next_session_id += 1
         self.sessions[session.session_id] = session
         if chroot := connect.partition("/")[2].strip("/"):
@@ -113,8 +127,8 @@ class MemoryZookeeper:
     def watch(self, session: MemorySession, kind: WatchKind, path: str, watcher: Watcher) -> None:
         self._watchers.setdefault((kind, path), {})[session, watcher] = None
 
-    def write(self, ops: Sequence[CoordinationOp], session_id: int) -> list[OpResult]:
-        outcome = self.tree.apply(ops, session_id, time.time_ns() // 1_000_000)
+    def write(self, ops: Sequence[CoordinationOp], author: Author) -> list[OpResult]:
+        outcome = self.tree.apply(ops, author, time.time_ns() // 1_000_000)
         self._trigger(outcome.events)
         return outcome.results
 
@@ -132,9 +146,14 @@ class MemoryZookeeper:
 class MemorySession:
     """See ``kernel.ports.CoordinationSession``."""
 
-    def __init__(self, zookeeper: MemoryZookeeper, session_id: int) -> None:
+    def __init__(
+        self, zookeeper: MemoryZookeeper, session_id: int, security: CoordinationSecurity
+    ) -> None:
         self._zookeeper = zookeeper
         self._session_id = session_id
+        self._acl_of = security.acl_of
+        login = security.login
+        self._identities = (ANYBODY,) if login is None else (ANYBODY, ("sasl", login.username))
         self._state = SessionState.CONNECTED
         self._listeners: list[StateListener] = []
         self._chroot = ""
@@ -163,8 +182,9 @@ class MemorySession:
 
     async def enter(self, chroot: str) -> None:
         """Create the chroot if it is missing; later paths are relative to it."""
+        names = [] if await self.exists(chroot) is not None else chroot.strip("/").split("/")
         path = ""
-        for name in chroot.strip("/").split("/"):
+        for name in names:
             path = f"{path}/{name}"
             try:
                 await self.create(path)
@@ -186,7 +206,7 @@ class MemorySession:
 
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, ZnodeStat]:
         absolute = await self._arrive(path)
-        found = self._named(path, lambda: self._zookeeper.tree.get(absolute))
+        found = self._named(path, lambda: self._zookeeper.tree.get(absolute, self._identities))
         self._watch(WatchKind.CHANGED, absolute, watcher)
         return found
 
@@ -196,16 +216,23 @@ class MemorySession:
         absolute = [self._with_chroot(path) for path in paths]
         await self._arrive(paths[0])
         tree = self._zookeeper.tree
-        return [tree.get(path) if tree.exists(path) else None for path in absolute]
+        return [
+            self._named(path, partial(tree.get, found, self._identities))
+            if tree.exists(found)
+            else None
+            for path, found in zip(paths, absolute, strict=True)
+        ]
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
         absolute = await self._arrive(path)
+        tree = self._zookeeper.tree
+        found = self._named(path, lambda: tree.exists(absolute, self._identities))
         self._watch(WatchKind.CHANGED, absolute, watcher)
-        return self._zookeeper.tree.exists(absolute)
+        return found
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
         absolute = await self._arrive(path)
-        found = self._named(path, lambda: self._zookeeper.tree.children(absolute))
+        found = self._named(path, lambda: self._zookeeper.tree.children(absolute, self._identities))
         self._watch(WatchKind.CHILDREN, absolute, watcher)
         return found
 
@@ -217,12 +244,25 @@ class MemorySession:
     async def delete(self, path: str, version: int = -1) -> None:
         await self._write(DeleteOp(path, version))
 
+    async def get_acl(self, path: str) -> ZnodeAcl:
+        absolute = await self._arrive(path)
+        tree = self._zookeeper.tree
+        return self._named(path, lambda: tree.get_acl(absolute, self._identities))
+
+    async def set_acl(self, path: str, acl: ZnodeAcl) -> None:
+        absolute = await self._arrive(path)
+        tree = self._zookeeper.tree
+        self._named(path, lambda: tree.set_acl(absolute, acl, self._identities))
+
     async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
         if not ops:
             return []
         absolute = [replace(op, path=self._with_chroot(op.path)) for op in ops]
         await self._arrive(ops[0].path)
-        results = self._zookeeper.write(absolute, self._session_id)
+        created = [at for at, op in enumerate(ops) if isinstance(op, CreateOp)]
+        acls = {at: self._acl_of(ops[at].path) for at in created}
+        author = Author(self._session_id, self._identities, acls)
+        results = self._zookeeper.write(absolute, author)
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
 
     async def close(self) -> None:

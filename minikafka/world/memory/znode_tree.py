@@ -1,4 +1,4 @@
-"""The znode tree of the simulated ZooKeeper: versions, ACLs, transactions, and the watch events."""
+"""A znode tree in memory: versions, ACLs, transactions, and the watch events."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Author:
     session_id: int
     identities: tuple[tuple[str, str], ...] = (ANYBODY,)
     acls: Mapping[int, ZnodeAcl] = field(default_factory=dict)
+
 
 # The watches that an event triggers: CHANGED stands for watches on data and on existence.
 TRIGGERED_WATCHES: Mapping[WatchKind, tuple[WatchKind, ...]] = {

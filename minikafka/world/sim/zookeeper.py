@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -16,10 +16,10 @@ from minikafka.kernel.ports import (
     WatchKind,
 )
 from minikafka.kernel.zookeeper_security import DigestLogin, ZnodeAcl
+from minikafka.world.memory.znode_tree import ANYBODY, TRIGGERED_WATCHES, Author, ZnodeTree
 from minikafka.world.sim.clock import universal_ms
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
-from minikafka.world.sim.znode_tree import ANYBODY, Author, ZnodeTree
 
 ZOOKEEPER_HOST = "zookeeper"
 FIRST_SESSION_ID = 0x1_0000_0000_0000

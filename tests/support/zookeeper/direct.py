@@ -29,8 +29,7 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
-from minikafka.world.sim.znode_tree import Author, Znode, ZnodeTree
-from minikafka.world.sim.zookeeper import TRIGGERED_WATCHES
+from minikafka.world.memory.znode_tree import TRIGGERED_WATCHES, Author, Znode, ZnodeTree
 
 FIRST_SESSION_ID = 1
 NOBODY = 0  # the session id of writes by another client

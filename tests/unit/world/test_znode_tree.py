@@ -24,7 +24,7 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
 )
-from minikafka.world.sim.znode_tree import Author, ZnodeTree
+from minikafka.world.memory.znode_tree import Author, ZnodeTree
 
 SESSION = 7
 
