@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.protocol.records.compression import Compression
 
@@ -23,11 +24,12 @@ def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
     for key, text in given.items():
         name = _RENAMED.get(key, key.replace(".", "_"))
         for config, values in zip(configs, wanted, strict=True):
-            if name in {field.name for field in fields(config)}:
+            if name in {field.name for field in fields(config)} - {TOKEN_PROVIDER}:
                 values[name] = _value(key, text, getattr(config, name))
                 break
         else:
-            raise ConfigError(f"unknown client setting {key}")
+            why = why_unsupported(key)
+            raise ConfigError(f"{key}: {why}" if why else f"unknown client setting {key}")
     try:
         return [replace(config, **values) for config, values in zip(configs, wanted, strict=True)]
     except ValueError as error:  # no such value, or none that goes with the others

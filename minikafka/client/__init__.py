@@ -27,6 +27,7 @@ from minikafka.core.client.offsets import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
+from minikafka.kernel.client_security import OAuthToken
 
 __all__ = [
     "EARLIEST_TIMESTAMP",
@@ -43,6 +44,7 @@ __all__ = [
     "GroupMetadata",
     "LogTruncationError",
     "NewTopic",
+    "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from minikafka.kernel.client_security import ClientSecurity
 
 DEFAULT_PORT = 9092
 
@@ -22,14 +24,12 @@ _LEAST: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClientConfig:
+class ClientConfig(ClientSecurity):
     """Kafka's client keys in snake case, with Kafka's defaults.
 
-    ``bootstrap_servers`` is ``host1:port1,host2:port2``. ``security_protocol`` is PLAINTEXT, SSL,
-    SASL_PLAINTEXT or SASL_SSL; the ``ssl`` fields name PEM or PKCS12 files, or have PEM text. A
-    login needs a ``sasl_mechanism`` (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI), and
-    either ``sasl_jaas_config`` or, as with librdkafka, ``sasl_username`` and ``sasl_password``.
-    Raises ValueError for invalid values; files are read when a client is made.
+    ``bootstrap_servers`` is ``host1:port1,host2:port2``. The fields for TLS and the login are those
+    of ``ClientSecurity``. Raises ValueError for invalid values; files are read when a client is
+    made.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -44,23 +44,6 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = 10_000
     max_in_flight_requests_per_connection: int = 5
     allow_auto_create_topics: bool = True
-    security_protocol: str = "PLAINTEXT"
-    ssl_truststore_location: str | None = None
-    ssl_truststore_certificates: str | None = None
-    ssl_truststore_password: str | None = field(default=None, repr=False)
-    ssl_keystore_location: str | None = None
-    ssl_keystore_certificate_chain: str | None = None
-    ssl_keystore_key: str | None = field(default=None, repr=False)
-    ssl_keystore_password: str | None = field(default=None, repr=False)
-    ssl_key_password: str | None = field(default=None, repr=False)
-    ssl_endpoint_identification_algorithm: str = "https"
-    ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
-    ssl_cipher_suites: str = ""
-    sasl_mechanism: str = "GSSAPI"
-    sasl_jaas_config: str | None = field(default=None, repr=False)
-    sasl_kerberos_service_name: str | None = None
-    sasl_username: str | None = None
-    sasl_password: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_least(self, _LEAST)

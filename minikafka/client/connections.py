@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
-from minikafka.client.security import secured_network
+from minikafka.client.security import oauth_tokens, secured_network
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import request_version
 from minikafka.core.client.cluster_view import Node
@@ -62,7 +62,8 @@ class Connections:
 
     def __init__(self, world: World, config: ClientConfig) -> None:
         self._world = world
-        self._network = secured_network(world, config)
+        self._tokens = oauth_tokens(world, config)
+        self._network = secured_network(world, config, self._tokens)
         self._config = config
         self._backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
@@ -194,9 +195,13 @@ class Connections:
         self._closed = True
         for link in (*self._links.values(), *self._bootstrap.values()):
             link.close()
+        if self._tokens is not None:
+            self._tokens.close()
 
     async def wait_closed(self) -> None:
         """After ``close``, wait for the end of attempts to connect."""
+        if self._tokens is not None:
+            await self._tokens.wait_closed()
         if self._openings:
             await asyncio.wait(self._openings)
 
@@ -291,6 +296,8 @@ class Connections:
 
     async def _open(self, link: _Link) -> Channel:
         world, config = self._world, self._config
+        if self._tokens is not None:
+            await self._tokens.refresh()
         channel = await Channel.open(
             self._network,
             world.clock,

@@ -84,8 +84,8 @@ class Metadata:
         """Wait until ``found`` returns something other than None for the view, and return that.
 
         Raises what ``found`` raises, and the KafkaError of a refused login. After the time-out
-        raises KafkaError with the code of the last failed request, if any; ``what`` is for its
-        message.
+        raises KafkaError with the code and the reason of the last failed request, if any; ``what``
+        is for its message.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -98,7 +98,9 @@ class Metadata:
         except TimeoutError:
             cause = self._last_error
             code = ErrorCode.REQUEST_TIMED_OUT if cause is None else cause.code
-            raise KafkaError(code, f"{what} is still unknown after {timeout_ms} ms") from cause
+            reason = f": {cause.message}" if cause is not None and cause.message else ""
+            message = f"{what} is still unknown after {timeout_ms} ms{reason}"
+            raise KafkaError(code, message) from cause
 
     async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicView:
         """Return a topic as soon as its partitions are known, including ``partition`` if given.

@@ -28,7 +28,14 @@ NewExchange = Callable[[str, int], ClientExchange]
 class ChannelLogin:
     """Drives a ``ClientLogin`` for one connection (an ``OutgoingLogin``)."""
 
-    def __init__(self, new_exchange: NewExchange, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        new_exchange: NewExchange,
+        clock: Clock,
+        entropy: Entropy,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._ready = ready
         self._new_exchange = new_exchange
         self._clock = clock
         self._entropy = entropy
@@ -41,7 +48,10 @@ class ChannelLogin:
 
     @property
     def is_due(self) -> bool:
-        return self._due_ms is not None and self._clock.monotonic_ms() >= self._due_ms
+        if self._due_ms is None:
+            return False
+        ready = self._ready()  # asked before it is time, too: a token takes a while to be refreshed
+        return ready and self._clock.monotonic_ms() >= self._due_ms
 
     def preparation(self, host: str) -> Coroutine[Any, Any, None] | None:
         return None
@@ -64,18 +74,25 @@ class ChannelLogin:
 
 
 class SaslNetwork:
-    """Wraps a Network. ``new_exchange`` begins the exchange of each login."""
+    """Wraps a Network. ``new_exchange`` begins the exchange of each login. A re-authentication
+    waits until ``ready`` returns true, which is asked before each request."""
 
     def __init__(
-        self, network: Network, new_exchange: NewExchange, clock: Clock, entropy: Entropy
+        self,
+        network: Network,
+        new_exchange: NewExchange,
+        clock: Clock,
+        entropy: Entropy,
+        ready: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._ready = ready
         self._network = network
         self._new_exchange = new_exchange
         self._clock = clock
         self._entropy = entropy
 
     def new_login(self) -> OutgoingLogin | None:
-        return ChannelLogin(self._new_exchange, self._clock, self._entropy)
+        return ChannelLogin(self._new_exchange, self._clock, self._entropy, self._ready)
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None

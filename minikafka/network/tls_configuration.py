@@ -18,16 +18,16 @@ from minikafka.core.security.tls_stores import (
     trust_store_of_pem,
 )
 from minikafka.kernel.config import Config, ConfigError
-from minikafka.kernel.ports import Files
 from minikafka.kernel.tls import ClientAuth, TlsSettings
 
 T = TypeVar("T")
 
 
-def tls_settings(config: Config, files: Files) -> TlsSettings:
+def tls_settings(config: Config, read: Callable[[str], bytes]) -> TlsSettings:
     """Read the stores that a configuration names. ``config`` is that of one listener
-    (``Config.of_listener``). Raises ConfigError, which names the key and no secret."""
-    store = _key_store(config, files)
+    (``Config.of_listener``), ``read`` reads a file whole. Raises ConfigError, which names the key
+    and no secret."""
+    store = _key_store(config, read)
     try:
         ciphers = openssl_suites(config.list("ssl.cipher.suites"))
     except UnknownCipherSuite as error:
@@ -38,7 +38,7 @@ def tls_settings(config: Config, files: Files) -> TlsSettings:
     return TlsSettings(
         key=store.key if store else b"",
         chain=store.chain if store else b"",
-        trusted=_trusted(config, files),
+        trusted=_trusted(config, read),
         protocols=config.list("ssl.enabled.protocols"),
         ciphers=ciphers,
         client_auth=ClientAuth(config.string("ssl.client.auth")),
@@ -46,7 +46,7 @@ def tls_settings(config: Config, files: Files) -> TlsSettings:
     )
 
 
-def _key_store(config: Config, files: Files) -> KeyStore | None:
+def _key_store(config: Config, read_file: Callable[[str], bytes]) -> KeyStore | None:
     key = config.optional("ssl.keystore.key")
     chain = config.optional("ssl.keystore.certificate.chain")
     location = config.optional("ssl.keystore.location")
@@ -63,14 +63,14 @@ def _key_store(config: Config, files: Files) -> KeyStore | None:
             return None
         read = lambda: key_store_of_pem(key.encode(), chain.encode(), key_password)  # noqa: E731
         return _checked("ssl.keystore.key", read)
-    data = _read("ssl.keystore.location", location, files)
+    data = _read("ssl.keystore.location", location, read_file)
     return _checked(
         f"ssl.keystore.location={location}",
         lambda: key_store_of_file(data, password, key_password),
     )
 
 
-def _trusted(config: Config, files: Files) -> bytes:
+def _trusted(config: Config, read_file: Callable[[str], bytes]) -> bytes:
     text = config.optional("ssl.truststore.certificates")
     location = config.optional("ssl.truststore.location")
     password = config.optional("ssl.truststore.password")
@@ -84,15 +84,15 @@ def _trusted(config: Config, files: Files) -> bytes:
         if text is None:
             return b""
         return _checked("ssl.truststore.certificates", lambda: trust_store_of_pem(text.encode()))
-    data = _read("ssl.truststore.location", location, files)
+    data = _read("ssl.truststore.location", location, read_file)
     return _checked(
         f"ssl.truststore.location={location}", lambda: trust_store_of_file(data, password)
     )
 
 
-def _read(key: str, path: str, files: Files) -> bytes:
+def _read(key: str, path: str, read_file: Callable[[str], bytes]) -> bytes:
     try:
-        return files.read_all(path)
+        return read_file(path)
     except OSError as error:
         raise ConfigError(f"{key}={path} cannot be read: {error.strerror or error}") from error
 

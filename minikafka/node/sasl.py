@@ -292,7 +292,7 @@ def _reader(url: str, entry: LoginEntry, world: World) -> ReadKeys:
     if address.scheme == "https" and options:
         from minikafka.network.tls_configuration import tls_settings
 
-        tls = tls_settings(_TLS_OF_CLIENTS.parse(options), world.files)
+        tls = tls_settings(_TLS_OF_CLIENTS.parse(options), world.files.read_all)
     if address.scheme == "https":
         world.network.check_tls(tls, of_listener=False)
 

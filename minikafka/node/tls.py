@@ -53,7 +53,7 @@ class BrokerTls:
         required_here = f"{LISTENER_PREFIX}{name.lower()}.ssl.client.auth" in config.values
         config = config.of_listener(name)
         try:
-            settings = tls_settings(config, world.files)
+            settings = tls_settings(config, world.files.read_all)
             if endpoint.security_protocol in SASL_PROTOCOLS and not required_here:
                 # As in Kafka, the key for all listeners does not count for SASL listeners.
                 settings = replace(settings, client_auth=ClientAuth.NONE)

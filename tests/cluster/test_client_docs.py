@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("client-docs")]
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
-EXAMPLES = [block for block in BLOCKS if "def test_" not in block]
+# The login with tokens is shown by tests/simulation/test_sasl.py.
+EXAMPLES = [block for block in BLOCKS if "def test_" not in block and "sasl_" not in block]
 TESTS = [block for block in BLOCKS if "def test_" in block]
 
 

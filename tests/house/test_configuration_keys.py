@@ -61,8 +61,15 @@ DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name i
 
 
 # Our clients have settings of these names.
-OF_CLIENTS = {"request.timeout.ms", "socket.connection.setup.timeout.ms", "sasl.jaas.config"}
-EFFECTIVE = (*BROKER_SETTINGS, *ZOOKEEPER_SECURITY_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
+OF_CLIENTS = {
+    "request.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "ssl.keystore.type",
+    "ssl.truststore.type",
+}
+EFFECTIVE = (*BROKER_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
 ROWS = [*EFFECTIVE, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
 
 

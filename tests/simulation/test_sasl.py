@@ -11,10 +11,12 @@ from minikafka.client import (
     ClientConfig,
     Consumer,
     ConsumerConfig,
+    OAuthToken,
     Producer,
     ProducerConfig,
 )
 from minikafka.core.security.sasl.plain import PlainClient
+from minikafka.core.security.sasl.unsecured_jws import unsecured_token
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
     SCRAM_SHA_512,
@@ -305,6 +307,69 @@ def test_our_client_logs_in_and_again_within_its_sessions() -> None:
         assert counted(cluster, "failed-authentication-total") == 0
 
     SimCluster(4, settings=SETTINGS).run(play)
+
+
+TOKENS = {
+    **SETTINGS,
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "listener.name.client.oauthbearer.sasl.jaas.config": (
+        f"{JAAS}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=broker;"
+    ),
+    "listener.name.client.oauthbearer.connections.max.reauth.ms": "3600000",
+}
+
+
+@pytest.mark.mission("SEC-171")
+def test_our_client_logs_in_with_the_tokens_of_a_function() -> None:
+    """Tokens live ten seconds. At first, and for a while later, the function fails."""
+
+    async def play(cluster: SimCluster) -> None:
+        await up(cluster)
+        world = cluster.client_host.world
+        started_ms = world.clock.monotonic_ms()
+        made = 0
+
+        async def provide() -> OAuthToken:
+            nonlocal made
+            passed_ms = world.clock.monotonic_ms() - started_ms
+            if passed_ms < 1_000 or 11_000 <= passed_ms < 16_000:
+                raise OSError("the endpoint is down")
+            await world.clock.sleep(50)
+            made += 1
+            now_ms = world.clock.wall_ms()
+            options = {
+                "unsecuredLoginStringClaim_sub": "alice",
+                "unsecuredLoginLifetimeSeconds": "10",
+            }
+            token = unsecured_token(options, now_ms)
+            assert token is not None
+            return OAuthToken(token, now_ms + 10_000)
+
+        config = replace(
+            ALICE,
+            sasl_mechanism="OAUTHBEARER",
+            sasl_username=None,
+            sasl_password=None,
+            sasl_oauth_token_provider=provide,
+        )
+        async with Producer(world, config, ProducerConfig(acks=-1)) as producer:
+            for number in range(80):
+                await producer.send_and_wait("t", b"%d" % number)
+                await world.clock.sleep(500)
+        assert 4 <= made <= 6
+        assert counted(cluster, "successful-reauthentication-total") > 2
+        assert counted(cluster, "failed-authentication-total") == 0
+        assert counted(cluster, "expired-connections-killed-count") == 0
+
+        async def fail() -> OAuthToken:
+            raise OSError("the endpoint is gone")
+
+        config = replace(config, sasl_oauth_token_provider=fail, default_api_timeout_ms=5_000)
+        with pytest.raises(KafkaError, match="failed: OSError: the endpoint is gone"):
+            async with Admin(world, config) as admin:
+                await admin.create_topic("u", 1, 1)
+
+    SimCluster(6, settings=TOKENS).run(play)
 
 
 @pytest.mark.mission("SEC-158")

@@ -27,5 +27,8 @@ class RecordingLog:
     def bind(self, **facts: Any) -> RecordingLog:
         return self
 
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [facts for _, name, facts in self.events if name == event]
+
     def reasons(self) -> list[str]:
         return [facts["reason"] for _, _, facts in self.events if "reason" in facts]

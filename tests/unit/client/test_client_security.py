@@ -74,6 +74,15 @@ async def test_each_protocol_has_its_network() -> None:
             "ssl.truststore.location=/no/such/file cannot be read",
         ),
         ({"security_protocol": "SSL", "ssl_enabled_protocols": "SSLv3"}, "security.protocol=SSL"),
+        ({"security_protocol": "SSL", "ssl_truststore_type": "BKS"}, "ssl.truststore.type=BKS"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "has no unsecuredLogin options to log in with, and no sasl_oauth_token_provider",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **LOGIN, "sasl_oauth_token_provider": print},
+            "sasl_oauth_token_provider needs sasl.mechanism=OAUTHBEARER",
+        ),
     ],
 )
 async def test_settings_that_cannot_be_used_are_named(fields: dict[str, Any], error: str) -> None:

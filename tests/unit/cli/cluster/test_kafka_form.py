@@ -173,6 +173,25 @@ def test_a_client_setting_that_does_not_exist_is_refused(
     assert "No such file" in capsys.readouterr().err
 
 
+@pytest.mark.mission("SEC-171")
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("sasl.oauthbearer.token.endpoint.url=http://h/t", "endpoint.url: it is not supported: "),
+        ("sasl.oauth.token.provider=x", "unknown client setting sasl.oauth.token.provider"),
+        ("sasl.kerberos.service.name=kafka", "there is no GSSAPI"),
+    ],
+)
+def test_a_way_to_log_in_that_a_file_cannot_name_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, error: str
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"{line}\n")
+    words = ["topics", "--list", *SERVER, "--command-config", str(file)]
+    assert main.main(words) == main.FAILED
+    assert error in capsys.readouterr().err
+
+
 def test_a_topic_id_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main.main(["topics", "--describe", *SERVER, "--topic-id", "short"])
