@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from minikafka.cli.client_properties import command_config
 from minikafka.cli.options import add_json_argument
 from minikafka.cli.output import show
 from minikafka.kernel.config import ConfigError
@@ -68,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         metavar="HOST:PORT,...",
         help=f"the brokers to compute the lag from; default: {BOOTSTRAP_KEY} in the spec",
+    )
+    status.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="client settings such as security.protocol, a .properties file",
     )
     add_json_argument(status)
     status.set_defaults(handler=_status)
@@ -207,7 +213,7 @@ def _status(args: argparse.Namespace) -> None:
         )
     servers = args.bootstrap_server or spec.configuration.get(BOOTSTRAP_KEY)
     checkpoints = list(find_checkpoints(storage))
-    ends = end_offsets(servers, checkpoints) if servers else {}
+    ends = end_offsets(servers, checkpoints, command_config(args)) if servers else {}
     rows = [row for each in checkpoints for row in flow_statuses(each, ends)]
     show(FlowStatus._fields, rows, args.json)
 

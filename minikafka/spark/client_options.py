@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from minikafka.kernel.client_security import ClientSecurity, security_keys
+from minikafka.kernel.config import ConfigError
 from minikafka.spark.option_parsing import OptionError, Options
 
-_SECURITY: Final = ("sasl.", "ssl.")
+PLAINTEXT: Final = ClientSecurity()
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,16 @@ class ClientOptions:
     compression: str = "none"
     max_request_size: int = 1_048_576
     delivery_timeout_ms: int = 120_000
+    security: ClientSecurity = PLAINTEXT
 
 
 def client_options(values: Mapping[str, str]) -> ClientOptions:
     """Parse the options ``kafka.*`` among ``values``, whose keys are in lower case.
 
     Keys of the Java client that have no effect here are ignored; ``check_option_names`` refuses
-    names that the Java client does not have. Raises OptionError for an invalid value, and for
-    ``sasl`` and ``ssl`` settings."""
+    names that the Java client does not have, and those of TLS and logins that have no effect.
+    Raises OptionError for an invalid value; it names no secret."""
     given = Options(values)
-    protocol = given.get("kafka.security.protocol")
-    if protocol is not None and protocol.upper() != "PLAINTEXT":
-        raise OptionError(f"kafka.security.protocol={protocol} is not supported: only PLAINTEXT")
-    for name in values:
-        if name.startswith(tuple(f"kafka.{prefix}" for prefix in _SECURITY)):
-            raise OptionError(f"{name} is not supported: only PLAINTEXT")
     isolation = (given.get("kafka.isolation.level") or "read_uncommitted").lower()
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError("kafka.isolation.level must be read_uncommitted or read_committed")
@@ -66,8 +63,41 @@ def client_options(values: Mapping[str, str]) -> ClientOptions:
         check_crcs=given.flag("kafka.check.crcs", True),
         acks=_acks(given.get("kafka.acks") or "all"),
         compression=_compression(given.get("kafka.compression.type") or "none"),
+        security=_security(given),
         **numbers,
     )
+
+
+def _security(given: Options) -> ClientSecurity:
+    """Parse the options of TLS and the login. Files are read by each process that connects."""
+    texts: dict[str, Any] = {
+        field: text
+        for key, field in security_keys().items()
+        if (text := given.get(f"kafka.{key}")) is not None
+    }
+    security = ClientSecurity(**texts)
+    if is_plaintext(security):
+        return security
+    from minikafka.spark.secured import check_security
+
+    try:
+        check_security(security)
+    except ConfigError as error:
+        raise OptionError(f"in the options kafka.*: {error}") from None
+    return security
+
+
+def is_plaintext(security: ClientSecurity) -> bool:
+    """Return whether connections have neither TLS nor a login, so that no module for them is
+    imported."""
+    return security.security_protocol.upper() == "PLAINTEXT"
+
+
+def security_options(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of ``values``, whose keys are in lower case, that concern TLS and the
+    login, for another reader or writer at the same brokers."""
+    names = {f"kafka.{key}" for key in security_keys()}
+    return {name: text for name, text in values.items() if name in names}
 
 
 _NUMBERS: Final = {

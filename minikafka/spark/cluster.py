@@ -20,7 +20,7 @@ from minikafka.core.client.cluster_view import (
     topic_view,
 )
 from minikafka.core.client.consumer import list_offsets_call
-from minikafka.core.client.errors import STALE_METADATA, Retries
+from minikafka.core.client.errors import LOGIN_REFUSED, STALE_METADATA, Retries
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.metadata import MetadataResponse
@@ -140,7 +140,8 @@ class Cluster:
         """Send the request of ``call`` to one broker after the other until one succeeds.
 
         Brokers with an open connection are tried first, those with a lost connection last, because
-        connecting to a dead host takes a time-out. Raises the last KafkaError."""
+        connecting to a dead host takes a time-out. Raises the last KafkaError, or at once that of a
+        refused login, which the other brokers would refuse, too."""
         failure = KafkaError(ErrorCode.NETWORK_EXCEPTION, "no bootstrap servers")
         known = [*self._connections, *self._addresses.values(), *self.options.bootstrap_servers]
         for address in sorted(dict.fromkeys(known), key=self._distance):
@@ -148,6 +149,8 @@ class Cluster:
                 connection = self._open(address)
                 return call.read(connection.request(call.request, call.highest_version))
             except KafkaError as error:
+                if error.code in LOGIN_REFUSED:
+                    raise
                 failure = error
         raise failure
 

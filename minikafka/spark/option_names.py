@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
+from minikafka.kernel.client_security import security_keys, why_unsupported
 from minikafka.spark.option_parsing import OptionError, Options
 
 _OF_SOURCES: Final = """
@@ -39,16 +40,15 @@ _OF_CLIENTS: Final = """
     metrics.sample.window.ms partition.assignment.strategy
     partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
     partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
-    request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms security.protocol
+    request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms
     security.providers send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms transaction.timeout.ms transactional.id value.deserializer
     value.serializer
     """
-_SECURITY: Final = ("kafka.sasl.", "kafka.ssl.")  # refused as a whole by client_options
 _KAFKA: Final = "kafka."
 _NEAR: Final = 0.6
 
-_CLIENT_NAMES: Final = tuple(f"{_KAFKA}{name}" for name in _OF_CLIENTS.split())
+_CLIENT_NAMES: Final = tuple(f"{_KAFKA}{name}" for name in (*_OF_CLIENTS.split(), *security_keys()))
 _OWN_NAMES: Final = tuple(f"{_OF_SOURCES} {_OF_SINKS}".split())
 _KNOWN: Final = frozenset(
     name.lower() for name in (*_OWN_NAMES, *_CLIENT_NAMES, *_OF_SPARK.split())
@@ -61,8 +61,11 @@ def check_option_names(given: Options) -> None:
     Sources also accept the options of sinks, and sinks those of sources, so that a user can pass
     the same dictionary to both."""
     for name in sorted(given.values):
-        if name in _KNOWN or name.startswith(_SECURITY):
+        if name in _KNOWN:
             continue
+        why = why_unsupported(name.removeprefix(_KAFKA)) if name.startswith(_KAFKA) else None
+        if why is not None:
+            raise OptionError(f"option {name}: {why}")
         what = "Kafka client option" if name.startswith(_KAFKA) else "option"
         near = _nearest(name)
         # Spark has put the name in lower case. Say so unless the user wrote it so, too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class OptionError(ValueError):
@@ -14,7 +14,7 @@ class OptionError(ValueError):
 class Options:
     """Options by name, in which names have no case. Methods raise OptionError for bad values."""
 
-    values: Mapping[str, str]  # with keys in lower case
+    values: Mapping[str, str] = field(repr=False)  # with keys in lower case; some are secrets
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:

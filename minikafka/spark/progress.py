@@ -23,10 +23,11 @@ from minikafka.core.client.consumer.group_calls import offset_commit
 from minikafka.core.client.offsets import GroupMetadata, with_metadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.spark.client_options import client_options
+from minikafka.spark.client_options import client_options, security_options
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.coordinators import BlockingCoordinators
 from minikafka.spark.failure_text import cause_of
+from minikafka.spark.option_parsing import Options
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
 
 _TIMEOUT_MS: Final = "5000"  # short, because Spark queues the events of later batches meanwhile
@@ -39,15 +40,25 @@ class ProgressListener(StreamingQueryListener):
 
     The offsets go to the consumer group ``spark-<query name, or id>``, for tools that show the lag
     of groups. Spark does not read them: a query restarts from its checkpoint. If they cannot be
-    committed, ``show`` is called with the error and the query goes on."""
+    committed, ``show`` is called with the error and the query goes on. ``options`` are the source's
+    options ``kafka.*`` for TLS and the login. Raises OptionError for invalid ones."""
 
     def __init__(
         self,
         bootstrap_servers: str,
         show: Callable[[str], object] | None = None,
         group_prefix: str = "spark",
+        options: Mapping[str, str] | None = None,
     ) -> None:
-        self._bootstrap_servers = bootstrap_servers
+        given = security_options(Options.of(options or {}).values)
+        self._client = client_options(
+            {
+                **given,
+                "kafka.bootstrap.servers": bootstrap_servers,
+                "kafka.default.api.timeout.ms": _TIMEOUT_MS,
+                "kafka.delivery.timeout.ms": _TIMEOUT_MS,
+            }
+        )
         self._show = show or (lambda _: None)
         self._group_prefix = group_prefix
         # The names of running queries by id: a QueryTerminatedEvent has the id only.
@@ -65,14 +76,7 @@ class ProgressListener(StreamingQueryListener):
             self._show(progress_line(progress))
         else:
             group = f"{self._group_prefix}-{name}"
-            options = client_options(
-                {
-                    "kafka.bootstrap.servers": self._bootstrap_servers,
-                    "kafka.default.api.timeout.ms": _TIMEOUT_MS,
-                    "kafka.delivery.timeout.ms": _TIMEOUT_MS,
-                }
-            )
-            with Cluster(options) as cluster:
+            with Cluster(self._client) as cluster:
                 latest = None if is_latest_known(progress) else latest_offsets(cluster, offsets)
                 self._show(progress_line(progress, latest))
                 try:

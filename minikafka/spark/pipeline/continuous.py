@@ -17,7 +17,7 @@ from minikafka.spark.pipeline.definitions import load_graph
 from minikafka.spark.pipeline.engine import Engine, static_settings
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Flow, Graph, MaterializedView, Sink, StreamingTable
-from minikafka.spark.pipeline.progress import FlowsListener, bootstrap_servers_of
+from minikafka.spark.pipeline.progress import FlowsListener, kafka_options_of
 from minikafka.spark.pipeline.resolving import Resolved, Resolver, reads
 from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.pipeline.signals import StopRequest, stop_on_signals
@@ -165,7 +165,7 @@ class ContinuousRun:
             .trigger(processingTime=f"{self._engine.trigger_interval_ms} milliseconds")
             .option("checkpointLocation", self._checkpoint(target, flow.name))
         )
-        self._listener.expect(flow.name, bootstrap_servers_of(frame))
+        self._listener.expect(flow.name, kafka_options_of(frame))
         start: Callable[[], StreamingQuery]
         try:
             if isinstance(output, StreamingTable):

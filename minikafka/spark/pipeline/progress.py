@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -13,8 +14,11 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from minikafka.kernel.client_security import security_keys
 from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.progress import ProgressListener
+
+SERVERS: Final = "kafka.bootstrap.servers"
 
 
 class FlowsListener(StreamingQueryListener):
@@ -31,10 +35,11 @@ class FlowsListener(StreamingQueryListener):
         self._all_terminated = threading.Event()
         self._all_terminated.set()
 
-    def expect(self, flow: str, bootstrap_servers: str) -> None:
-        """Prepare for a query with the flow's name. Call this before the query is started."""
+    def expect(self, flow: str, source: Mapping[str, str]) -> None:
+        """Prepare for a query with the flow's name, whose source has these options ``kafka.*``.
+        Call this before the query is started."""
         self._listeners[flow] = ProgressListener(
-            bootstrap_servers, self._show, f"spark-{self._pipeline}"
+            source.get(SERVERS, ""), self._show, f"spark-{self._pipeline}", source
         )
 
     def wait(self, seconds: float) -> None:
@@ -61,16 +66,19 @@ class FlowsListener(StreamingQueryListener):
             self._all_terminated.set()
 
 
-def bootstrap_servers_of(frame: Any) -> str:
-    """Return the bootstrap servers that a streaming DataFrame of a classic session reads from.
+def kafka_options_of(frame: Any) -> dict[str, str]:
+    """Return the bootstrap servers that a streaming DataFrame of a classic session reads from, and
+    the options for TLS and the login there.
 
-    Returns those of the first source if several clusters are read, an empty string if the DataFrame
-    reads no topic."""
+    Returns those of the first source if several clusters are read, none if the DataFrame reads no
+    topic."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":
-            servers = leaf.extraOptions().get("kafka.bootstrap.servers")
-            if servers:
-                return str(servers)
-    return ""
+            options = leaf.extraOptions()
+            if options.get(SERVERS):
+                names = (SERVERS, *(f"kafka.{key}" for key in security_keys()))
+                found = ((name, options.get(name)) for name in names)
+                return {name: str(text) for name, text in found if text is not None}
+    return {}

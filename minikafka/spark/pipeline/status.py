@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
+from minikafka.spark.option_names import check_option_names
+from minikafka.spark.option_parsing import Options
 from minikafka.spark.pipeline.checkpoints import Checkpoint
 from minikafka.spark.read.offsets import LATEST, Offsets
 
@@ -51,14 +53,19 @@ def flow_statuses(checkpoint: Checkpoint, ends: Offsets) -> Iterator[FlowStatus]
             )
 
 
-def end_offsets(bootstrap_servers: str, checkpoints: Iterable[Checkpoint]) -> Offsets:
+def end_offsets(
+    bootstrap_servers: str, checkpoints: Iterable[Checkpoint], properties: Mapping[str, str]
+) -> Offsets:
     """Fetch the end offsets of all partitions that the flows read and that exist.
 
-    Raises KafkaError if the brokers cannot be reached or return an error."""
+    ``properties`` are Kafka's keys of a client. Raises OptionError for a key that is unknown or has
+    an invalid value; KafkaError if the brokers cannot be reached or return an error."""
     read = sorted({each for point in checkpoints for source in point.sources for each in source})
     topics = sorted({each.topic for each in read})
-    options = client_options({"kafka.bootstrap.servers": bootstrap_servers})
-    with Cluster(options) as cluster:
+    given = {f"kafka.{key}": text for key, text in properties.items()}
+    options = Options.of({**given, "kafka.bootstrap.servers": bootstrap_servers})
+    check_option_names(options)
+    with Cluster(client_options(options.values)) as cluster:
         missing = cluster.retrying(lambda: cluster.describe(topics), "topics") if topics else {}
         for name, code in missing.items():
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

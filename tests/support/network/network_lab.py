@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.listener_sasl import ListenerSasl
+from minikafka.network.listener_tls import ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server, ServerConfig, ServerConnection
 from minikafka.world.real.network import RealNetwork
@@ -65,6 +66,7 @@ class Lab:
         listener: str = "PLAINTEXT",
         budget: MemoryBudget | None = None,
         sasl: ListenerSasl | None = None,
+        tls: ListenerTls | None = None,
     ) -> Server:
         server = Server(
             self.network,
@@ -76,6 +78,7 @@ class Lab:
             quotas=quotas,
             budget=budget,
             sasl=sasl,
+            tls=tls,
         )
         await server.start("127.0.0.1", 0, holding)
         self.servers.append(server)

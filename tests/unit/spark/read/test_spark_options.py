@@ -178,8 +178,6 @@ def test_options_of_streams_are_noted_and_ignored_in_a_batch() -> None:
         ({"kafka.value.deserializer": "x"}, "'value.deserializer' is not supported"),
         ({"kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
         ({"kafka.interceptor.classes": "x"}, "'interceptor.classes' is not supported"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT"),
-        ({"kafka.ssl.truststore.location": "x"}, "only PLAINTEXT"),
         ({"minPartitions": "0"}, "minPartitions must be positive"),
         ({"minPartitions": "many"}, "minPartitions must be a number"),
         ({"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition must be positive"),
