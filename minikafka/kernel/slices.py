@@ -10,12 +10,13 @@ T = TypeVar("T")
 
 
 async def in_slices(items: Iterable[T], size: int) -> AsyncIterator[T]:
-    """Yield the items. After each slice of ``size`` items other tasks and connections run, so that
-    a request with thousands of elements does not stop the event loop."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % size == 0:
+    """Yield the items. Between slices of ``size`` items other tasks and connections run, so that a
+    request with thousands of elements does not stop the event loop. A single slice runs without a
+    pause: a caller may rely on that for what lies in a receive buffer."""
+    for number, item in enumerate(items):
+        if number and number % size == 0:
             await asyncio.sleep(0)
+        yield item
 
 
 async def run_in_slices(steps: Generator[None, None, T], size: int) -> T:

@@ -11,11 +11,17 @@ from tests.support.simulated import pipelining as pipe
 from tests.support.simulated.pipelined_programmes import outcome, prepared, programme
 
 PROGRAMMES = 12
+AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 
 @pytest.mark.mission("ORD-1", "ORD-3")
-@pytest.mark.parametrize("seed", range(3))
-def test_pipelined_requests_have_the_effect_of_one_at_a_time(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "more"), [(0, {}), (1, {}), (2, {}), (3, AUTHORIZER)])
+def test_pipelined_requests_have_the_effect_of_one_at_a_time(
+    seed: int, more: dict[str, str]
+) -> None:
     async def scenario(cluster: SimCluster) -> None:
         broker = await pipe.ready(cluster)
         control = await pipe.connected(cluster, broker)
@@ -29,4 +35,4 @@ def test_pipelined_requests_have_the_effect_of_one_at_a_time(seed: int) -> None:
             for together, alone in zip(found, wanted, strict=True):
                 assert together == alone, f"programme {seed * PROGRAMMES + number}"
 
-    SimCluster(seed, settings=pipe.SETTINGS).run(scenario)
+    SimCluster(seed, settings={**pipe.SETTINGS, **more}).run(scenario)

@@ -12,7 +12,6 @@ from minikafka.broker.requests.authorization.rows import TopicRows, Verdict
 from minikafka.broker.requests.authorization.wrapping import Admitted, before
 from minikafka.broker.requests.produce import (
     READ_AT_ONCE,
-    SERVED_AT_ONCE,
     copy_records,
     partition_rows,
 )
@@ -47,9 +46,6 @@ async def _admit_produce(
 ) -> Admitted:
     """Transactional batches need WRITE on the transactional id, and all need WRITE on their topics.
     With acks=0 an error closes the connection, after what is allowed has been appended."""
-    topics = request.topic_data
-    if len(topics) > 1 and sum(len(t.partition_data) for t in topics) > SERVED_AT_ONCE:
-        copy_records(request)  # the gate may pause, and the receive buffer is used again
     error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if await _has_transactional_batch(request) and not _may_use_id(authorization, context, request):
         if request.acks == NO_ACKS:
@@ -76,7 +72,7 @@ def _may_use_id(
     return name is not None and authorization.is_allowed(context, AclOperation.WRITE, kind, name)
 
 
-produce = before(_admit_produce)
+produce = before(_admit_produce, on_pause=copy_records)
 
 _LIST_OFFSETS = TopicRows(
     list_offsets.ListOffsetsResponse,

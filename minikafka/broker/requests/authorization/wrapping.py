@@ -44,13 +44,17 @@ Filter: TypeAlias = Callable[[Authorization, RequestContext, Any, Serve], Awaita
 Guard: TypeAlias = Callable[[Authorization, Route], Route]
 
 
-def before(gate: Gate) -> Guard:
-    """Return the guard that applies ``gate`` to the requests of a route."""
+def before(gate: Gate, on_pause: Callable[[Any], object] = lambda _: None) -> Guard:
+    """Return the guard that applies ``gate`` to the requests of a route.
+
+    ``on_pause`` is called with a request that is not served at once, before the next frame is read:
+    it copies what lies in the connection's receive buffer."""
 
     def guard(authorization: Authorization, route: Route) -> Route:
         handler: Any = route.handler
-        kind = _GatedTask if route.task else _GatedReply
-        return replace(route, handler=kind(authorization, gate, handler))
+        if route.task:
+            return replace(route, handler=_GatedTask(authorization, gate, handler))
+        return replace(route, handler=_GatedReply(authorization, gate, handler, on_pause))
 
     return guard
 
@@ -70,17 +74,27 @@ class _GatedReply:
     """An ``ImmediateHandler`` behind a gate. A request that the handler parks stays parked without
     a task."""
 
-    __slots__ = ("_authorization", "_gate", "_handler")
+    __slots__ = ("_authorization", "_gate", "_handler", "_on_pause")
 
-    def __init__(self, authorization: Authorization, gate: Gate, handler: ImmediateHandler) -> None:
+    def __init__(
+        self,
+        authorization: Authorization,
+        gate: Gate,
+        handler: ImmediateHandler,
+        on_pause: Callable[[Any], object],
+    ) -> None:
         self._authorization = authorization
         self._gate = gate
         self._handler = handler
+        self._on_pause = on_pause
 
     def __call__(
         self, context: RequestContext, request: Any, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
-        return begun(self._serve(context, request, reply), reply)
+        rest = begun(self._serve(context, request, reply), reply)
+        if rest is not None:
+            self._on_pause(request)
+        return rest
 
     async def _serve(self, context: RequestContext, request: Any, reply: Reply) -> None:
         admitted = await self._gate(self._authorization, context, request)

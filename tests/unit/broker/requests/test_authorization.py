@@ -28,6 +28,13 @@ from minikafka.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from minikafka.protocol.records.builder import build_batch
 from tests.support.world.recording_log import RecordingLog
 
 FACTS = GuardFacts(
@@ -171,6 +178,46 @@ async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
     assert rest is not None
     await rest
     assert isinstance(replies[-1], KafkaError)
+
+
+def produce_request(partitions: int, buffer: memoryview) -> ProduceRequest:
+    """A request whose partitions have the same records, which lie in ``buffer``."""
+    rows = [PartitionProduceData(number, buffer) for number in range(partitions)]
+    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", rows)])
+
+
+@pytest.mark.mission("SEC-135")
+def test_produce_is_decided_without_a_pause() -> None:
+    """The records lie in the receive buffer of the connection, which the next frame overwrites."""
+    appended: list[ProduceRequest] = []
+
+    def append(_: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        appended.append(request)
+        reply(ProduceResponse())
+
+    request = produce_request(3, memoryview(build_batch([(0, None, b"v", [])])))
+    serve(Answers(True), ApiKey.PRODUCE, request, append)
+    assert appended == [request]
+
+
+@pytest.mark.mission("SEC-135")
+async def test_produce_that_is_decided_with_a_pause_keeps_its_records() -> None:
+    buffer = bytearray(build_batch([(0, None, b"v", [])]))
+    sent = bytes(buffer)
+    appended: list[bytes] = []
+
+    def append(_: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        appended.extend(bytes(row.records or b"") for row in request.topic_data[0].partition_data)
+
+    route = Route(ApiKey.PRODUCE, append, changes_state=False)
+    (found,) = guarded([route], authorization(Answers(True)), FACTS)
+    guard: Any = found.handler
+    request = produce_request(2_000, memoryview(buffer))
+    rest = guard(context(ApiKey.PRODUCE), request, lambda _: None)
+    assert rest is not None
+    buffer[:] = bytes(len(buffer))
+    await rest
+    assert appended == [sent] * 2_000
 
 
 def test_an_error_before_the_pause_of_a_guard_is_raised() -> None:
