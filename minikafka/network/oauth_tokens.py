@@ -36,7 +36,7 @@ class OAuthTokens:
         self._provider = provider
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._log = log or event_log("oauth_tokens")
+        self._log = log or event_log("channel")
         self._token: OAuthToken | None = None
         self._refresh_at_ms = 0
         self._refreshing: asyncio.Task[None] | None = None

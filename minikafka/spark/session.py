@@ -13,6 +13,9 @@ SETTINGS: Final = {
     # Over TCP each Python task waits about 30 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # Options in SQL (USING minikafka OPTIONS ...) are in plans and in the UI. Spark redacts those
+    # with a password or a token in their names or values, but not a private key in PEM.
+    "spark.sql.redaction.options.regex": "(?i)url|jaas|keystore[.]key|private key",
 }
 LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
