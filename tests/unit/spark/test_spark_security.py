@@ -103,7 +103,7 @@ def test_secrets_are_not_shown() -> None:
         ({"kafka.ssl.engine.factory.class": "x"}, "unknown Kafka client option"),
     ],
 )
-def test_what_cannot_be_used_is_named_without_a_secret(
+def test_an_unusable_option_is_named_without_a_secret(
     options: dict[str, str], complaint: str
 ) -> None:
     for parse in (batch_options, stream_options):
