@@ -24,6 +24,7 @@ from minikafka.protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
+    UserName,
 )
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.simulated.raw_wire import exchange
@@ -202,7 +203,80 @@ def test_brokers_that_alter_one_user_at_once_lose_nothing() -> None:
     }
 
 
-@pytest.mark.mission("SEC-3")
+def bob(mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion("bob", mechanism, iterations, b"salt", b"p" * 32)
+
+
+NO_CREDENTIAL = "Attempt to describe a user credential that does not exist: al"
+TWICE_DESCRIBED = (
+    "Cannot describe SCRAM credentials for the same user twice in a single request: carol"
+)
+ALTERATIONS: list[tuple[list[Any], list[Any], str, int, str]] = [
+    ([], [ScramCredentialUpsertion("", 1, 4096, b"s", b"p")], "", 93, "Username must not be empty"),
+    ([], [bob(3)], "bob", 33, "Unknown SCRAM mechanism"),
+    ([ScramCredentialDeletion("bob", 0)], [], "bob", 33, "Unknown SCRAM mechanism"),
+    ([], [bob(1, 4095)], "bob", 93, "Too few iterations"),
+    ([], [bob(1, 16385)], "bob", 93, "Too many iterations"),
+    (
+        [ScramCredentialDeletion("bob", 2)],
+        [],
+        "bob",
+        92,
+        "A user credential cannot be altered twice in the same request",
+    ),
+    (
+        [ScramCredentialDeletion("bob", 1)],
+        [],
+        "bob",
+        91,
+        "Attempt to delete a user credential that does not exist",
+    ),
+]
+
+
+@pytest.mark.mission("SEC-114")
+def test_one_bad_entry_leaves_its_user_as_it_was_and_others_are_altered() -> None:
+    """Each request has a good entry of bob's besides, and one of carol's."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await up(cluster)
+        controller = cluster.controller_id()
+        assert controller is not None
+        for number, (deletions, upsertions, user, code, message) in enumerate(ALTERATIONS):
+            carol = ScramCredentialUpsertion("carol", 1, 5000 + number, b"salt", b"p" * 32)
+            good = [bob(2), carol]
+            alter = AlterUserScramCredentialsRequest(deletions, [*upsertions, *good])
+            done = await request(cluster, controller, alter, 0)
+            found = {row.user: (row.error_code, row.error_message or None) for row in done.results}
+            assert found.pop(user) == (code, message)
+            assert found.pop("carol") == (0, None)
+            assert found == ({"bob": (0, None)} if user == "" else {})
+            users = config_tree(cluster, "/config/users")
+            if user == "":
+                clean = AlterUserScramCredentialsRequest([ScramCredentialDeletion("bob", 2)], [])
+                await request(cluster, controller, clean, 0)
+            else:
+                assert (
+                    "/config/users/bob" not in users or '"config":{}' in users["/config/users/bob"]
+                )
+            assert f"iterations={5000 + number}" in users["/config/users/carol"]
+        for broker_id in cluster.broker_ids:
+            for names, wanted in (
+                ([""], [("", 91, "Username must not be empty")]),
+                (["al"], [("al", 91, NO_CREDENTIAL)]),
+                (["carol"] * 2, [("carol", 92, TWICE_DESCRIBED)]),
+                ([], [("carol", 0, None)]),
+            ):
+                message = DescribeUserScramCredentialsRequest([UserName(name) for name in names])
+                response = await request(cluster, broker_id, message, 0)
+                assert response.error_code == 0
+                rows = [(r.user, r.error_code, r.error_message or None) for r in response.results]
+                assert rows == wanted
+
+    SimCluster(6).run(scenario)
+
+
+@pytest.mark.mission("SEC-3", "SEC-114")
 def test_only_the_controller_alters_credentials_and_every_broker_describes_them() -> None:
     credential = ScramCredentialUpsertion("bob", 2, 8192, b"salt", b"p" * 64)
     deletion = ScramCredentialDeletion("al", 1)
