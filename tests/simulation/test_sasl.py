@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +13,7 @@ from minikafka.client import (
     ClientConfig,
     Consumer,
     ConsumerConfig,
+    NewTopic,
     OAuthToken,
     Producer,
     ProducerConfig,
@@ -21,8 +24,10 @@ from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_256,
     SCRAM_SHA_512,
     Mechanism,
+    credential_text,
     salted_password,
 )
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
@@ -38,7 +43,7 @@ from minikafka.protocol.messages.scram_credentials import (
     ScramCredentialUpsertion,
 )
 from minikafka.simulator import faults
-from minikafka.simulator.cluster import PORT, SimCluster, host_name
+from minikafka.simulator.cluster import PORT, LogEvent, SimCluster, host_name
 from tests.support.security.sasl_connection import Closed, SaslConnection, scram
 
 SASL_PORT = 9093
@@ -273,6 +278,68 @@ def test_brokers_log_in_at_each_other_and_again_within_their_sessions() -> None:
         assert counted(cluster, "failed-authentication-total") == 0
 
     SimCluster(3, settings=INTER_BROKER).run(play)
+
+
+SCRAM_BETWEEN_BROKERS = {
+    **SETTINGS,
+    "inter.broker.listener.name": "CLIENT",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+}
+
+
+def scram_login(password: str) -> dict[str, str]:
+    module = f'{JAAS}.scram.ScramLoginModule required username="broker" password="{password}";'
+    return {"listener.name.client.scram-sha-512.sasl.jaas.config": module}
+
+
+@pytest.mark.mission("SEC-121")
+def test_a_broker_with_a_wrong_password_joins_no_isr_and_stays_up() -> None:
+    """It says why, once per back-off; the others replicate."""
+    salted = salted_password(SCRAM_SHA_512, "of-brokers", b"salt", 4096)
+    stored = credential_text(SCRAM_SHA_512, b"salt", salted, 4096)
+    user = {"version": 1, "config": {"SCRAM-SHA-512": stored}}
+    refused: list[LogEvent] = []
+    partition = TopicPartition("t", 0)
+
+    def note(event: LogEvent) -> None:
+        if event.name == "login_refused":
+            refused.append(event)
+
+    async def play(cluster: SimCluster) -> None:
+        world = cluster.client_host.world
+        session = await world.coordination.open("zookeeper:2181", 30_000, 30_000)
+        for path, data in (
+            ("/config", b""),
+            ("/config/users", b""),
+            ("/config/users/broker", json.dumps(user).encode()),
+        ):
+            await session.create(path, data)
+        await session.close()
+        cluster.own = {i: scram_login("of-brokers" if i < 3 else "wrong") for i in (1, 2, 3)}
+        cluster.observers.append(note)
+        for broker_id in (1, 2, 3):
+            cluster.start(broker_id)
+            await cluster.until("up", lambda: len(cluster.nodes()) == broker_id)  # noqa: B023
+        config = replace(ALICE, default_api_timeout_ms=60_000)
+        async with Admin(world, config) as admin:
+            await admin.create_topics([NewTopic("t", assignments={0: [1, 2, 3]})])
+            await admin.wait_for_topic("t", 1)
+        async with Producer(world, config, ProducerConfig(acks=-1)) as producer:
+            for number in range(60):
+                await producer.send_and_wait("t", b"%d" % number)
+                await world.clock.sleep(1_000)
+                if number > 30:
+                    assert set(cluster.state(partition).leader_and_isr.isr) == {1, 2}
+        replicas = cluster.replicas(partition).items()
+        ends = {i: p.log.log_end_offset for i, p in replicas if p.log is not None}
+        assert ends[1] == ends[2] == 60
+        assert sorted(cluster.nodes()) == [1, 2, 3]
+        assert all("wrong" not in str(event.facts) for event in refused)
+        assert any("invalid credentials" in str(event.facts) for event in refused)
+        times = [event.seconds for event in refused][-30:]  # replica.fetch.backoff.ms is a second
+        assert all(0.99 < after - before < 2 for before, after in pairwise(times))
+
+    SimCluster(7, settings=SCRAM_BETWEEN_BROKERS).run(play)
 
 
 ALICE = ClientConfig(

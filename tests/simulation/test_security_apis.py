@@ -267,8 +267,8 @@ def test_one_bad_entry_leaves_its_user_as_it_was_and_others_are_altered() -> Non
                 (["carol"] * 2, [("carol", 92, TWICE_DESCRIBED)]),
                 ([], [("carol", 0, None)]),
             ):
-                message = DescribeUserScramCredentialsRequest([UserName(name) for name in names])
-                response = await request(cluster, broker_id, message, 0)
+                describe = DescribeUserScramCredentialsRequest([UserName(name) for name in names])
+                response = await request(cluster, broker_id, describe, 0)
                 assert response.error_code == 0
                 rows = [(r.user, r.error_code, r.error_message or None) for r in response.results]
                 assert rows == wanted
