@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import ssl
 import time
 import urllib.request
@@ -27,7 +28,17 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
+from minikafka.core.client.consumer.fetch_request import (
+    FETCH_VERSION,
+    FetchLimits,
+    FetchPosition,
+    fetch_request,
+    fetched_partitions,
+)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.sasl_settings import SECURED_HANDLERS
+from minikafka.spark.client_options import client_options
+from minikafka.spark.connection import BlockingConnection
 from scripts.lib.cluster import free_ports
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.security.certificates import Authority
@@ -263,6 +274,75 @@ async def test_aiokafka_reports_a_wrong_password(cluster: MixedCluster, mechanis
     with pytest.raises(AioKafkaError):
         await producer.start()
     await producer.stop()
+
+
+# -- large batches
+
+
+BATCH_BYTES = 10_000_000
+READERS = 4
+
+
+def resident_bytes(cluster: MixedCluster) -> int:
+    pid = (cluster.home("broker-1") / "pid").read_text().strip()
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
+
+def slow_readers(cluster: MixedCluster, listener: str) -> tuple[list[bytes], int]:
+    """Return what readers get that pipeline three fetches of a large batch and read them after a
+    second, and by how much the broker's memory has grown meanwhile."""
+    user, password = credentials("PLAIN")
+    options = client_options(
+        {
+            "kafka.security.protocol": listener,
+            "kafka.ssl.truststore.location": str(authority(cluster)),
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": user,
+            "kafka.sasl.password": password,
+        }
+    )
+    host, _, port = cluster.address(1, listener).rpartition(":")
+    readers = [BlockingConnection(host, int(port), options) for _ in range(READERS)]
+    for reader in readers:
+        reader.open()
+    before = resident_bytes(cluster)
+    limits = FetchLimits(100, 1, 2**31 - 1, 2**31 - 1, 0)
+    place = TopicPartition("large", 0)
+    for reader in readers:
+        for _ in range(3):
+            reader.send(fetch_request(limits, [(place, FetchPosition(-1, 0))]), FETCH_VERSION)
+    time.sleep(1)
+    grown = resident_bytes(cluster) - before
+    found = []
+    for reader in readers:
+        for _ in range(3):
+            ((_, row),) = fetched_partitions(reader.receive())
+            found.append(bytes(row.records))
+        reader.close()
+    return found, grown
+
+
+@pytest.mark.mission("SEC-128")
+def test_large_batches_reach_slow_readers_over_tls_one_at_a_time(
+    cluster: MixedCluster,
+) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    config = {"max.message.bytes": str(2 * BATCH_BYTES)}
+    admin.create_topics([NewTopic("large", 1, 1, config=config)])["large"].result(30)
+    settings = librdkafka(cluster, "SASL_SSL", "PLAIN")
+    producer = Producer({**settings, "message.max.bytes": 2 * BATCH_BYTES})
+    failures: list[object] = []
+    value = random.Random(1).randbytes(BATCH_BYTES)
+    producer.produce("large", value, on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(60) == 0
+    assert failures == [None]
+    plain, _ = slow_readers(cluster, "SASL_PLAINTEXT")
+    secured, growth = slow_readers(cluster, "SASL_SSL")
+    assert value in plain[0]
+    assert plain == secured == [plain[0]] * 3 * READERS
+    # One of the three responses of each reader, encrypted, and what is not sent of it copied.
+    assert growth < 3 * READERS * BATCH_BYTES
 
 
 # -- sessions
