@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import ssl
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -61,6 +63,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("sasl")]
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 WITH_PASSWORDS = MECHANISMS[:3]
 TOPIC = "t"
+KAFKAJS_LOGIN = Path(__file__).parents[1] / "support" / "clients" / "login.js"
 # The listener that validates signed tokens. The other one accepts unsecured ones.
 SIGNED = "SASL_SSL"
 # Sessions last two seconds with this listener and mechanism.
@@ -276,6 +279,34 @@ async def test_aiokafka_reports_a_wrong_password(cluster: MixedCluster, mechanis
     await producer.stop()
 
 
+# -- kafkajs
+
+
+@pytest.mark.mission("SEC-106", "SEC-107")
+def test_kafkajs_logs_in_and_reports_a_wrong_password(
+    cluster: MixedCluster, node_modules: Path
+) -> None:
+    def login(mechanism: str) -> dict[str, str]:
+        user, password = credentials(mechanism)
+        return {"mechanism": mechanism.lower(), "username": user, "password": password}
+
+    options = {
+        "bootstrap": cluster.addresses("SASL_SSL"),
+        "ca": str(authority(cluster)),
+        "topic": TOPIC,
+        "logins": [login(mechanism) for mechanism in WITH_PASSWORDS],
+    }
+    done = subprocess.run(
+        ["node", str(KAFKAJS_LOGIN), json.dumps(options)],
+        env={**os.environ, "NODE_PATH": str(node_modules)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"done": 3, "refused": "KafkaJSSASLAuthenticationError"}
+
+
 # -- large batches
 
 
@@ -318,7 +349,7 @@ def slow_readers(cluster: MixedCluster, listener: str) -> tuple[list[bytes], int
     for reader in readers:
         for _ in range(3):
             ((_, row),) = fetched_partitions(reader.receive())
-            found.append(bytes(row.records))
+            found.append(bytes(row.records or b""))
         reader.close()
     return found, grown
 

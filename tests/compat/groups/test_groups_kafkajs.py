@@ -1,7 +1,5 @@
 """Groups of kafkajs 2.2.4, which npm brings; skipped where there is no node or no npm registry."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,29 +11,10 @@ from tests.support.clients.group_clients import Clients
 from tests.support.clients.group_scenes import PARTITIONS, join_leave_die_and_resume
 from tests.support.cluster.leaders import wait_for_leaders
 
-KAFKAJS = "kafkajs@2.2.4"
-INSTALL_LIMIT_S = 120
 pytestmark = [
     pytest.mark.compat,
     pytest.mark.xdist_group("compat"),
-    pytest.mark.skipif(
-        not (shutil.which("node") and shutil.which("npm")), reason="node or npm is not installed"
-    ),
 ]
-
-
-@pytest.fixture(scope="session")
-def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("kafkajs")
-    command = ["npm", "install", "--prefix", str(home), "--no-audit", "--no-fund"]
-    command += ["--fetch-retries=1", KAFKAJS]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm did not bring {KAFKAJS} within {INSTALL_LIMIT_S} s")
-    if done.returncode != 0:
-        pytest.skip(f"npm does not bring {KAFKAJS}: {done.stderr.strip()[-300:]}")
-    return home / "node_modules"
 
 
 @pytest.fixture
