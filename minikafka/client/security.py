@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from minikafka.client.config import ClientConfig
+from minikafka.core.security.jaas import KERBEROS_MODULE, JaasError, parse_jaas_property
+from minikafka.core.security.kerberos_login import ServiceLogin, service_login
+from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
+from minikafka.kernel.client_security import TOKEN_PROVIDER
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.kerberos import KerberosError
 from minikafka.kernel.ports import Network, World
 from minikafka.kernel.tls import TlsError
 from minikafka.network.client_security import client_login, client_tls, uses_sasl, uses_tls
+from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.oauth_tokens import OAuthTokens
 from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.tls_network import TlsNetwork
@@ -34,6 +40,9 @@ def secured_network(
         except TlsError as error:
             raise ConfigError(f"security.protocol={config.security_protocol}: {error}") from error
         network = TlsNetwork(network, settings)
+    if uses_sasl(config) and config.sasl_mechanism == GSSAPI:
+        service = _service_login(world, config)
+        return KerberosNetwork(network, service, world.kerberos, world.clock, world.entropy)
     if uses_sasl(config):
         login = client_login(config)
         if login is not None:
@@ -41,3 +50,20 @@ def secured_network(
         assert tokens is not None, "a client without login options has a token provider"
         return SaslNetwork(network, tokens.exchange, world.clock, world.entropy, tokens.ready)
     return network
+
+
+def _service_login(world: World, config: ClientConfig) -> ServiceLogin:
+    if config.sasl_oauth_token_provider is not None:
+        raise ConfigError(f"{TOKEN_PROVIDER} needs sasl.mechanism=OAUTHBEARER")
+    if config.sasl_jaas_config is None:
+        raise ConfigError(f"sasl.mechanism={GSSAPI} needs sasl.jaas.config with {KERBEROS_MODULE}")
+    try:
+        entry = parse_jaas_property(config.sasl_jaas_config)
+        login = service_login(entry, config.sasl_kerberos_service_name)
+    except JaasError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from error
+    try:
+        world.kerberos.require()
+    except KerberosError as error:
+        raise ConfigError(f"sasl.mechanism={GSSAPI}: {error}") from error
+    return login

@@ -28,7 +28,7 @@ class ClientSecurity:
 
     ``security_protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; the ``ssl`` fields name PEM
     or PKCS12 files, or have PEM text. A login needs a ``sasl_mechanism`` (PLAIN, SCRAM-SHA-256,
-    SCRAM-SHA-512, OAUTHBEARER), and either ``sasl_jaas_config`` or, as with librdkafka,
+    SCRAM-SHA-512, OAUTHBEARER, GSSAPI), and either ``sasl_jaas_config`` or, as with librdkafka,
     ``sasl_username`` and ``sasl_password``, or for OAUTHBEARER ``sasl_oauth_token_provider``, which
     text cannot express.
     """
@@ -49,6 +49,7 @@ class ClientSecurity:
     ssl_cipher_suites: str = ""
     sasl_mechanism: str = "GSSAPI"
     sasl_jaas_config: str | None = field(default=None, repr=False)
+    sasl_kerberos_service_name: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     sasl_oauth_token_provider: OAuthTokenProvider | None = field(default=None, repr=False)
@@ -72,5 +73,5 @@ def why_unsupported(key: str) -> str | None:
             f"sasl.jaas.config, or by the function {TOKEN_PROVIDER} of a Python client"
         )
     if key.startswith("sasl.kerberos."):
-        return "it is not supported: there is no GSSAPI"
+        return "it is not supported: sasl.jaas.config names the keytab or the cache of tickets"
     return None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from minikafka.core.security.jaas import JaasError, parse_jaas_property
+from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.core.security.sasl.login_options import MODULES, LoginOptions
 from minikafka.core.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
 from minikafka.kernel.client_security import TOKEN_PROVIDER, ClientSecurity
@@ -76,7 +77,8 @@ def client_login(security: ClientSecurity) -> LoginOptions | None:
     mechanism = security.sasl_mechanism
     if mechanism not in MODULES:
         raise ConfigError(
-            f"sasl.mechanism={mechanism} is not supported; supported are {', '.join(MODULES)}"
+            f"sasl.mechanism={mechanism} is not supported; supported are "
+            f"{', '.join((*MODULES, GSSAPI))}"
         )
     if security.sasl_oauth_token_provider is not None:
         _check_token_provider(security)

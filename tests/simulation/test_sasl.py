@@ -386,7 +386,7 @@ TOKENS = {
 }
 
 
-@pytest.mark.mission("SEC-171")
+@pytest.mark.mission("SEC-173")
 def test_our_client_logs_in_with_the_tokens_of_a_function() -> None:
     """Tokens live ten seconds. At first, and for a while later, the function fails."""
 

@@ -13,7 +13,7 @@ from tests.support.world.recording_log import RecordingLog
 
 LIFE_MS = 100_000
 SECRET = "a.secret-token"
-pytestmark = pytest.mark.mission("SEC-171")
+pytestmark = pytest.mark.mission("SEC-173")
 
 
 class Provider:

@@ -173,13 +173,13 @@ def test_a_client_setting_that_does_not_exist_is_refused(
     assert "No such file" in capsys.readouterr().err
 
 
-@pytest.mark.mission("SEC-171")
+@pytest.mark.mission("SEC-173")
 @pytest.mark.parametrize(
     ("line", "error"),
     [
         ("sasl.oauthbearer.token.endpoint.url=http://h/t", "endpoint.url: it is not supported: "),
         ("sasl.oauth.token.provider=x", "unknown client setting sasl.oauth.token.provider"),
-        ("sasl.kerberos.service.name=kafka", "there is no GSSAPI"),
+        ("sasl.kerberos.kinit.cmd=kinit", "names the keytab"),
     ],
 )
 def test_a_way_to_log_in_that_a_file_cannot_name_is_refused(
