@@ -147,15 +147,18 @@ def _open_pkcs12(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
 
 
 def _certificates(text: bytes) -> tuple[bytes, ...]:
-    found = tuple(match[0] + b"\n" for match in _CERTIFICATE.finditer(text))
-    if not found:
-        raise StoreError("there is no certificate")
-    for each in found:
+    """Return the certificates in OpenSSL's form. As in Java, blanks may stand for the ends of
+    lines, since a properties file has the text in one line. Raises StoreError."""
+    found = []
+    for match in _CERTIFICATE.finditer(text):
         try:
-            x509.load_pem_x509_certificate(each)
+            certificate = x509.load_pem_x509_certificate(match[0] + b"\n")
         except ValueError as error:
             raise StoreError(f"a certificate cannot be read: {_first_line(error)}") from None
-    return found
+        found.append(certificate.public_bytes(Encoding.PEM))
+    if not found:
+        raise StoreError("there is no certificate")
+    return tuple(found)
 
 
 def _chain(leaf: x509.Certificate, others: Sequence[x509.Certificate]) -> list[x509.Certificate]:

@@ -98,6 +98,17 @@ def test_stores_of_keytool_are_read(tmp_path: Path) -> None:
         trust_store_of_file((tmp_path / "t.jks").read_bytes(), "secret1")
 
 
+def test_blanks_may_stand_for_the_ends_of_lines(identity: Identity) -> None:
+    """As in a properties file. OpenSSL does not read them so."""
+
+    def one_line(pem: bytes) -> bytes:
+        return b" ".join(pem.split(b"\n"))
+
+    assert trust_store_of_pem(one_line(identity.authority_pem)) == identity.authority_pem
+    store = key_store_of_pem(one_line(identity.key_pem()), one_line(identity.chain_pem), None)
+    assert store.chain == identity.chain_pem
+
+
 def test_a_key_store_does_not_show_its_key(identity: Identity) -> None:
     store = key_store_of_pem(identity.key_pem(), identity.chain_pem, None)
     assert "PRIVATE" not in repr(store)
