@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -31,12 +32,20 @@ class ClusterNotStarted(RuntimeError):
 class ClusterProcesses:
     """``minikafka up`` as a child process. ``start`` sets ``bootstrap`` and ``zookeeper``.
 
-    Broker ids start at 1. All data and logs are below ``directory``.
+    Broker ids start at 1. All data and logs are below ``directory``. With ``secure`` clients need
+    TLS and a login: ``client_settings`` returns what they need.
     """
 
-    def __init__(self, directory: Path, brokers: int = 1, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        settings: Sequence[str] = (),
+        secure: bool = False,
+    ) -> None:
         self.directory = directory
         self.brokers = brokers
+        self.secure = secure
         self.bootstrap = ""
         self.zookeeper = ""
         factor = min(3, brokers)
@@ -74,6 +83,8 @@ class ClusterProcesses:
         command = [sys.executable, "-m", "minikafka.cli.main", "up", "--data-dir", str(home)]
         command += ["--brokers", str(self.brokers)]
         command += ["--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1])]
+        if self.secure:
+            command.append("--secure")
         for setting in self._settings:
             command += ["--override", setting]
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -136,9 +147,24 @@ class ClusterProcesses:
         command += ["--bootstrap-server", self.bootstrap, "--topic", name]
         command += ["--partitions", str(partitions)]
         command += ["--replication-factor", str(replication_factor)]
+        if self.secure:
+            command += ["--command-config", str(self.client_folder("admin") / "client.properties")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ClusterNotStarted(done.stderr.strip())
+
+    def client_folder(self, user: str = "app") -> Path:
+        """Return the folder with the client configurations of a user of a secured cluster: ``app``,
+        which may use names that begin with ``app-``, or ``admin``."""
+        return self.home / "security" / "clients" / user
+
+    def client_settings(
+        self, user: str = "app", client: str = "minikafka_aio", name: str = "CONFIG"
+    ) -> dict[str, Any]:
+        """Return the settings of a Python client, e.g. ``Producer(**cluster.client_settings())``.
+        ``client`` is minikafka_aio, confluent_kafka, kafka_python, aiokafka or spark."""
+        found: dict[str, Any] = runpy.run_path(str(self.client_folder(user) / f"for_{client}.py"))
+        return dict(found[name])
 
     def _broker_home(self, broker_id: int) -> Path:
         return self.home / f"broker-{broker_id}"

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime
 import errno
+import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import server_status
+from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import DEBUG_LISTENER
+from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.zookeeper.errors import MalformedZnode
+
+if TYPE_CHECKING:
+    from minikafka.cli.secured.folder import SecurityFolder
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
 DEBUG_PORT_OFFSET = 100  # from a broker's port to that of its debug listener
 MAX_PORT = 65535
+SECURITY_FOLDER = "security"
+PROTOCOL = "SASL_SSL"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOP_LIMIT_S = 60  # more than a controlled shutdown may take
 
 
@@ -41,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zookeeper-port", type=port, default=2181, help="port of the ZooKeeper that is started"
     )
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help=f"TLS, logins and ACLs; keys and client configurations are in {SECURITY_FOLDER} of "
+        "the data folder",
+    )
     add_pairs_argument(parser, "--override", "a setting of every broker; repeatable")
 
 
@@ -55,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     from minikafka.world.real.world import run as run_real
 
     events.configure("ERROR")
+    if args.secure:
+        os.umask(PRIVATE_UMASK)  # also of the processes that it starts
     return run_real(Supervisor(args).run())
 
 
@@ -69,6 +88,10 @@ class Supervisor:
         self._debug_ports = [number + offset for number in self._ports]
         if DEBUG_LISTENER in self._overrides:
             self._debug_ports = []
+        elif args.secure:
+            self._debug_ports = []  # anyone on this machine could read it
+        self._secure: bool = args.secure
+        self._security: SecurityFolder | None = None
         self._own_zookeeper = args.zookeeper is None
         self._zookeeper = args.zookeeper or f"127.0.0.1:{args.zookeeper_port}"
         self._zookeeper_port: int = args.zookeeper_port
@@ -83,14 +106,17 @@ class Supervisor:
         from minikafka.world.real.world import real_world
 
         if not self._root.exists():
-            self._check()  # a wrong option creates no directory
+            self._check_ports()  # a wrong option creates no directory
+            self._check_settings()
         self._root.mkdir(parents=True, exist_ok=True)
         try:
             lock = real_world().files.lock(str(self._root / ".lock"))
         except BlockingIOError:
             raise ConfigError(f"{self._root} is in use by another minikafka") from None
         try:
-            self._check()
+            self._check_ports()
+            self._security = self._open_security_folder()
+            self._check_settings()
             self._plan()
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -99,9 +125,8 @@ class Supervisor:
         finally:
             lock.release()
 
-    def _check(self) -> None:
-        """Check the ports and the brokers' settings. Raises ConfigError."""
-        self._check_ports()
+    def _check_settings(self) -> None:
+        """Raises ConfigError."""
         for broker_id, number in enumerate(self._ports, start=1):
             # One message here instead of one from every broker.
             BROKER_CONFIG.parse(self._properties(broker_id, number))
@@ -126,6 +151,22 @@ class Supervisor:
             numbers = ", ".join(map(str, taken))
             raise ConfigError(f"port already in use: {numbers} ({', '.join(hints)})")
 
+    def _open_security_folder(self) -> SecurityFolder | None:
+        """Raises ConfigError also for a secured cluster that would be started without security."""
+        path = self._root / SECURITY_FOLDER
+        if not self._secure:
+            if path.exists():
+                raise ConfigError(
+                    f"{self._root} has a secured cluster: add --secure, or delete {path} to let "
+                    "everyone on this machine use it"
+                )
+            return None
+        from minikafka.cli.secured.folder import SecurityFolder
+
+        folder = SecurityFolder(path, datetime.datetime.now(datetime.UTC))
+        folder.write_client_files(",".join(self._addresses))
+        return folder
+
     def _plan(self) -> None:
         if self._own_zookeeper:
             home = self._home("zookeeper")
@@ -136,7 +177,7 @@ class Supervisor:
             home = self._home(f"broker-{broker_id}")
             properties = home / "server.properties"
             values = self._properties(broker_id, number)
-            properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+            write_private(properties, "".join(f"{key}={text}\n" for key, text in values.items()))
             arguments = ["broker", "--config", str(properties)]
             child = Child(f"broker {broker_id}", arguments, home / "log", home / "pid")
             self._brokers.append(child)
@@ -145,7 +186,13 @@ class Supervisor:
     def _home(self, name: str) -> Path:
         home = self._root / name
         home.mkdir(exist_ok=True)
+        if self._secure:
+            home.chmod(0o700)  # files of an earlier start without --secure may be open to others
         return home
+
+    @property
+    def _addresses(self) -> list[str]:
+        return [f"127.0.0.1:{number}" for number in self._ports]
 
     def _properties(self, broker_id: int, number: int) -> dict[str, str]:
         values = {
@@ -163,6 +210,10 @@ class Supervisor:
         if self._debug_ports:
             port_of_debug = self._debug_ports[broker_id - 1]
             values[DEBUG_LISTENER] = f"HTTP://127.0.0.1:{port_of_debug}"
+        if self._security is not None:
+            hosts = (*LOOPBACK, socket.gethostname())
+            values["listeners"] = f"{PROTOCOL}://127.0.0.1:{number}"
+            values |= self._security.broker_settings(broker_id, hosts, [PROTOCOL])
         return values | self._overrides
 
     def _on_signal(self) -> None:
@@ -179,6 +230,8 @@ class Supervisor:
         watchers = []
         for child in self._all:
             if self._stop.is_set():
+                break
+            if child is self._brokers[0] and not await self._set_up_users():
                 break
             await child.start()
             watchers.append(asyncio.create_task(self._watch(child)))
@@ -206,6 +259,24 @@ class Supervisor:
                 return
             await asyncio.sleep(READY_POLL_MS / 1000)
 
+    async def _set_up_users(self) -> bool:
+        """Write the users of a secured cluster into ZooKeeper: brokers log in as one of them.
+        Returns whether the brokers can start."""
+        if self._security is None:
+            return True
+        from minikafka.cli.secured.users import set_up_users
+        from minikafka.world.real.world import real_world
+
+        try:
+            await set_up_users(real_world(), self._zookeeper, self._security.passwords)
+        except (CoordinationError, MalformedZnode) as error:
+            text = str(error) or type(error).__name__
+            complain(f"the users cannot be written into ZooKeeper {self._zookeeper}: {text}")
+            self._failed = True
+            self._stop.set()
+            return False
+        return True
+
     async def _watch(self, child: Child) -> None:
         """Report a child that ends by itself; stop the cluster if it has not been ready yet."""
         status = await child.wait()
@@ -221,17 +292,20 @@ class Supervisor:
             self._stop.set()
 
     async def _announce(self) -> None:
-        addresses = [f"127.0.0.1:{number}" for number in self._ports]
+        security = {} if self._security is None else self._security.client_settings()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                await wait_until_ready(addresses)
+                await wait_until_ready(self._addresses, security)
         except TimeoutError:
             complain(f"the cluster is not ready after {READY_TIMEOUT_S} s")
             self._failed = True
             self._stop.set()
             return
         self._ready = True
-        print(f"ready bootstrap={','.join(addresses)} zookeeper={self._zookeeper}", flush=True)
+        bootstrap = ",".join(self._addresses)
+        print(f"ready bootstrap={bootstrap} zookeeper={self._zookeeper}", flush=True)
+        if self._security is not None:
+            print("\n".join(self._security.summary()), flush=True)
 
     async def _stop_all(self) -> None:
         """Stop all brokers at once, then ZooKeeper, which brokers need for their shutdown."""
@@ -252,15 +326,18 @@ def complain(text: str) -> None:
     print(f"minikafka: {text}", file=sys.stderr, flush=True)
 
 
-async def wait_until_ready(addresses: Sequence[str]) -> None:
-    """Wait until the metadata of every broker lists all brokers and a controller."""
+async def wait_until_ready(addresses: Sequence[str], security: Mapping[str, Any]) -> None:
+    """Wait until the metadata of every broker lists all brokers and a controller. ``security`` are
+    fields of the client's configuration."""
     from minikafka.client.admin.admin import Admin
     from minikafka.client.config import ClientConfig
     from minikafka.world.real.world import real_world
 
     world = real_world()
     for address in addresses:
-        config = ClientConfig(bootstrap_servers=address, retry_backoff_max_ms=READY_POLL_MS)
+        config = ClientConfig(
+            bootstrap_servers=address, retry_backoff_max_ms=READY_POLL_MS, **security
+        )
         async with Admin(world, config) as admin:
             while True:
                 cluster = await admin.describe_cluster()
