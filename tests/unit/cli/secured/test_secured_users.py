@@ -68,7 +68,7 @@ async def test_users_and_acls_are_written_into_an_empty_zookeeper_once() -> None
 
 
 @pytest.mark.mission("SEC-194")
-async def test_what_an_administrator_has_changed_stays() -> None:
+async def test_changes_of_an_administrator_are_kept() -> None:
     machine = Machine()
     await machine.set_up(PASSWORDS)
     store = await machine.store()
