@@ -2,7 +2,8 @@
 FROM python:3.11-slim
 
 RUN useradd --uid 1000 --create-home minikafka \
-    && mkdir /var/lib/minikafka && chown minikafka: /var/lib/minikafka
+    && mkdir /var/lib/minikafka /var/lib/minikafka-secured \
+    && chown minikafka: /var/lib/minikafka /var/lib/minikafka-secured
 
 COPY pyproject.toml setup.py README.md LICENSE /usr/src/minikafka/
 COPY minikafka /usr/src/minikafka/minikafka

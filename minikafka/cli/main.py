@@ -23,6 +23,10 @@ VERBS = {
         "run a whole cluster in the foreground: ZooKeeper and N brokers",
     ),
     "broker": ("minikafka.cli.processes.broker", "run one broker in the foreground"),
+    "secure": (
+        "minikafka.cli.processes.secure",
+        "make keys, users and client configurations for a secured cluster",
+    ),
     "stop": (
         "minikafka.cli.processes.stop",
         "stop a broker on this machine by controlled shutdown",

@@ -18,6 +18,7 @@ from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import server_status
+from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
@@ -35,7 +36,6 @@ DEBUG_PORT_OFFSET = 100  # from a broker's port to that of its debug listener
 MAX_PORT = 65535
 SECURITY_FOLDER = "security"
 PROTOCOL = "SASL_SSL"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOP_LIMIT_S = 60  # more than a controlled shutdown may take
 
 
