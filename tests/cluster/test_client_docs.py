@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
 # The login with tokens is shown by tests/simulation/test_sasl.py.
 EXAMPLES = [block for block in BLOCKS if "def test_" not in block and "sasl_" not in block]
-TESTS = [block for block in BLOCKS if "def test_" in block]
+# The example with a secured cluster is run by tests/compat/test_secured_cluster.py.
+TESTS = [block for block in BLOCKS if "def test_" in block and "_secure_" not in block]
 
 
 @pytest.fixture(scope="module")

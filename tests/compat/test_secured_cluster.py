@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import ssl
 import struct
 import subprocess
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,24 @@ pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("secured")]
 
 OTHERS = 0o077
 BLOCK_LINES = 4  # what `up` prints after the line that says that it is ready
+CLIENT_DOCS = Path(__file__).parents[2] / "docs" / "client.md"
 OF_ADMIN = "not-of-app"
 API_VERSIONS = 18
 TLS_ALERT = b"\x15"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+def cluster(minikafka_secure_cluster: ClusterProcesses) -> ClusterProcesses:
     """Two brokers, which replicate over a login."""
-    folder = tmp_path_factory.mktemp("secured")
-    with ClusterProcesses(folder, 2, ("min.insync.replicas=2",), secure=True) as running:
-        yield running
+    return minikafka_secure_cluster
 
 
 @pytest.fixture
 def topic(cluster: ClusterProcesses) -> str:
     """A topic that ``app`` has created with our verb and its own configuration."""
     name = f"app-{uuid.uuid4().hex[:8]}"
-    done = verb(cluster, "topics", "create", "--topic", name, "--replication-factor", "2")
+    words = ("--topic", name, "--replication-factor", "2", "--config", "min.insync.replicas=2")
+    done = verb(cluster, "topics", "create", *words)
     assert done.returncode == 0, done.stderr
     return name
 
@@ -105,6 +105,15 @@ def test_kafkas_tools_work_with_the_file_of_java_clients(
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert f"Dynamic configs for topic {topic} are:" in done.stdout
+
+
+async def test_the_example_of_the_docs(cluster: ClusterProcesses) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", CLIENT_DOCS.read_text(), re.DOTALL)
+    (example,) = (block for block in blocks if "minikafka_secure_cluster" in block)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    (test,) = (each for name, each in names.items() if name.startswith("test_"))
+    await test(cluster)
 
 
 @pytest.mark.mission("SEC-192")
