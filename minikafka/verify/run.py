@@ -21,6 +21,7 @@ from minikafka.verify.writer import Writer, WriterConfig, ask_for_identity
 POLL_MS = 200
 PROGRESS_MS = 1_000
 MOST_COMPLAINTS = 10
+UNREACHABLE = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 NEVER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)  # at any position of a reader
 
 
@@ -91,7 +92,7 @@ class Run:
         """Write, read and check; return the result.
 
         Raises KafkaError if the topic cannot be created, brokers give no producer ids, or the topic
-        cannot be read at the end.
+        cannot be read at the end; ConnectionError if no broker has ever responded.
         """
         await self._create_topic()
         await self._check_idempotence()
@@ -116,12 +117,25 @@ class Run:
         config = self._config
         async with Admin(self._world, self._client) as admin:
             copies = config.replication_factor
+            brokers = await self._count_brokers(admin)
             if copies < 1:
-                copies = min(3, len((await admin.describe_cluster()).nodes))
+                copies = min(3, brokers)
             # An acknowledged record with only one copy may be lost with its broker.
             configs = {"min.insync.replicas": "2" if copies > 2 else "1", **config.topic_configs}
             await admin.create_topic(self.topic, config.partitions, copies, configs)
             await admin.wait_for_topic(self.topic, config.partitions)
+
+    async def _count_brokers(self, admin: Admin) -> int:
+        """Raises ConnectionError if no address of ``bootstrap_servers`` responds."""
+        try:
+            return len((await admin.describe_cluster()).nodes)
+        except KafkaError as error:
+            if error.code in UNREACHABLE and not admin.session.metadata.view.nodes:
+                servers = self._client.bootstrap_servers
+                raise ConnectionError(
+                    f"no broker responded at {servers}; the last error was {error}"
+                ) from error
+            raise
 
     async def _check_idempotence(self) -> None:
         """Raises KafkaError UNSUPPORTED_VERSION if the brokers give no producer ids."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -114,6 +115,16 @@ async def test_the_example_of_the_docs(cluster: ClusterProcesses) -> None:
     exec(example, names)
     (test,) = (each for name, each in names.items() if name.startswith("test_"))
     await test(cluster)
+
+
+@pytest.mark.mission("SEC-191")
+def test_verify_writes_and_reads_as_the_user(cluster: ClusterProcesses) -> None:
+    words = ("--topic", f"app-{uuid.uuid4().hex[:8]}", "--duration-s", "0.5", "--json")
+    done = verb(cluster, "verify", *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["ok"]
+    assert found["acknowledged"] > 0
 
 
 @pytest.mark.mission("SEC-192")
