@@ -42,13 +42,9 @@ VERBS = {
         "show and alter settings of topics, brokers and brokers' loggers",
     ),
     "acls": ("minikafka.cli.cluster.acls", "add, list and remove ACLs"),
-    "users": (
-        "minikafka.cli.cluster.users",
-        "create, list, describe and delete users who log in with SCRAM",
-    ),
-    "tokens": (
-        "minikafka.cli.cluster.tokens",
-        "create, renew, expire and describe delegation tokens",
+    "quotas": (
+        "minikafka.cli.cluster.quotas",
+        "show, set and remove limits of users, clients and addresses",
     ),
     "controller": ("minikafka.cli.cluster.controller", "show the state of the controller"),
     "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
