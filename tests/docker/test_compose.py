@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
 from tests.support.clients.confluent import value_of
 from tests.support.cluster import docker_engine as engine
+from tests.support.cluster.real_cluster import run_verb
 
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("cluster")]
 
@@ -21,6 +24,9 @@ PORTS = (9092, 9093, 9094)
 BOOTSTRAP = ",".join(f"localhost:{port}" for port in PORTS)
 INSIDE = "broker-1:29092,broker-2:29092,broker-3:29092"
 SERVICES = ("broker-1", "broker-2", "broker-3")
+SECURE_PORTS = (9192, 9193, 9194)
+SECURE_SERVICES = ("secure-broker-1", "secure-broker-2", "secure-broker-3")
+KEYS = "/var/lib/minikafka-secured/keys"
 TOPIC = "containers"
 RECORDS = 1_000
 PATIENCE_S = 180
@@ -44,8 +50,8 @@ class Compose:
     def state(self, service: str, template: str) -> str:
         return engine.run("docker", "inspect", "-f", template, self.container(service)).strip()
 
-    def wait_until_healthy(self) -> None:
-        for service in SERVICES:
+    def wait_until_healthy(self, services: Sequence[str] = SERVICES) -> None:
+        for service in services:
             until(
                 f"{service} healthy",
                 partial(lambda s: self.state(s, "{{.State.Health.Status}}") == "healthy", service),
@@ -70,7 +76,7 @@ def compose() -> Iterator[Compose]:
     reason = engine.why_not()
     if reason is not None:
         pytest.skip(reason)
-    for port in PORTS:
+    for port in (*PORTS, *SECURE_PORTS):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 pytest.skip(f"port {port} of docker-compose.yml is taken")
@@ -79,7 +85,7 @@ def compose() -> Iterator[Compose]:
     try:
         yield running
     finally:
-        running("down", "--volumes", "--remove-orphans")
+        running("--profile", "secure", "down", "--volumes", "--remove-orphans")
 
 
 def leaders_and_isrs() -> list[tuple[int, list[int]]]:
@@ -171,3 +177,29 @@ def test_compose(compose: Compose) -> None:
     until("every ISR whole", lambda: all(isr == [1, 2, 3] for _, isr in leaders_and_isrs()))
     assert consume(2 * RECORDS) == list(range(2 * RECORDS))
     assert TOPIC in inside(compose, "topics", "list", "--bootstrap-server", INSIDE).split()
+
+
+@pytest.mark.mission("SEC-195")
+def test_the_profile_secure(compose: Compose, tmp_path: Path) -> None:
+    """From this machine, with the configurations that its one-shot service has made."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    compose("--profile", "secure", "up", "-d", *SECURE_SERVICES)
+    compose.wait_until_healthy(SECURE_SERVICES)
+    bootstrap = ",".join(f"localhost:{port}" for port in SECURE_PORTS)
+    settings = tmp_path / "client.properties"
+    path = f"{KEYS}/clients/app/client.properties"
+    settings.write_text(compose("exec", "-T", "secure-broker-1", "cat", path))
+    verdict = run_verb(
+        *("verify", "--bootstrap-server", bootstrap, "--command-config", str(settings)),
+        *("--topic", "app-containers", "--duration-s", "3", "--json"),
+    )
+    assert verdict.returncode == 0, verdict.stderr
+    assert json.loads(verdict.stdout)["acknowledged"] > 0
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=2)
+    reach = "import socket; socket.getaddrinfo('secure-zookeeper', 2181)"
+    image = ("--network", "minikafka", "--entrypoint", "python3", "minikafka", "-c", reach)
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 1"):
+        engine.run("docker", "run", "--rm", *image)
