@@ -1,5 +1,4 @@
-"""The pytest plugin: the fixtures ``minikafka_cluster`` and ``minikafka_secure_cluster``
-(processes), and ``simulated_cluster``.
+"""The pytest plugin: the fixtures ``minikafka_cluster`` (processes) and ``simulated_cluster``.
 
 The plugin imports nothing of minikafka until a fixture is used, because pytest loads it in every
 test run where minikafka is installed.
@@ -13,15 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from minikafka.testing.processes import ClusterProcesses
     from minikafka.testing.simulated import Play
     from minikafka.testing.view import TestView
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("minikafka_brokers", "how many brokers a cluster has (1)", default="1")
+    parser.addini("minikafka_brokers", "how many brokers minikafka_cluster has (1)", default="1")
     parser.addini(
         "minikafka_settings", "broker settings, one key=value a line", type="linelist", default=[]
     )
@@ -59,26 +56,16 @@ def minikafka_cluster(
 ) -> Iterator[ClusterProcesses]:
     """Brokers and a ZooKeeper for this test session, on free ports; ``bootstrap`` is their address.
     With pytest-xdist each worker has one. Tests share it: name topics after the test."""
-    with _cluster(request.config, tmp_path_factory.mktemp("minikafka")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def minikafka_secure_cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ClusterProcesses]:
-    """As ``minikafka_cluster``, with TLS, logins and ACLs: ``client_settings`` returns the settings
-    of a client. Names of topics and groups of the user ``app`` begin with ``app-``."""
-    folder = tmp_path_factory.mktemp("minikafka-secure")
-    with _cluster(request.config, folder, secure=True) as cluster:
-        yield cluster
-
-
-def _cluster(config: pytest.Config, folder: Path, secure: bool = False) -> ClusterProcesses:
     from minikafka.testing.processes import ClusterProcesses
 
-    brokers = int(config.getini("minikafka_brokers"))
-    return ClusterProcesses(folder, brokers, config.getini("minikafka_settings"), secure)
+    config = request.config
+    cluster = ClusterProcesses(
+        tmp_path_factory.mktemp("minikafka"),
+        int(config.getini("minikafka_brokers")),
+        config.getini("minikafka_settings"),
+    )
+    with cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -88,3 +75,22 @@ def simulated_cluster() -> Play:
     from minikafka.testing.simulated import play
 
     return play
+
+
+@pytest.fixture(scope="session")
+def minikafka_secure_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterProcesses]:
+    """As ``minikafka_cluster``, with TLS, logins and ACLs: ``client_settings`` returns the settings
+    of a client. Names of topics and groups of the user ``app`` begin with ``app-``."""
+    from minikafka.testing.processes import ClusterProcesses
+
+    config = request.config
+    cluster = ClusterProcesses(
+        tmp_path_factory.mktemp("minikafka-secure"),
+        int(config.getini("minikafka_brokers")),
+        config.getini("minikafka_settings"),
+        secure=True,
+    )
+    with cluster:
+        yield cluster

@@ -11,6 +11,7 @@ import ssl
 import struct
 import subprocess
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ TLS_ALERT = b"\x15"
 
 
 @pytest.fixture(scope="module")
-def cluster(minikafka_secure_cluster: ClusterProcesses) -> ClusterProcesses:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     """Two brokers, which replicate over a login."""
-    return minikafka_secure_cluster
+    with ClusterProcesses(tmp_path_factory.mktemp("secured"), 2, secure=True) as running:
+        yield running
 
 
 @pytest.fixture
