@@ -42,6 +42,14 @@ VERBS = {
         "show and alter settings of topics, brokers and brokers' loggers",
     ),
     "acls": ("minikafka.cli.cluster.acls", "add, list and remove ACLs"),
+    "users": (
+        "minikafka.cli.cluster.users",
+        "create, list, describe and delete users who log in with SCRAM",
+    ),
+    "tokens": (
+        "minikafka.cli.cluster.tokens",
+        "create, renew, expire and describe delegation tokens",
+    ),
     "quotas": (
         "minikafka.cli.cluster.quotas",
         "show, set and remove limits of users, clients and addresses",

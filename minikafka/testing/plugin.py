@@ -1,4 +1,5 @@
-"""The pytest plugin: the fixtures ``minikafka_cluster`` (processes) and ``simulated_cluster``.
+"""The pytest plugin: the fixtures ``minikafka`` (inside the process), ``minikafka_cluster``
+(processes) and ``simulated_cluster``.
 
 The plugin imports nothing of minikafka until a fixture is used, because pytest loads it in every
 test run where minikafka is installed.
@@ -12,13 +13,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from minikafka.testing.inside import InsideCluster
     from minikafka.testing.processes import ClusterProcesses
     from minikafka.testing.simulated import Play
     from minikafka.testing.view import TestView
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("minikafka_brokers", "how many brokers minikafka_cluster has (1)", default="1")
+    parser.addini(
+        "minikafka_brokers",
+        "how many brokers minikafka and minikafka_cluster have (1)",
+        default="1",
+    )
     parser.addini(
         "minikafka_settings", "broker settings, one key=value a line", type="linelist", default=[]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,9 +136,7 @@ class Authorization:
         requester = self.requester(context)
         found: set[str] = set()
         wanted = list(references)
-        for start in range(0, len(wanted), AUTHORIZED_AT_ONCE):
-            if start:
-                await asyncio.sleep(0)  # not after the last slice: most requests have one only
+        async for start in in_slices(range(0, len(wanted), AUTHORIZED_AT_ONCE), 1):
             some = wanted[start : start + AUTHORIZED_AT_ONCE]
             actions = [
                 AclAction(

@@ -72,7 +72,7 @@ def _may_use_id(
     return name is not None and authorization.is_allowed(context, AclOperation.WRITE, kind, name)
 
 
-produce = before(_admit_produce, keep=copy_records)
+produce = before(_admit_produce, on_pause=copy_records)
 
 _LIST_OFFSETS = TopicRows(
     list_offsets.ListOffsetsResponse,

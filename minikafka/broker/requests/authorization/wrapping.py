@@ -44,15 +44,17 @@ Filter: TypeAlias = Callable[[Authorization, RequestContext, Any, Serve], Awaita
 Guard: TypeAlias = Callable[[Authorization, Route], Route]
 
 
-def before(gate: Gate, keep: Callable[[Any], None] | None = None) -> Guard:
-    """Return the guard that applies ``gate`` to the requests of a route. ``keep`` is called with a
-    request whose gate or handler pauses, before the receive buffer is used again."""
+def before(gate: Gate, on_pause: Callable[[Any], object] = lambda _: None) -> Guard:
+    """Return the guard that applies ``gate`` to the requests of a route.
+
+    ``on_pause`` is called with a request that is not served at once, before the next frame is read:
+    it copies what lies in the connection's receive buffer."""
 
     def guard(authorization: Authorization, route: Route) -> Route:
         handler: Any = route.handler
         if route.task:
             return replace(route, handler=_GatedTask(authorization, gate, handler))
-        return replace(route, handler=_GatedReply(authorization, gate, handler, keep))
+        return replace(route, handler=_GatedReply(authorization, gate, handler, on_pause))
 
     return guard
 
@@ -72,26 +74,26 @@ class _GatedReply:
     """An ``ImmediateHandler`` behind a gate. A request that the handler parks stays parked without
     a task."""
 
-    __slots__ = ("_authorization", "_gate", "_handler", "_keep")
+    __slots__ = ("_authorization", "_gate", "_handler", "_on_pause")
 
     def __init__(
         self,
         authorization: Authorization,
         gate: Gate,
         handler: ImmediateHandler,
-        keep: Callable[[Any], None] | None,
+        on_pause: Callable[[Any], object],
     ) -> None:
         self._authorization = authorization
         self._gate = gate
         self._handler = handler
-        self._keep = keep
+        self._on_pause = on_pause
 
     def __call__(
         self, context: RequestContext, request: Any, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
         rest = begun(self._serve(context, request, reply), reply)
-        if rest is not None and self._keep is not None:
-            self._keep(request)
+        if rest is not None:
+            self._on_pause(request)
         return rest
 
     async def _serve(self, context: RequestContext, request: Any, reply: Reply) -> None:

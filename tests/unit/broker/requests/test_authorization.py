@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -31,8 +31,10 @@ from minikafka.protocol.messages.list_partition_reassignments import (
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
+from minikafka.protocol.records.builder import build_batch
 from tests.support.world.recording_log import RecordingLog
 
 FACTS = GuardFacts(
@@ -178,49 +180,44 @@ async def test_a_guard_that_pauses_goes_on_in_a_task() -> None:
     assert isinstance(replies[-1], KafkaError)
 
 
-class Appends:
-    """A Produce handler that keeps the records as they are when it is called."""
-
-    def __init__(self) -> None:
-        self.records: list[bytes] = []
-
-    def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
-        for topic in request.topic_data:
-            self.records += [bytes(data.records or b"") for data in topic.partition_data]
-
-
-def produced(topics: int, partitions: int, buffer: bytearray) -> ProduceRequest:
-    """A request whose records are in ``buffer``, as those of a connection are."""
-    view = memoryview(buffer)
-    rows = [PartitionProduceData(index, view) for index in range(partitions)]
-    return ProduceRequest(None, -1, 1000, [TopicProduceData(f"t{n}", rows) for n in range(topics)])
-
-
-def served(appends: Appends, request: ProduceRequest) -> Coroutine[Any, Any, None] | None:
-    route = Route(ApiKey.PRODUCE, appends)
-    (route,) = guarded([route], authorization(Answers(True)), FACTS)
-    handler: Any = route.handler
-    rest: Coroutine[Any, Any, None] | None = handler(context(ApiKey.PRODUCE), request, None)
-    return rest
+def produce_request(partitions: int, buffer: memoryview) -> ProduceRequest:
+    """A request whose partitions have the same records, which lie in ``buffer``."""
+    rows = [PartitionProduceData(number, buffer) for number in range(partitions)]
+    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", rows)])
 
 
 @pytest.mark.mission("SEC-135")
-def test_records_are_appended_before_the_receive_buffer_is_used_again() -> None:
-    appends = Appends()
-    assert served(appends, produced(2, 2, bytearray(b"x" * 80))) is None
-    assert appends.records == [b"x" * 80] * 4
+def test_produce_is_decided_without_a_pause() -> None:
+    """The records lie in the receive buffer of the connection, which the next frame overwrites."""
+    appended: list[ProduceRequest] = []
+
+    def append(_: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        appended.append(request)
+        reply(ProduceResponse())
+
+    request = produce_request(3, memoryview(build_batch([(0, None, b"v", [])])))
+    serve(Answers(True), ApiKey.PRODUCE, request, append)
+    assert appended == [request]
 
 
 @pytest.mark.mission("SEC-135")
-@pytest.mark.parametrize(("topics", "partitions"), [(1, 1_500), (600, 1)])
-async def test_a_request_whose_guard_pauses_keeps_its_records(topics: int, partitions: int) -> None:
-    appends, buffer = Appends(), bytearray(b"x" * 80)
-    rest = served(appends, produced(topics, partitions, buffer))
+async def test_produce_that_is_decided_with_a_pause_keeps_its_records() -> None:
+    buffer = bytearray(build_batch([(0, None, b"v", [])]))
+    sent = bytes(buffer)
+    appended: list[bytes] = []
+
+    def append(_: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        appended.extend(bytes(row.records or b"") for row in request.topic_data[0].partition_data)
+
+    route = Route(ApiKey.PRODUCE, append, changes_state=False)
+    (found,) = guarded([route], authorization(Answers(True)), FACTS)
+    guard: Any = found.handler
+    request = produce_request(2_000, memoryview(buffer))
+    rest = guard(context(ApiKey.PRODUCE), request, lambda _: None)
     assert rest is not None
-    assert appends.records == []
-    buffer[:] = b"y" * 80  # the next request of the connection
+    buffer[:] = bytes(len(buffer))
     await rest
-    assert appends.records == [b"x" * 80] * topics * partitions
+    assert appended == [sent] * 2_000
 
 
 def test_an_error_before_the_pause_of_a_guard_is_raised() -> None:
