@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,7 +40,7 @@ from minikafka.protocol.messages.sasl import (
 from minikafka.protocol.schema import Message
 from minikafka.world.real.world import real_world, run
 from minikafka.zookeeper.znodes.delegation_tokens import decode_token, encode_token
-from scripts.lib.apache_kafka import NEWEST
+from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, class_path, java_command
 from tests.kafka.conftest import Mixed
 from tests.support.cluster.kafka_tools import ToolOutput, normalised, run_tool
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
@@ -63,6 +64,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 PLAIN_LISTENER, TLS_LISTENER = LISTENERS
 TOKEN_KEY = "key-of-tokens"
+OLDEST_WITH_SCRAM = "0.10.2.2"
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +156,38 @@ def test_java_clients_log_in_with_each_mechanism(cluster: MixedCluster) -> None:
 
 
 @pytest.mark.mission("SEC-112")
+def old_tool(tool: str, *arguments: str, stdin: str = "") -> str:
+    """Run a tool of Kafka 0.10.2.2, and return what it prints. Skip the test without its jars."""
+    try:
+        command = java_command(OLDEST_WITH_SCRAM, f"kafka.tools.{tool}", *arguments)
+    except NoApacheKafka as missing:
+        pytest.skip(str(missing))
+    # Its SCRAM uses javax.xml.bind, which has left Java since; Kafka 2.0.1 brings it.
+    more = class_path("2.0.1").removesuffix("*") + "jaxb-api-2.3.0.jar"
+    command[command.index("-cp") + 1] += f":{more}"
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.mission("SEC-109")
+def test_kafka_0_10_2_logs_in_with_raw_tokens(cluster: MixedCluster) -> None:
+    """Its clients know SaslHandshake v0 only: tokens have no request around them."""
+    cluster.create_topic("old", [1])
+    for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+        entry = client_entry(mechanism)
+        settings = client_properties(cluster, PLAIN_LISTENER, mechanism, entry)
+        at = cluster.address(1, PLAIN_LISTENER)
+        topic = ("--topic", "old")
+        if mechanism == "PLAIN":
+            given = ("--broker-list", at, *topic, "--producer.config", settings)
+            old_tool("ConsoleProducer", *given, stdin="one\ntwo\n")
+        else:
+            given = ("--bootstrap-server", at, *topic, "--consumer.config", settings)
+            read = old_tool("ConsoleConsumer", *given, "--from-beginning", "--max-messages", "2")
+            assert read.split() == ["one", "two"]
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_user_of_kafkas_tool_logs_in_at_both_kinds(cluster: MixedCluster, mechanism: str) -> None:
     for broker_id in (1, 2):
