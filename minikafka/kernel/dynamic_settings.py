@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from minikafka.kernel.config import ConfigDef, ConfigType, Setting, at_least
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from minikafka.kernel.config import (
+    LISTENER_PREFIX,
+    ConfigDef,
+    ConfigType,
+    Setting,
+    at_least,
+)
+from minikafka.kernel.sasl_settings import JAAS_CONFIG, OF_MECHANISMS
 from minikafka.kernel.settings import BROKER_CONFIG, MAX_LONG, TOPIC_SETTINGS
 
 # Settings of Kafka's LogCleaner, SocketServer, DynamicThreadPool and others, besides the defaults
@@ -28,8 +39,19 @@ _TOPIC_DEFAULTS = frozenset(
     for synonym in row.synonyms
     if not synonym.endswith(_COARSE)
 )
-# Kafka's AllDynamicConfigs, without listeners and TLS, which change by a restart only here.
-DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split())
+# The stores of TLS (Kafka's ``SslConfigs.RECONFIGURABLE_CONFIGS``). They may be altered for one
+# listener, at one broker.
+_KEY_STORE = "type location password key certificate.chain"
+TLS_STORES: Final = frozenset(
+    (
+        "ssl.key.password",
+        *(f"ssl.keystore.{name}" for name in _KEY_STORE.split()),
+        *(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates")),
+    )
+)
+# Kafka's AllDynamicConfigs, without other keys of TLS and SASL. For all listeners these change by
+# a restart only here.
+DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split()) | TLS_STORES
 
 _AT_ONCE = frozenset(
     {
@@ -69,5 +91,71 @@ DYNAMIC_CONFIG = ConfigDef.of(
 )
 
 
+# Keys that may have the prefix of a listener in the settings of all brokers.
+_LIMITS_OF_LISTENERS: Final = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
+# What is stored encrypted. As in Kafka, any key that ends so.
+_PASSWORDS: Final = tuple(
+    name
+    for name in (JAAS_CONFIG, *sorted(TLS_STORES))
+    if BROKER_CONFIG.settings[name].type is ConfigType.PASSWORD
+)
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+
+def key_without_prefix(name: str) -> str:
+    """Return the key that ``listener.name.NAME.KEY`` or ``listener.name.NAME.MECHANISM.KEY`` sets
+    for one listener; other names as they are. As in Kafka, some keys only may have a mechanism."""
+    match = _OF_LISTENER.fullmatch(name)
+    if match is None:
+        return name
+    return next((known for known in OF_MECHANISMS if match[1].endswith(known)), match[1])
+
+
 def is_dynamic(name: str) -> bool:
+    """Whether a key may be altered at run time, of all brokers or at least of one."""
+    if name.startswith(LISTENER_PREFIX):
+        base = key_without_prefix(name)
+        known = base in BROKER_CONFIG.settings and base.startswith(("ssl.", "sasl."))
+        return known or base in _LIMITS_OF_LISTENERS or BROKER_CONFIG.row(name) is not None
     return name in DYNAMIC_CONFIG.settings
+
+
+def is_password(name: str) -> bool:
+    """Whether ZooKeeper has the value encrypted."""
+    return name.endswith(_PASSWORDS)
+
+
+def changes_by_restart(name: str) -> bool:
+    """Whether a key with the prefix of a listener cannot change while the listener exists."""
+    return key_without_prefix(name) not in _LIMITS_OF_LISTENERS | TLS_STORES
+
+
+def refusal(names: Collection[str], per_broker: bool) -> str | None:
+    """Return why these keys cannot be altered at run time, of one broker (``per_broker``) or of
+    all; None if they can (Kafka's ``DynamicBrokerConfig.validateConfigs``)."""
+    rules: Mapping[str, Collection[str]] = {
+        "Cannot update these configs dynamically": {n for n in names if not is_dynamic(n)},
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix": TLS_STORES.intersection(names),
+        "Cannot update these configs at default cluster level, broker id must be specified": {
+            n for n in names if not per_broker and _is_of_one_broker(n)
+        },
+    }
+    return next(
+        (f"{why}: Set({', '.join(sorted(wrong))})" for why, wrong in rules.items() if wrong), None
+    )
+
+
+def _is_of_one_broker(name: str) -> bool:
+    if name.startswith(LISTENER_PREFIX):
+        return key_without_prefix(name) not in _LIMITS_OF_LISTENERS
+    return name in TLS_STORES
+
+
+def check_value(name: str, text: str) -> None:
+    """Raise ConfigError if the value of a known dynamic key is invalid."""
+    row = BROKER_CONFIG.row(name) or DYNAMIC_CONFIG.settings.get(key_without_prefix(name))
+    if row is not None:
+        row.parse(text)

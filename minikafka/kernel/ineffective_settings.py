@@ -90,15 +90,14 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("All commits wait for the whole ISR.", (
         _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
     )),
-    SettingGroup("No password is stored in ZooKeeper.", (
-        _string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", "Cipher of passwords that are stored in ZooKeeper."),
-        _int("password.encoder.iterations", 4096, "Iterations when the key of that cipher is derived.", at_least(1024)),
-        _int("password.encoder.key.length", 128, "Bits of that key.", at_least(8)),
-        _string("password.encoder.keyfactory.algorithm", None, "Algorithm that derives that key."),
-        _password("password.encoder.old.secret", None, "Secret before the last change of password.encoder.secret."),
-        _password("password.encoder.secret", None, "Secret with which passwords in ZooKeeper are encrypted."),
+    SettingGroup("There are no delegation tokens yet.", (
+        _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens.", at_least(1)),
+        _long("delegation.token.expiry.time.ms", 86400000, "Life of a token that is not renewed.", at_least(1)),
+        _password("delegation.token.master.key", None, "Older name of delegation.token.secret.key."),
+        _long("delegation.token.max.lifetime.ms", 604800000, "Longest life of a token.", at_least(1)),
+        _password("delegation.token.secret.key", None, "Secret with which tokens are signed, the same on all brokers."),
     )),
-    SettingGroup("The Kerberos library gets tickets for the keys of a keytab itself, and reads a ticket cache at each login.", (
+    SettingGroup("Kerberos (GSSAPI) is not supported.", (
         _string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Path of Kerberos' kinit."),
         _long("sasl.kerberos.min.time.before.relogin", 60000, "Least pause between two Kerberos logins, in ms."),
         _double("sasl.kerberos.ticket.renew.jitter", 0.05, "Random share added to the time of a ticket's renewal."),
@@ -130,10 +129,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("security.providers", None, "Java classes that add security algorithms."),
         _string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm that checks certificates."),
         _string("ssl.truststore.type", "JKS", "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
-    )),
-    SettingGroup("Stores are read when the broker starts.", (
-        _bool("ssl.allow.dn.changes", False, "Let a key file that is loaded later have another distinguished name."),
-        _bool("ssl.allow.san.changes", False, "Let a key file that is loaded later lack alternative names."),
     )),
     SettingGroup("Groups of KIP-848 and share groups are not served, as by Kafka 3.9 with ZooKeeper.", (
         _list("group.consumer.assignors", ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "Assignors of the broker, the default first."),
@@ -234,7 +229,7 @@ IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
 }
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "client.quota.": "Brokers here load no Java class, so client.quota.callback.class is refused.",
-    "listener.name.": "Only keys of TLS and SASL are read for a single listener; others count for all.",
+    "listener.name.": "Only keys of TLS and SASL and the limits of connections are read for a single listener; others count for all.",
     "rlmm.config.": "Tiered storage is not part of this broker.",
     "rsm.config.": "Tiered storage is not part of this broker.",
 }

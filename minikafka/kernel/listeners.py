@@ -49,6 +49,11 @@ def listeners(config: Config, hostname: str) -> Listeners:
     return Listeners(bound, shown, _inter_broker(config, shown))
 
 
+def bound_names(config: Config) -> tuple[str, ...]:
+    """Return the names of the listeners in a configuration, which may be invalid otherwise."""
+    return tuple(value.partition(":")[0].strip().upper() for value in config.list("listeners"))
+
+
 def connection_overrides(text: str) -> dict[str, int]:
     """Parse ``max.connections.per.ip.overrides``: ``host:count,...``, where a host is an address or
     a name, which is not resolved here. Raises ValueError."""

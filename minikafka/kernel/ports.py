@@ -140,6 +140,11 @@ class Network(Protocol):
         """Raise TlsError if the settings cannot be used."""
         ...
 
+    def check_handshake(self, server: TlsSettings, client: TlsSettings) -> None:
+        """Raise TlsError if a client with these settings could not connect to a server with those.
+        Host names are not compared."""
+        ...
+
     def descriptor_limit(self) -> int:
         """Return how many files and connections the process may have open at a time."""
         ...

@@ -153,6 +153,13 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- policies
     _class(CREATE_TOPIC_POLICY, None, "Class that may refuse new topics: package.module.Class or package.module:Class, in Python.", _policy_class),
     _class(ALTER_CONFIG_POLICY, None, "Class that may refuse configurations of topics and brokers, likewise.", _policy_class),
+    # -- passwords in ZooKeeper
+    _string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", "Cipher of passwords that are stored in ZooKeeper: AES/CBC/PKCS5Padding or AES/GCM/NoPadding."),
+    _int("password.encoder.iterations", 4096, "Iterations when the key of that cipher is derived.", at_least(1024)),
+    _int("password.encoder.key.length", 128, "Bits of that key: 128, 192 or 256.", at_least(8)),
+    _string("password.encoder.keyfactory.algorithm", None, "Algorithm that derives that key; PBKDF2WithHmacSHA512 if unset."),
+    _password("password.encoder.old.secret", None, "Secret before the last change of password.encoder.secret. Passwords that it decrypts are encrypted with the new one when the broker starts."),
+    _password("password.encoder.secret", None, "Secret with which passwords in ZooKeeper are encrypted. Without it no password can be altered while the broker runs."),
     # -- connections
     _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
@@ -285,6 +292,13 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),
 )
 
+# Limits of one listener, with its prefix. Without the prefix they count for each listener, and for
+# all together.
+LIMITS_OF_LISTENERS: tuple[Setting, ...] = (
+    _int("max.connections", MAX_INT, "Most connections of the listener at a time.", at_least(1)),
+    _int("max.connection.creation.rate", MAX_INT, "Most new connections of the listener a second.", at_least(1)),
+)
+
 # What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.
 TOPIC_SETTINGS: tuple[Setting, ...] = (
     _list("cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete"), ("log.cleanup.policy",)),
@@ -358,7 +372,7 @@ BROKER_CONFIG = ConfigDef.of(
     free=tuple(FREE_BROKER_SETTINGS),
     plugin_keys=PLUGIN_KEYS,
     together=_together,
-    of_listeners=(*TLS_SETTINGS, *SASL_SETTINGS_OF_LISTENERS),
+    of_listeners=(*TLS_SETTINGS, *SASL_SETTINGS_OF_LISTENERS, *LIMITS_OF_LISTENERS),
 )
 TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from minikafka.kernel.config import ConfigType, Setting, one_of, row_of
 
+_bool = row_of(ConfigType.BOOLEAN)
 _string = row_of(ConfigType.STRING)
 _list = row_of(ConfigType.LIST)
 _password = row_of(ConfigType.PASSWORD)
 
 # fmt: off
 TLS_SETTINGS: tuple[Setting, ...] = (
+    _bool("ssl.allow.dn.changes", False, "Whether a key store that is loaded later may have a certificate with another distinguished name."),
+    _bool("ssl.allow.san.changes", False, "Whether it may lack alternative names of the certificate before."),
     _list("ssl.cipher.suites", (), "Cipher suites of TLS 1.2 that may be used, by Java's or OpenSSL's names; all if empty. Those of TLS 1.3 cannot be chosen."),
     _string("ssl.client.auth", "none", "Whether clients of a TLS listener must show a certificate.", one_of("required", "requested", "none")),
     _list("ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that may be used, without a gap."),

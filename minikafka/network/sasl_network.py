@@ -112,6 +112,9 @@ class SaslNetwork:
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         self._network.check_tls(settings, of_listener)
 
+    def check_handshake(self, server: TlsSettings, client: TlsSettings) -> None:
+        self._network.check_handshake(server, client)
+
     def descriptor_limit(self) -> int:
         return self._network.descriptor_limit()
 

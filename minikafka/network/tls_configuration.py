@@ -6,7 +6,7 @@ Imported only where TLS is used: it takes the ``cryptography`` library.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from minikafka.core.security.cipher_suites import UnknownCipherSuite, openssl_suites
 from minikafka.core.security.tls_stores import (
@@ -23,11 +23,18 @@ from minikafka.kernel.tls import ClientAuth, TlsSettings
 T = TypeVar("T")
 
 
-def tls_settings(config: Config, read: Callable[[str], bytes]) -> TlsSettings:
+class TlsStores(NamedTuple):
+    """The private key, its certificates and the trusted certificates, as PEM; empty without."""
+
+    key: bytes
+    chain: bytes
+    trusted: bytes
+
+
+def tls_settings(config: Config, files: Files) -> TlsSettings:
     """Read the stores that a configuration names. ``config`` is that of one listener
-    (``Config.of_listener``), ``read`` reads a file whole. Raises ConfigError, which names the key
-    and no secret."""
-    store = _key_store(config, read)
+    (``Config.of_listener``). Raises ConfigError, which names the key and no secret."""
+    stores = tls_stores(config, files)
     try:
         ciphers = openssl_suites(config.list("ssl.cipher.suites"))
     except UnknownCipherSuite as error:
@@ -36,9 +43,9 @@ def tls_settings(config: Config, read: Callable[[str], bytes]) -> TlsSettings:
     if algorithm.lower() not in ("", "https"):
         raise ConfigError("ssl.endpoint.identification.algorithm must be https or empty")
     return TlsSettings(
-        key=store.key if store else b"",
-        chain=store.chain if store else b"",
-        trusted=_trusted(config, read),
+        key=stores.key,
+        chain=stores.chain,
+        trusted=stores.trusted,
         protocols=config.list("ssl.enabled.protocols"),
         ciphers=ciphers,
         client_auth=ClientAuth(config.string("ssl.client.auth")),
@@ -46,7 +53,15 @@ def tls_settings(config: Config, read: Callable[[str], bytes]) -> TlsSettings:
     )
 
 
-def _key_store(config: Config, read_file: Callable[[str], bytes]) -> KeyStore | None:
+def tls_stores(config: Config, files: Files) -> TlsStores:
+    """Read the stores that a configuration names. Raises ConfigError."""
+    store = _key_store(config, files)
+    return TlsStores(
+        store.key if store else b"", store.chain if store else b"", _trusted(config, files)
+    )
+
+
+def _key_store(config: Config, files: Files) -> KeyStore | None:
     key = config.optional("ssl.keystore.key")
     chain = config.optional("ssl.keystore.certificate.chain")
     location = config.optional("ssl.keystore.location")

@@ -10,16 +10,17 @@ from minikafka.kernel.tls import TlsSettings
 
 
 class TlsNetwork:
-    """Wraps a Network. Connections that are made with no other settings have ``settings``."""
+    """Wraps a Network. ``settings`` returns those of a new connection that is made with no
+    others."""
 
-    def __init__(self, network: Network, settings: TlsSettings) -> None:
+    def __init__(self, network: Network, settings: Callable[[], TlsSettings]) -> None:
         self._network = network
         self._settings = settings
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
-        return await self._network.connect(factory, host, port, tls or self._settings)
+        return await self._network.connect(factory, host, port, tls or self._settings())
 
     async def listen(
         self,
@@ -36,6 +37,9 @@ class TlsNetwork:
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         self._network.check_tls(settings, of_listener)
+
+    def check_handshake(self, server: TlsSettings, client: TlsSettings) -> None:
+        self._network.check_handshake(server, client)
 
     def descriptor_limit(self) -> int:
         return self._network.descriptor_limit()

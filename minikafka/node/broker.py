@@ -47,6 +47,7 @@ from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.sasl import BrokerSasl
 from minikafka.node.wiring import BrokerParts
 from minikafka.storage.directories.log_manager import LogManager
+from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.session_security import checked_security
@@ -54,6 +55,7 @@ from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
 if TYPE_CHECKING:
+    from minikafka.node.passwords import StoredPasswords
     from minikafka.node.tls import BrokerTls
 
 REGISTER_RETRY_MS = 500
@@ -75,26 +77,10 @@ class BrokerNode:
 
     def __init__(self, world: World, config: Config, hostname: str = "localhost") -> None:
         self._config = config
+        self._hostname = hostname
         self._listeners = listeners(config, hostname)
-        self._tls = self._make_tls(world)
         self._credentials = ScramCredentialCache(lambda: self._zk.store)
-        self._tokens = DelegationTokens(
-            lambda: self._zk.store,
-            world.clock,
-            world.entropy,
-            views.delegation_tokens(config),
-            lambda: self.controller.is_active,
-        )
-        self._sasl = BrokerSasl(
-            config,
-            self._listeners,
-            world,
-            self._credentials.credential,
-            self._tokens.credential,
-        )
-        if self._tls is not None:
-            world = replace(world, network=self._tls.network())
-        self._world = world = replace(world, network=self._sasl.network(world.network))
+        self._world = world
         self.metrics = Metrics()
         self.broker_id = config.integer("broker.id")
         self.broker_epoch = NO_EPOCH
@@ -117,10 +103,35 @@ class BrokerNode:
             views.log_manager(config, world.network.descriptor_limit()),
             self.fail,
         )
-        self._dynamic = DynamicBrokerConfig(config)
+        self._passwords = self._make_passwords()
+        self._dynamic = DynamicBrokerConfig(config, passwords=self._passwords)
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
         self._stalls: LoopStalls | None = None
+
+    def _make_passwords(self) -> StoredPasswords | None:
+        """Return what encrypts passwords in ZooKeeper; None without a secret."""
+        if not self._config.optional("password.encoder.secret"):
+            return None
+        from minikafka.node.passwords import StoredPasswords
+
+        return StoredPasswords(self._config, self._world.entropy)
+
+    def _make_secure(self) -> None:
+        """Make the TLS and SASL of the listeners and of connections to other brokers. The settings
+        in ZooKeeper count, too. Raises ConfigError."""
+        config, world = self._dynamic.current, self._world
+        self._listeners = listeners(config, self._hostname)
+        self._tls = self._make_tls(world)
+        self._sasl = BrokerSasl(config, self._listeners, world, self._credentials.credential)
+        if self._tls is not None:
+            world = replace(world, network=self._tls.network())
+        if self._sasl.inter_broker is not None:
+            network = SaslNetwork(
+                world.network, self._sasl.inter_broker.exchange, world.clock, world.entropy
+            )
+            world = replace(world, network=network)
+        self._world = world
 
     def _make_tls(self, world: World) -> BrokerTls | None:
         """Return the TLS of the broker; None without a TLS listener. Raises ConfigError."""
@@ -128,7 +139,11 @@ class BrokerNode:
             return None
         from minikafka.node.tls import BrokerTls
 
-        return BrokerTls(self._config, self._listeners, world)
+        tls = BrokerTls(self._dynamic.current, self._listeners, world)
+        self._dynamic.on_check(tls.check)
+        self._dynamic.on_change(tls.change)
+        self._dynamic.on_reload(tls.reload)
+        return tls
 
     @property
     def ports(self) -> list[int]:
@@ -196,7 +211,8 @@ class BrokerNode:
         cluster_id = await self._read_cluster_id(store)
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
-        self._dynamic.update(*await read_broker_configs(store, self.broker_id))
+        await self._read_settings(store)
+        self._make_secure()
         self._make_parts(cluster_id)
         self._zk.on_new_session(self._authorizer.on_new_session)
         self._zk.on_new_session(self._tokens.on_new_session)
@@ -224,6 +240,17 @@ class BrokerNode:
             "broker_started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports
         )
         self.started.set()
+
+    async def _read_settings(self, store: ZkStore) -> None:
+        """Read the dynamic settings. Passwords that were encrypted with
+        ``password.encoder.old.secret`` are written again with the new secret."""
+        cluster, own = await read_broker_configs(store, self.broker_id)
+        rewritten = self._passwords.rewritten(own) if self._passwords is not None else None
+        if rewritten is not None:
+            own, entity = rewritten, str(self.broker_id)
+            await store.change_entity_config(paths.BROKER_CONFIGS, entity, rewritten)
+            self._log.info("stored_passwords_encrypted_again")
+        self._dynamic.update(cluster, own)
 
     async def _settings_on_disk(self) -> dict[str, LogConfig]:
         """Return the settings of the topics whose logs are on disk: recovery must know which logs

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from minikafka.kernel.config import REQUIRED, Setting
-from minikafka.kernel.dynamic_settings import EFFECTIVE_AT_ONCE, RUN_TIME_SETTINGS, is_dynamic
+from minikafka.kernel.dynamic_settings import (
+    EFFECTIVE_AT_ONCE,
+    RUN_TIME_SETTINGS,
+    TLS_STORES,
+    is_dynamic,
+)
 from minikafka.kernel.ineffective_settings import (
     IGNORED_BROKER_PREFIXES,
     IGNORED_BROKER_SETTINGS,
@@ -55,8 +60,10 @@ def broker_table() -> list[str]:
     heads = [" dynamic |", "---|"]
     rows = (*BROKER_SETTINGS, *ZOOKEEPER_SECURITY_SETTINGS, *TLS_SETTINGS, *SASL_SETTINGS)
     for row in rows:
-        kept = " kept |" if is_dynamic(row.name) else " |"
-        heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else kept)
+        effect = " kept |" if is_dynamic(row.name) else " |"
+        if row.name in TLS_STORES:
+            effect = " of a listener |"
+        heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else effect)
     return [line + more for line, more in zip(table(rows), heads, strict=True)]
 
 
@@ -81,7 +88,8 @@ def configuration() -> str:
         "",
         "*dynamic*: `yes` may be altered while brokers run, for one or all, and counts at once;",
         "`kept` may be altered too, as in Kafka, and does nothing until a configuration file says",
-        "it. Others change by a restart. A key of TLS (`ssl.`) or SASL may be given for one",
+        "it; `of a listener` may be altered for one listener of one broker, and counts for new",
+        "connections. Others change by a restart. A key of TLS (`ssl.`) or SASL may be given for one",
         "listener only, as `listener.name.<listener in lower case>.<key>`, and",
         "`connections.max.reauth.ms` and `sasl.oauthbearer.*` for one SASL mechanism of it, as",
         "`listener.name.<listener in lower case>.<mechanism in lower case>.<key>`.",

@@ -227,3 +227,18 @@ def test_versions_and_suites_are_those_of_the_settings(play_real: Play) -> None:
                 world.network.check_tls(wrong, of_listener=True)
 
     on_both(play_real, body)
+
+
+@pytest.mark.mission("SEC-125")
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_handshake_is_tried_without_a_connection(play: Play, version: str) -> None:
+    async def body(world: World) -> None:
+        check = world.network.check_handshake
+        server = replace(SERVER, client_auth=ClientAuth.REQUIRED, protocols=(version,))
+        check(replace(SERVER, protocols=(version,)), CLIENT)
+        check(server, settings(ALICE, OURS))  # whose host has another name
+        for client in (CLIENT, settings(EVE, OURS), settings(ALICE, FOREIGN)):
+            with pytest.raises(TlsError):
+                check(server, client)
+
+    on_both(play, body)

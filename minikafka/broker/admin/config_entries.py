@@ -19,8 +19,7 @@ from minikafka.kernel.config import (
     InvalidConfiguration,
     Setting,
 )
-from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic
-from minikafka.kernel.sasl_settings import OF_MECHANISMS
+from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic, key_without_prefix
 from minikafka.kernel.settings import TOPIC_SETTINGS, topic_defaults
 
 
@@ -85,13 +84,15 @@ class ConfigEntries:
                 for row in self._broker_def.settings.values()
                 if not row.internal or row.name in given
             ),
-            *self._altered(self._broker.cluster),
+            *(row for row in RUN_TIME_SETTINGS if self._broker.run_time(row.name) is not None),
         ]
-        known = {row.name for row in rows}
-        rows += [row for row in self._altered(self._broker.own) if row.name not in known]
         entries = [self._broker_entry(row) for row in rows]
-        unlisted = self._broker.static.given.keys() - self._broker_def.settings.keys()
-        entries += [self._unlisted_entry(name) for name in sorted(unlisted)]
+        altered = self._broker.cluster.keys() | self._broker.own.keys()
+        unlisted = (given.keys() | altered) - {row.name for row in rows}
+        entries += [
+            self._unlisted_entry(name)
+            for name in sorted(unlisted - self._broker_def.settings.keys())
+        ]
         software = ConfigSynonym(SOFTWARE_VERSION, _SOFTWARE.default, ConfigSource.DEFAULT_CONFIG)
         return [*entries, _entry(_SOFTWARE, _SOFTWARE.default, (software,), read_only=True)]
 
@@ -110,26 +111,21 @@ class ConfigEntries:
         return _entry(row, value, synonyms, not is_dynamic(row.name))
 
     def _unlisted_entry(self, name: str) -> ConfigEntry:
-        """Return the entry of a key in the configuration file that has no row. A key of one
-        listener has the type of the key for all; the value of any other is hidden: it may be a
-        secret."""
-        base = self._broker_def.settings.get(_without_listener(name))
+        """Return the entry of a key without a row. A key of one listener has the type of the key
+        for all; the value of any other is hidden: it may be a secret."""
+        base = self._broker_def.settings.get(key_without_prefix(name))
         if base is None:
             synonym = ConfigSynonym(name, None, ConfigSource.STATIC_BROKER_CONFIG)
             return ConfigEntry(name, None, synonym.source, None, None, True, True, (synonym,))
-        row = replace(base, name=name, effective=False)
-        return _entry(
-            row,
-            _text(row, self._broker.static.given[name]),
-            self._named_synonyms([name, base.name], row),
-            read_only=True,
-        )
+        row = replace(base, name=name, effective=self._broker_def.row(name) is not None)
+        synonyms = self._named_synonyms([name, base.name], row)
+        return _entry(row, synonyms[0].value, synonyms, read_only=not is_dynamic(name))
 
     def cluster_entries(self) -> list[ConfigEntry]:
         """Return the dynamic settings that apply to all brokers."""
         shown = []
         for name, text in sorted(self._broker.cluster.items()):
-            row = self._broker_def.settings.get(name) or _unlisted(name)
+            row = self._broker_def.settings.get(name) or self._row_of(name)
             synonym = ConfigSynonym(
                 name, _text(row, text), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             )
@@ -152,10 +148,10 @@ class ConfigEntries:
         unknown = sorted(set(given) - set(self._topic_def.settings))
         return entries + [_unknown(name, given[name]) for name in unknown]
 
-    def _altered(self, layer: Mapping[str, str]) -> list[Setting]:
-        """Return a row for each key of ``layer`` that the broker's configuration file cannot
-        have."""
-        return [_unlisted(name) for name in sorted(layer.keys() - self._broker_def.settings.keys())]
+    def _row_of(self, name: str) -> Setting:
+        """Return the row of an altered key that the table of the broker has not: one of a listener,
+        or one that exists only at run time."""
+        return self._broker_def.row(name) or _RUN_TIME[name]
 
     def _own_synonyms(self, row: Setting) -> tuple[ConfigSynonym, ...]:
         return self._named_synonyms(_FAMILIES.get(row.name, (row.name,)), row)
@@ -190,17 +186,6 @@ class ConfigEntries:
 
 KRAFT_ID = "node.id"  # Kafka shows it with the value of broker.id
 BROKER_ID = "broker.id"
-_LISTENER_PREFIX = "listener.name."
-
-
-def _without_listener(name: str) -> str:
-    """Return the key that ``listener.name.NAME.KEY`` or ``listener.name.NAME.MECHANISM.KEY`` sets
-    for one listener; other names as they are. As in Kafka, some keys only may have a mechanism."""
-    if not name.startswith(_LISTENER_PREFIX):
-        return name
-    key = name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
-    return next((known for known in OF_MECHANISMS if key.endswith(known)), key)
-
 
 # Broker keys for the same setting in different units, finest first (``brokerConfigSynonyms``).
 _FAMILIES: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -218,12 +203,6 @@ _SOFTWARE: Final = Setting(
     "The version of minikafka. Not a key of Kafka's: it tells the brokers of both kinds apart.",
 )
 _RUN_TIME: Mapping[str, Setting] = MappingProxyType({row.name: row for row in RUN_TIME_SETTINGS})
-
-
-def _unlisted(name: str) -> Setting:
-    """Return the row of a setting that exists only at run time. Any other name gets a row of type
-    STRING: it is stored and has no effect."""
-    return _RUN_TIME.get(name) or Setting(name, ConfigType.STRING, None, "")
 
 
 def _entry(

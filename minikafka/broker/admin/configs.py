@@ -126,16 +126,23 @@ class ConfigAdminManager:
     ) -> bool:
         """Check and write the configuration. False if the znode has changed since it was read."""
         before, version = await kept(kind, entity)
+        of_this_broker = kind == paths.BROKER_CONFIGS and entity != paths.DEFAULT_ENTITY
+        if of_this_broker:
+            before = self._dynamic.passwords.decrypted(before)
         after = changed(before, changes, rows)
         if kind == paths.TOPIC_CONFIGS:
             self._check_topic_config(after)
         else:
-            self._dynamic.check(after, per_broker=entity != paths.DEFAULT_ENTITY)
+            self._dynamic.check(after, of_this_broker)
         check_policy()
         if validate_only:
             return True
+        stored: Mapping[str, str] = after
+        if of_this_broker:
+            stored = self._dynamic.passwords.encrypted(after)
+            self._dynamic.reload(after)
         try:
-            await self._store().change_entity_config(kind, entity, after, version)
+            await self._store().change_entity_config(kind, entity, stored, version)
         except BadVersion:
             return False
         self._log.info("configuration_altered", kind=kind, entity=entity, keys=sorted(after))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
-from minikafka.kernel.config import Config, ConfigDef, ConfigError
-from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG, is_dynamic
+from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigDef, ConfigError
+from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG, check_value, is_password, refusal
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Watcher
@@ -20,6 +20,21 @@ from minikafka.zookeeper.store_configs import ConfigNotice
 
 # Called with the configuration before and after a change.
 Reconfigure: TypeAlias = Callable[[Config, Config], None]
+# Called with the configuration that files are read by again. Raises ConfigError.
+Reload: TypeAlias = Callable[[Config], None]
+
+
+class Passwords(Protocol):
+    """Encrypts the passwords among dynamic settings, as they stand in ZooKeeper."""
+
+    def encrypted(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings with encrypted passwords. Raises ConfigError without a secret."""
+        ...
+
+    def decrypted(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings without encryption. A password that cannot be decrypted is logged
+        and left out."""
+        ...
 
 
 class DynamicBrokerConfig:
@@ -32,20 +47,35 @@ class DynamicBrokerConfig:
     """
 
     def __init__(
-        self, static: Config, broker_def: ConfigDef = BROKER_CONFIG, log: EventLog | None = None
+        self,
+        static: Config,
+        broker_def: ConfigDef = BROKER_CONFIG,
+        log: EventLog | None = None,
+        passwords: Passwords | None = None,
     ) -> None:
+        self.passwords = passwords or NoPasswords()
         self.static = static
         self.current = static
         self.cluster: Mapping[str, str] = MappingProxyType({})
         self.own: Mapping[str, str] = MappingProxyType({})
         self._broker_def = broker_def
         self._listeners: list[Reconfigure] = []
+        self._checks: list[Reconfigure] = []
+        self._reloads: list[Reload] = []
         self._log = log or event_log("dynamic-config")
 
     def on_change(self, listener: Reconfigure) -> None:
         """Register a listener. After every change of ``current`` the listeners are called in the
         order of registration, with the configuration before and after."""
         self._listeners.append(listener)
+
+    def on_check(self, check: Reconfigure) -> None:
+        """Register a check of changes, which raises ConfigError if they cannot be applied."""
+        self._checks.append(check)
+
+    def on_reload(self, reload: Reload) -> None:
+        """Register what reads files again although no setting has changed."""
+        self._reloads.append(reload)
 
     def check(self, given: Mapping[str, str], per_broker: bool) -> None:
         """Validate ``given`` as the dynamic settings of this broker (``per_broker``) or of all
@@ -54,27 +84,40 @@ class DynamicBrokerConfig:
         Raises KafkaError(INVALID_REQUEST) if they are invalid. Kafka uses that code for brokers and
         INVALID_CONFIG for topics (KAFKA-13609).
         """
-        fixed = sorted(name for name in given if not is_dynamic(name))
-        if fixed:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs dynamically: Set({', '.join(fixed)})",
-            )
+        problem = refusal(given, per_broker)
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
         try:
             for name, text in given.items():
-                _check(name, text)
+                check_value(name, text)
             cluster, own = (self.cluster, given) if per_broker else (given, self.own)
-            self._merge(cluster, own)
+            self._check_change(self._merge(cluster, own))
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
+    def reload(self, given: Mapping[str, str]) -> None:
+        """Read changed files again. ``given`` are the settings of this broker that are about to be
+        written (Kafka's ``reloadUpdatedFilesWithoutConfigChange``). Raises ConfigError."""
+        merged = self._merge(self.cluster, given)
+        for reload in self._reloads:
+            reload(merged)
+
     def update(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``), as
-        read from ZooKeeper, and call the listeners if ``current`` has changed."""
+        read from ZooKeeper, and call the listeners if ``current`` has changed.
+
+        Changes that cannot be applied are logged, and the configuration stays as it is. As in
+        Kafka, the settings are described nevertheless."""
         before = self.current
-        self.cluster = MappingProxyType(self._readable(cluster, "cluster"))
-        self.own = MappingProxyType(self._readable(own, "broker"))
-        self.current = self._merge(self.cluster, self.own)
+        self.cluster = MappingProxyType(self._readable(cluster, per_broker=False))
+        self.own = MappingProxyType(self._readable(self.passwords.decrypted(own), per_broker=True))
+        try:
+            merged = self._merge(self.cluster, self.own)
+            self._check_change(merged)
+        except ConfigError as error:
+            self._log.error("dynamic_settings_not_applied", error=str(error))
+            return
+        self.current = merged
         if self.current.given == before.given:
             return
         changed = {
@@ -91,6 +134,12 @@ class DynamicBrokerConfig:
         text = self.own.get(name, self.cluster.get(name))
         return None if text is None else int(DYNAMIC_CONFIG.settings[name].parse(text))
 
+    def _check_change(self, after: Config) -> None:
+        """Raise ConfigError if the configuration cannot replace ``current``."""
+        if after.given != self.current.given:
+            for check in self._checks:
+                check(self.current, after)
+
     def _merge(self, *layers: Mapping[str, str]) -> Config:
         """Merge ``layers`` over the static settings; later layers win. Raises ConfigError."""
         given = dict(self.static.given)
@@ -100,15 +149,18 @@ class DynamicBrokerConfig:
 
     def _has(self, name: str) -> bool:
         """Whether the configuration file can have this key. Run-time settings it cannot have."""
-        return name in self._broker_def.settings or name in self._broker_def.ignored
+        known = self._broker_def
+        return name in known.settings or name in known.ignored or name.startswith(LISTENER_PREFIX)
 
-    def _readable(self, given: Mapping[str, str], source: str) -> dict[str, str]:
+    def _readable(self, given: Mapping[str, str], per_broker: bool) -> dict[str, str]:
+        source = "broker" if per_broker else "cluster"
         taken = {}
         for name, text in given.items():
             try:
-                if not is_dynamic(name):
-                    raise ConfigError(f"{name} cannot be changed while a broker runs")
-                _check(name, text)
+                problem = refusal([name], per_broker)
+                if problem is not None:
+                    raise ConfigError(problem)
+                check_value(name, text)
             except ConfigError as error:
                 self._log.error("dynamic_setting_ignored", source=source, error=str(error))
             else:
@@ -116,11 +168,16 @@ class DynamicBrokerConfig:
         return taken
 
 
-def _check(name: str, text: str) -> None:
-    """Raise ConfigError if the value of a known dynamic setting cannot be parsed."""
-    row = DYNAMIC_CONFIG.settings.get(name)
-    if row is not None:
-        row.parse(text)
+class NoPasswords:
+    """The ``Passwords`` of a broker without ``password.encoder.secret``."""
+
+    def encrypted(self, given: Mapping[str, str]) -> dict[str, str]:
+        if any(map(is_password, given)):
+            raise ConfigError("Password encoder secret not configured")
+        return dict(given)
+
+    def decrypted(self, stored: Mapping[str, str]) -> dict[str, str]:
+        return {name: text for name, text in stored.items() if not is_password(name)}
 
 
 def changed(before: Config, after: Config, names: Iterable[str]) -> bool:

@@ -17,6 +17,7 @@ from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error
 from minikafka.world.real.tls import (
     HANDSHAKE_TIMEOUT_S,
     SHUTDOWN_TIMEOUT_S,
+    check_handshake,
     client_context,
     server_context,
 )
@@ -246,6 +247,9 @@ class RealNetwork:
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         (server_context if of_listener else client_context)(settings)
+
+    def check_handshake(self, server: TlsSettings, client: TlsSettings) -> None:
+        check_handshake(server, client)
 
     def descriptor_limit(self) -> int:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

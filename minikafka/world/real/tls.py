@@ -7,6 +7,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings
@@ -25,6 +26,7 @@ _VERIFICATION = {
 # Of handshakes and farewells: a peer that is silent for longer is disconnected.
 HANDSHAKE_TIMEOUT_S = 30.0
 SHUTDOWN_TIMEOUT_S = 1.0
+HANDSHAKE_FLIGHTS = 8  # more than either version of TLS has
 
 
 @lru_cache(maxsize=64)  # of the settings in use, and of those that were used before
@@ -46,6 +48,36 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     if not settings.trusted:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def check_handshake(server: TlsSettings, client: TlsSettings) -> None:
+    """Let a server and a client with these settings shake hands in memory, without host names.
+    Raises TlsError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = client_context(replace(client, check_host_name=False))
+    ends = [
+        context.wrap_bio(to_client, to_server),
+        server_context(server).wrap_bio(to_server, to_client, server_side=True),
+    ]
+    try:
+        for _ in range(HANDSHAKE_FLIGHTS):
+            # A client of TLS 1.3 is ready before the server has looked at its certificate.
+            finished = [_goes_on(end) for end in ends]
+            if all(finished):
+                return
+    except ssl.SSLError as error:
+        reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else None
+        raise TlsError(f"the handshake fails: {reason or error.reason}") from error
+    raise AssertionError("a handshake without an end")
+
+
+def _goes_on(end: ssl.SSLObject) -> bool:
+    """Whether this end has finished its handshake with what it has received. Raises SSLError."""
+    try:
+        end.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
 
 
 def _context(kind: int, settings: TlsSettings) -> ssl.SSLContext:

@@ -12,7 +12,7 @@ from minikafka.kernel.ports import Listener, OutgoingLogin, ProtocolFactory, Tls
 from minikafka.kernel.tls import TlsSettings
 from minikafka.world.sim.links import Lane, Links
 from minikafka.world.sim.process import Process
-from minikafka.world.sim.tls import SimTlsEnd, check_settings, handshake
+from minikafka.world.sim.tls import SimTlsEnd, check_handshake, check_settings, handshake
 from minikafka.world.sim.transport import Address, Segment, Signal, SimTransport
 
 ANYWHERE = ("", "0.0.0.0", "::")
@@ -364,6 +364,9 @@ class SimNetwork:
 
     def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
         check_settings(settings, of_listener)
+
+    def check_handshake(self, server: TlsSettings, client: TlsSettings) -> None:
+        check_handshake(server, client)
 
     def descriptor_limit(self) -> int:
         return 2**31 - 1

@@ -24,6 +24,13 @@ def check_settings(settings: TlsSettings, of_listener: bool) -> None:
         raise TlsError("a TLS listener needs a key")
 
 
+def check_handshake(server: TlsSettings, client: TlsSettings) -> None:
+    try:
+        handshake(server, client)
+    except OSError as error:
+        raise TlsError(str(error.strerror)) from error
+
+
 def handshake(
     server: TlsSettings | None, client: TlsSettings | None
 ) -> tuple[SimTlsEnd | None, SimTlsEnd | None]:

@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.configs import ConfigAdminManager
-from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig, Passwords
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.configs import (
     AlterConfigsHandler,
@@ -44,10 +44,11 @@ SET, DELETE, APPEND, SUBTRACT = AlterOperation
 class Lab:
     """Broker 1 on a ZooKeeper in a dict, with topic t."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, passwords: Passwords | None = None) -> None:
         self.store = store
         self.dynamic = DynamicBrokerConfig(
-            BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.roll.hours": "3"})
+            BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.roll.hours": "3"}),
+            passwords=passwords,
         )
         cache = cache_with(update({"t": [partition_state(0, 1)]}))
         entries = ConfigEntries(self.dynamic, BROKER_CONFIG, TOPIC_CONFIG)
