@@ -163,7 +163,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- connections
     _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
-    _int("max.connections", MAX_INT, "Most connections at a time, and at most half of the descriptors that the system grants (ulimit -n); a listener for brokers alone may exceed it.", at_least(0)),
+    _int("max.connections", MAX_INT, "Most connections at a time of each listener, and of all together except those of a listener for brokers alone; and at most half of the descriptors that the system grants (ulimit -n).", at_least(0)),
     _int("max.connections.per.ip", MAX_INT, "Most connections from one address; 0 only if there are overrides.", at_least(0)),
     _string("max.connections.per.ip.overrides", "", "Other limits for single hosts: host:count,... A host name is resolved when the broker starts and when the value changes.", connection_overrides_problem),
     _int("max.connection.creation.rate", MAX_INT, "Most new connections a second of each listener, and of all together except a listener for brokers alone.", at_least(0)),

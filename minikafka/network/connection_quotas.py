@@ -26,14 +26,30 @@ MAX_WAITING = 50
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """``max.connections`` and ``max.connection.creation.rate`` of one listener."""
+
+    max_connections: int = UNLIMITED
+    max_connection_creation_rate: int = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionQuotaConfig:
     """``max.connections``, ``max.connections.per.ip`` with its overrides, by address, and
-    ``max.connection.creation.rate``."""
+    ``max.connection.creation.rate``.
+
+    ``listeners`` has the limits of single listeners by name. As in Kafka, the limits of the broker
+    are those of each other listener, too."""
 
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = UNLIMITED
+    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+
+    def limits_of(self, listener: str) -> ListenerLimits:
+        of_all = ListenerLimits(self.max_connections, self.max_connection_creation_rate)
+        return self.listeners.get(listener, of_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,8 @@ class ConnectionQuotas:
     """Counts the connections of a broker (Kafka's ``ConnectionQuotas``).
 
     ``protected_listener`` is the listener that brokers use among themselves, if clients have
-    another one: ``max.connections`` and the broker's creation rate do not apply to it.
+    another one: the broker's limits of connections and of their rate do not apply to it, only its
+    own.
     ``descriptors`` is the number of descriptors that the process may open. ``rates`` are the
     windows of the creation rates.
     """
@@ -80,6 +97,7 @@ class ConnectionQuotas:
         self._client_limit = descriptors // CLIENT_SHARE
         self._first_reserved = descriptors - descriptors // RESERVED_SHARE
         self._total = 0
+        self._by_listener: Counter[str] = Counter()
         self._by_host: Counter[str] = Counter()
         self._rates = windows = rates or RateConfig()
         self._broker_rate = SampledRate(windows)
@@ -113,11 +131,15 @@ class ConnectionQuotas:
         The system gives a new connection the least unused ``descriptor``, so all below are in use.
         """
         host = _address(host)
-        others, of_host = self._total, self._by_host[host]
+        others, of_host, of_listener = self._total, self._by_host[host], self._by_listener[listener]
         self._total += 1
         self._by_host[host] += 1
+        self._by_listener[listener] += 1
         if descriptor >= self._first_reserved:
             return ConnectionRefusal("descriptors", self._first_reserved)
+        own = self._config.limits_of(listener).max_connections
+        if of_listener >= own:
+            return ConnectionRefusal("max_connections", own)
         if listener != self._protected_listener:
             if others >= self._config.max_connections:
                 return ConnectionRefusal("max_connections", self._config.max_connections)
@@ -137,8 +159,11 @@ class ConnectionQuotas:
 
         In Kafka a listener accepts the next connection after the delay. Here it is accepted, and
         served when Kafka would accept it, so connections wait for those before them."""
-        limit = self._config.max_connection_creation_rate
-        if limit == UNLIMITED and not self._ip_limits:
+        limit = self._config.limits_of(listener).max_connection_creation_rate
+        of_broker = self._config.max_connection_creation_rate
+        if listener == self._protected_listener:
+            of_broker = UNLIMITED
+        if limit == of_broker == UNLIMITED and not self._ip_limits:
             return None
         state = self._listeners.get(listener)
         if state is None:
@@ -147,16 +172,15 @@ class ConnectionQuotas:
         while waiting and waiting[0] <= now_ms:
             waiting.popleft()
         if len(waiting) >= MAX_WAITING:
-            return ConnectionRefusal("max_connection_creation_rate", limit)
+            return ConnectionRefusal("max_connection_creation_rate", min(limit, of_broker))
         served_ms = waiting[-1] if waiting else now_ms
-        rates = [state.rate]
-        if listener != self._protected_listener:
-            rates.append(self._broker_rate)
-        if limit != UNLIMITED:
-            served_ms += max([self._recorded(rate, limit, served_ms) for rate in rates])
+        both = ((state.rate, limit), (self._broker_rate, of_broker))
+        rates = [(rate, most) for rate, most in both if most != UNLIMITED]
+        throttles = [self._recorded(rate, most, served_ms) for rate, most in rates]
+        served_ms += max(throttles, default=0)
         held_ms = self._throttle_ip(_address(host), served_ms)
-        if held_ms and limit != UNLIMITED:
-            for rate in rates:
+        if held_ms:
+            for rate, _ in rates:
                 rate.record(-1, served_ms)
         if served_ms > now_ms:
             waiting.append(served_ms)
@@ -180,13 +204,14 @@ class ConnectionQuotas:
         rate.record(1, now_ms)
         return min(rate.throttle_ms(limit, now_ms), self._rates.window_ms)
 
-    def remove(self, host: str) -> None:
+    def remove(self, listener: str, host: str) -> None:
         host = _address(host)
         assert self._by_host[host] > 0, f"no connection of {host}"
         self._total -= 1
-        self._by_host[host] -= 1
-        if not self._by_host[host]:
-            del self._by_host[host]
+        for counter, key in ((self._by_host, host), (self._by_listener, listener)):
+            counter[key] -= 1
+            if not counter[key]:
+                del counter[key]
 
 
 def _address(host: str) -> str:

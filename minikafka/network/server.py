@@ -814,7 +814,7 @@ class Server:
 
     def lost(self, connection: ServerConnection) -> None:
         if self._connections.pop(connection.number, None) is not None:
-            self._quotas.remove(connection.client_host)
+            self._quotas.remove(self._listener_name, connection.client_host)
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 

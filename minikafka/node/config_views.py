@@ -26,11 +26,14 @@ from minikafka.core.transaction.shard import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config, ConfigError, view_of
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
-from minikafka.kernel.listeners import connection_overrides, is_address
+from minikafka.kernel.listeners import bound_names, connection_overrides, is_address
 from minikafka.kernel.ports import Network
 from minikafka.kernel.settings import topic_defaults
-from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
-from minikafka.network.connection_quotas import RESERVED_SHARE, ConnectionQuotaConfig
+from minikafka.network.connection_quotas import (
+    RESERVED_SHARE,
+    ConnectionQuotaConfig,
+    ListenerLimits,
+)
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import ServerConfig
 from minikafka.protocol.api_keys import Release
@@ -90,7 +93,15 @@ async def connection_quotas(config: Config, network: Network) -> ConnectionQuota
                 f"{CONNECTION_OVERRIDES}: host {host} is unknown: {error.strerror or error}"
             ) from error
         overrides |= dict.fromkeys(addresses, limit)
-    return view_of(ConnectionQuotaConfig, config.values, max_connections_per_ip_overrides=overrides)
+    names = bound_names(config)
+    return view_of(
+        ConnectionQuotaConfig,
+        config.values,
+        max_connections_per_ip_overrides=overrides,
+        listeners={
+            name: view_of(ListenerLimits, config.of_listener(name).values) for name in names
+        },
+    )
 
 
 def quota_rates(config: Config) -> RateConfig:

@@ -258,7 +258,9 @@ def test_an_unknown_topic_error_is_not_retried() -> None:
 
 
 @pytest.mark.mission("SAFE-22")
-def test_a_limit_of_connections_for_each_address_applies_to_new_ones() -> None:
+@pytest.mark.mission("SEC-103")
+@pytest.mark.mission("SEC-182")
+def test_limits_of_connections_apply_to_new_ones() -> None:
     async def play(cluster: SimCluster) -> None:
         async with Tool(cluster) as tool:
             stranger = cluster.simulation.host("stranger").world.network
@@ -289,5 +291,25 @@ def test_a_limit_of_connections_for_each_address_applies_to_new_ones() -> None:
                 end.transport.close()
             await asyncio.sleep(1)  # until the broker has noticed
             assert [await is_refused() for _ in range(3)] == [False] * 3
+
+            async def at_most(**settings: str) -> int:
+                """How many connections are accepted under these settings, five at most."""
+                given = {name.replace("_", "."): text for name, text in settings.items()}
+                await tool.admin.alter_configs(BROKER, "1", given)
+                await asyncio.sleep(5)
+                ends = [await connect() for _ in range(5)]
+                await asyncio.sleep(1)
+                held = [end for end in ends if not end.at_eof]
+                for end in ends:
+                    assert end.reads == [], "a refused connection is closed without a byte"
+                    end.transport.close()
+                await asyncio.sleep(1)
+                return len(held)
+
+            assert await at_most(max_connections_per_ip="2") == 2
+            own = {"max_connections_per_ip_overrides": "stranger:4"}
+            assert await at_most(max_connections_per_ip="2", **own) == 4
+            assert await at_most(listener_name_plaintext_max_connections="1") == 0
+            assert await at_most() == 5
 
     SimCluster(3).run(play)

@@ -11,6 +11,7 @@ from minikafka.network.connection_quotas import (
     ConnectionQuotas,
     ConnectionRefusal,
     ConnectionThrottle,
+    ListenerLimits,
 )
 
 
@@ -25,8 +26,8 @@ def test_max_connections_is_a_limit_of_all_listeners_together() -> None:
     assert two.add("ONE", "a") is None
     assert two.add("TWO", "b") is None
     assert two.add("ONE", "c") == ConnectionRefusal("max_connections", 2)
-    two.remove("c")
-    two.remove("a")
+    two.remove("ONE", "c")
+    two.remove("ONE", "a")
     assert two.add("TWO", "c") is None
 
 
@@ -39,6 +40,7 @@ def test_the_listener_of_brokers_is_not_counted_against_clients() -> None:
 
 
 @pytest.mark.mission("SAFE-22")
+@pytest.mark.mission("SEC-103")
 def test_an_address_has_its_limit_or_that_of_all() -> None:
     config = ConnectionQuotaConfig(
         max_connections_per_ip=1, max_connections_per_ip_overrides={"10.0.0.2": 2, "10.0.0.3": 0}
@@ -68,10 +70,10 @@ def test_many_open_files_leave_fewer_connections() -> None:
 def test_a_closed_connection_is_forgotten() -> None:
     found = quotas(10)
     found.add("L", "a")
-    found.remove("a")
+    found.remove("L", "a")
     assert found.total == 0
     with pytest.raises(AssertionError):
-        found.remove("a")
+        found.remove("L", "a")
 
 
 def test_defaults_are_those_of_kafka() -> None:
@@ -94,7 +96,7 @@ def test_new_limits_apply_to_new_connections() -> None:
 def test_each_closed_connection_makes_room_for_one_of_its_address() -> None:
     found = ConnectionQuotas(ConnectionQuotaConfig(max_connections_per_ip=3))
     assert [found.add("L", "a") for _ in range(3)] == [None] * 3
-    found.remove("a")
+    found.remove("L", "a")
     assert found.add("L", "a") is None
     assert found.add("L", "a") == ConnectionRefusal("max_connections_per_ip", 3)
 
@@ -102,7 +104,7 @@ def test_each_closed_connection_makes_room_for_one_of_its_address() -> None:
 def test_addresses_without_connections_take_no_memory() -> None:
     found = quotas(10)
     found.add("L", "a")
-    found.remove("a")
+    found.remove("L", "a")
     assert not found._by_host
 
 
@@ -183,3 +185,54 @@ def test_connections_that_an_address_may_not_open_leave_the_rate_of_the_broker()
         assert isinstance(throttle, ConnectionThrottle)
         assert not throttle.is_accepted
     assert quotas.throttle("ONE", "b", 0) is None
+
+
+def limited(of_one: ListenerLimits, **of_all: int) -> ConnectionQuotas:
+    """Limits of the listener ONE, and those of the broker."""
+    config = ConnectionQuotaConfig(listeners={"ONE": of_one}, **of_all)  # type: ignore[arg-type]
+    return ConnectionQuotas(config, "BROKERS", rates=RateConfig(2, 1))
+
+
+@pytest.mark.mission("SEC-182")
+def test_a_listener_has_its_own_limit_of_connections() -> None:
+    quotas = limited(ListenerLimits(max_connections=1), max_connections=3)
+    assert quotas.add("ONE", "a") is None
+    assert quotas.add("ONE", "b") == ConnectionRefusal("max_connections", 1)
+    quotas.remove("ONE", "b")
+    assert quotas.add("TWO", "b") is None
+    quotas.remove("ONE", "a")
+    assert quotas.add("ONE", "b") is None
+    assert quotas.add("TWO", "b") is None
+    assert quotas.add("TWO", "b") == ConnectionRefusal("max_connections", 3)
+
+
+@pytest.mark.mission("SEC-182")
+def test_the_listener_of_brokers_has_the_broker_s_limit_for_itself() -> None:
+    quotas = limited(ListenerLimits(), max_connections=2)
+    assert [quotas.add("TWO", "a") for _ in range(2)] == [None, None]
+    assert [quotas.add("BROKERS", "a") for _ in range(2)] == [None, None]
+    assert quotas.add("BROKERS", "a") == ConnectionRefusal("max_connections", 2)
+
+
+@pytest.mark.mission("SEC-182")
+def test_a_listener_has_its_own_rate() -> None:
+    quotas = limited(ListenerLimits(max_connection_creation_rate=2))
+    assert [quotas.throttle("ONE", "a", 0) for _ in range(2)] == [None, None]
+    assert quotas.throttle("ONE", "a", 0) == ConnectionThrottle(500, True)
+    assert [quotas.throttle("TWO", "a", 0) for _ in range(20)] == [None] * 20
+
+
+@pytest.mark.mission("SEC-182")
+def test_the_slower_of_two_rates_decides() -> None:
+    faster = ListenerLimits(max_connection_creation_rate=100)
+    quotas = limited(faster, max_connection_creation_rate=2)
+    assert [quotas.throttle("ONE", "a", 0) for _ in range(2)] == [None, None]
+    assert quotas.throttle("ONE", "a", 0) == ConnectionThrottle(500, True)
+
+
+@pytest.mark.mission("SEC-182")
+def test_listeners_without_connections_take_no_memory() -> None:
+    found = quotas(10)
+    found.add("L", "a")
+    found.remove("L", "a")
+    assert not found._by_listener

@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.network.connection_quotas import UNLIMITED, ListenerLimits
 from minikafka.node.config_views import connection_quotas
 
 NAMES = {"a.example.com": ["10.0.0.1", "2001:db8::1"], "b": ["10.0.0.2"]}
@@ -38,6 +39,27 @@ async def test_the_limit_of_a_host_is_that_of_its_addresses() -> None:
         "10.0.0.3": 7,
         "::1": 8,
     }
+
+
+@pytest.mark.mission("SEC-182")
+async def test_a_listener_has_its_own_limits_or_those_of_the_broker() -> None:
+    given = {
+        "zookeeper.connect": "z:1",
+        "listeners": "PLAINTEXT://:1,SSL://:2",
+        "max.connections": "9",
+        "listener.name.ssl.max.connections": "5",
+        "listener.name.ssl.max.connection.creation.rate": "3",
+    }
+    parsed = BROKER_CONFIG.parse(given)
+    assert parsed.without_effect == ()
+    network: Any = Names()
+    found = await connection_quotas(parsed, network)
+    assert found.listeners == {
+        "PLAINTEXT": ListenerLimits(9, UNLIMITED),
+        "SSL": ListenerLimits(5, 3),
+    }
+    with pytest.raises(ConfigError, match="must be at least 1"):
+        BROKER_CONFIG.parse(given | {"listener.name.ssl.max.connections": "0"})
 
 
 @pytest.mark.mission("SAFE-22")
