@@ -84,19 +84,29 @@ def _merged(responses: list[StopReplicaResponse]) -> StopReplicaResponse:
 Connect: TypeAlias = Callable[[Broker], Awaitable[VersionedChannel]]
 
 
-def connector(network: Network, clock: Clock, config: ControllerConfig) -> Connect:
-    """Return the function that opens a channel to a broker's inter-broker listener. The controller
-    also connects to its own broker in this way."""
+def connector(
+    network: Network, clock: Clock, config: ControllerConfig, control_network: Network | None = None
+) -> Connect:
+    """Return the function that opens a channel to a broker's control-plane listener with
+    ``control_network``, or to its inter-broker listener. The controller also connects to its own
+    broker in this way.
+
+    A broker without a control-plane listener may still be in the cluster while its brokers get one.
+    Kafka's controller does not connect to it."""
 
     async def connect(broker: Broker) -> VersionedChannel:
-        endpoint = broker.endpoint(config.inter_broker_listener_name)
+        endpoint, used = broker.endpoint(config.inter_broker_listener_name), network
+        if config.control_plane_listener_name is not None and control_network is not None:
+            control_plane = broker.endpoint(config.control_plane_listener_name)
+            if control_plane is not None:
+                endpoint, used = control_plane, control_network
         if endpoint is None:
             raise ConnectionError(
                 f"broker {broker.id} has no listener {config.inter_broker_listener_name}"
             )
         # With one request in flight, the broker handles the controller's requests in order.
         channel = await Channel.open(
-            network,
+            used,
             clock,
             endpoint.host,
             endpoint.port,

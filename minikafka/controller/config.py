@@ -11,10 +11,13 @@ from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """Kafka's keys in snake case, with the defaults of Kafka 3.9. ``internal_replication_factors``
-    maps an internal topic to the replication factor that it gets when enough brokers are alive."""
+    maps an internal topic to the replication factor that it gets when enough brokers are alive.
+    ``control_plane_listener_name`` is the listener of other brokers to which the controller
+    connects, if they have it."""
 
     broker_id: int
     inter_broker_listener_name: str = "PLAINTEXT"
+    control_plane_listener_name: str | None = None
     delete_topic_enable: bool = True
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True

@@ -13,6 +13,7 @@ from minikafka.kernel.config import (
     Setting,
     at_least,
 )
+from minikafka.kernel.listener_settings import LIMITS_OF_A_LISTENER, TLS_STORES
 from minikafka.kernel.sasl_settings import JAAS_CONFIG, OF_MECHANISMS
 from minikafka.kernel.settings import BROKER_CONFIG, MAX_LONG, TOPIC_SETTINGS
 
@@ -39,22 +40,17 @@ _TOPIC_DEFAULTS = frozenset(
     for synonym in row.synonyms
     if not synonym.endswith(_COARSE)
 )
-# The stores of TLS (Kafka's ``SslConfigs.RECONFIGURABLE_CONFIGS``). They may be altered for one
-# listener, at one broker.
-_KEY_STORE = "type location password key certificate.chain"
-TLS_STORES: Final = frozenset(
-    (
-        "ssl.key.password",
-        *(f"ssl.keystore.{name}" for name in _KEY_STORE.split()),
-        *(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates")),
-    )
+# Where a broker listens may be altered at one broker.
+_LISTENERS: Final = frozenset(
+    {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 )
 # Kafka's AllDynamicConfigs, without other keys of TLS and SASL. For all listeners these change by
 # a restart only here.
-DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split()) | TLS_STORES
+DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split()) | TLS_STORES | _LISTENERS
 
 _AT_ONCE = frozenset(
     {
+        *_LISTENERS,
         "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
@@ -91,10 +87,6 @@ DYNAMIC_CONFIG = ConfigDef.of(
 )
 
 
-# Keys that may have the prefix of a listener in the settings of all brokers.
-_LIMITS_OF_LISTENERS: Final = frozenset(
-    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
-)
 # What is stored encrypted. As in Kafka, any key that ends so.
 _PASSWORDS: Final = tuple(
     name
@@ -118,18 +110,13 @@ def is_dynamic(name: str) -> bool:
     if name.startswith(LISTENER_PREFIX):
         base = key_without_prefix(name)
         known = base in BROKER_CONFIG.settings and base.startswith(("ssl.", "sasl."))
-        return known or base in _LIMITS_OF_LISTENERS or BROKER_CONFIG.row(name) is not None
+        return known or base in LIMITS_OF_A_LISTENER or BROKER_CONFIG.row(name) is not None
     return name in DYNAMIC_CONFIG.settings
 
 
 def is_password(name: str) -> bool:
     """Whether ZooKeeper has the value encrypted."""
     return name.endswith(_PASSWORDS)
-
-
-def changes_by_restart(name: str) -> bool:
-    """Whether a key with the prefix of a listener cannot change while the listener exists."""
-    return key_without_prefix(name) not in _LIMITS_OF_LISTENERS | TLS_STORES
 
 
 def refusal(names: Collection[str], per_broker: bool) -> str | None:
@@ -150,8 +137,8 @@ def refusal(names: Collection[str], per_broker: bool) -> str | None:
 
 def _is_of_one_broker(name: str) -> bool:
     if name.startswith(LISTENER_PREFIX):
-        return key_without_prefix(name) not in _LIMITS_OF_LISTENERS
-    return name in TLS_STORES
+        return key_without_prefix(name) not in LIMITS_OF_A_LISTENER
+    return name in TLS_STORES | _LISTENERS
 
 
 def check_value(name: str, text: str) -> None:

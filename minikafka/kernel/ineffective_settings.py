@@ -84,9 +84,6 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _string("zookeeper.ssl.keystore.type", None, "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
         _string("zookeeper.ssl.truststore.type", None, "Format of that file: PEM and PKCS12 are recognised, JKS is refused."),
     )),
-    SettingGroup("The controller uses the listener that brokers use among themselves.", (
-        _string("control.plane.listener.name", None, "Listener for requests of the controller alone."),
-    )),
     SettingGroup("All commits wait for the whole ISR.", (
         _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
     )),

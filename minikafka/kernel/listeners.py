@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minikafka.kernel.cluster import Endpoint
-from minikafka.kernel.config import Config, ConfigError
+from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
+from minikafka.kernel.listener_settings import CHANGED_WHILE_OPEN
 
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
 # It begins with a letter: the others are meant to be addresses.
@@ -17,15 +18,26 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 DEBUG_LISTENER = "debug.listener"
+CONTROL_PLANE = "control.plane.listener.name"
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Endpoints in configured order; ``inter_broker`` is the name of the listener for brokers."""
+    """Endpoints in configured order; ``inter_broker`` is the name of the listener for brokers,
+    ``control_plane`` that for the controller's requests, if it is another one."""
 
     bound: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
     inter_broker: str
+    control_plane: str | None = None
+
+    def endpoint(self, name: str) -> Endpoint | None:
+        """Return where the listener of this name binds."""
+        return next((each for each in self.bound if each.listener == name), None)
+
+    def only(self, *names: str) -> Listeners:
+        """Return these listeners without the others, which are advertised still."""
+        return replace(self, bound=tuple(e for e in self.bound if e.listener in names))
 
 
 def listeners(config: Config, hostname: str) -> Listeners:
@@ -46,7 +58,46 @@ def listeners(config: Config, hostname: str) -> Listeners:
     shown = tuple(
         replace(e, host=hostname) if e.host in ("", "0.0.0.0", "::") else e for e in advertised
     )
-    return Listeners(bound, shown, _inter_broker(config, shown))
+    inter_broker = _inter_broker(config, shown)
+    return Listeners(bound, shown, inter_broker, _control_plane(config, shown, inter_broker))
+
+
+def listener_change_problem(before: Config, after: Config) -> str | None:
+    """Return why the listeners of a running broker cannot change so; None if they can (Kafka's
+    ``DynamicListenerConfig.validateReconfiguration``).
+
+    A listener that stays keeps its address, its protocol and its own settings, except TLS stores
+    and limits. Raises ConfigError for listeners with which no broker could start."""
+    old, new = listeners(before, ""), listeners(after, "")
+    for endpoint in new.bound:
+        name = endpoint.listener
+        limits = after.of_listener(name)
+        for key in ("max.connections", "max.connection.creation.rate"):
+            if limits.integer(key) <= 0 and before.values.get(key) != after.values.get(key):
+                return f"Invalid {key} {limits.integer(key)}"
+        known = old.endpoint(name)
+        if known is None:
+            continue
+        if known.security_protocol != endpoint.security_protocol:
+            return f"Security protocol cannot be updated for existing listener {name}"
+        if known != endpoint:
+            return f"The address of existing listener {name} cannot be updated"
+        if _fixed_settings(before, name) != _fixed_settings(after, name):
+            return (
+                f"Configs cannot be updated dynamically for existing listener {name}, restart "
+                "broker or create a new listener for update"
+            )
+    return None
+
+
+def _fixed_settings(config: Config, listener: str) -> dict[str, str]:
+    """Return the settings of a listener that cannot change while it exists."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    return {
+        name: text
+        for name, text in config.given.items()
+        if name.startswith(prefix) and name.removeprefix(prefix) not in CHANGED_WHILE_OPEN
+    }
 
 
 def bound_names(config: Config) -> tuple[str, ...]:
@@ -152,6 +203,21 @@ def _parse(key: str, values: Sequence[str], protocols: Mapping[str, str]) -> tup
     if len(set(names)) < len(names):
         raise ConfigError(f"{key}: each listener needs a different name")
     return tuple(endpoints)
+
+
+def _control_plane(config: Config, advertised: Sequence[Endpoint], inter_broker: str) -> str | None:
+    name = config.optional(CONTROL_PLANE)
+    if name is None:
+        return None
+    found = next((e for e in advertised if e.listener == str(name).upper()), None)
+    if found is None:
+        raise ConfigError(f"{CONTROL_PLANE}={name} is not an advertised listener")
+    if found.listener == inter_broker:
+        raise ConfigError(
+            f"{CONTROL_PLANE}, when defined, should have a different value from the inter broker "
+            f"listener name. Currently they both have the value {name}"
+        )
+    return found.listener
 
 
 def _inter_broker(config: Config, advertised: Sequence[Endpoint]) -> str:

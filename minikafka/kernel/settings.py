@@ -29,7 +29,9 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_SETTINGS,
 )
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
+from minikafka.kernel.listener_settings import LIMITS_OF_LISTENERS
 from minikafka.kernel.listeners import (
+    CONTROL_PLANE,
     DEBUG_LISTENER,
     connection_overrides_problem,
     debug_listener_problem,
@@ -141,6 +143,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _comma_separated("advertised.listeners", None, "Addresses that clients and brokers connect to; the listeners if unset."),
     _comma_separated("listener.security.protocol.map", ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"), "Security protocol of each listener name."),
     _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),
+    _string(CONTROL_PLANE, None, "Listener on which the controller sends its requests, so that clients cannot delay them; the one that brokers use among themselves if unset."),
     _string("security.inter.broker.protocol", "PLAINTEXT", "The inter-broker listener is the one with this name, if inter.broker.listener.name is not set.", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     # -- authorization
     _string("authorizer.class.name", "", "Who decides what clients may do: kafka.security.authorizer.AclAuthorizer (ACLs in ZooKeeper), or a class of yours, package.module.Class or package.module:Class, in Python. Everybody may do everything if it is empty.", _authorizer_class),
@@ -290,13 +293,6 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _bool("controlled.shutdown.enable", True, "Move leaders away before stopping."),
     _int("controlled.shutdown.max.retries", 3, "Attempts at a controlled shutdown.", at_least(0)),
     _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),
-)
-
-# Limits of one listener, with its prefix. Without the prefix they count for each listener, and for
-# all together.
-LIMITS_OF_LISTENERS: tuple[Setting, ...] = (
-    _int("max.connections", MAX_INT, "Most connections of the listener at a time.", at_least(1)),
-    _int("max.connection.creation.rate", MAX_INT, "Most new connections of the listener a second.", at_least(1)),
 )
 
 # What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.

@@ -113,6 +113,10 @@ class ConnectionQuotas:
         """Change the limits for new connections; existing ones stay open."""
         self._config = config
 
+    def protect(self, listener: str | None) -> None:
+        """Name the listener that brokers use among themselves; None if clients use it, too."""
+        self._protected_listener = listener
+
     def limit_ip(self, address: str | None, rate: int | None) -> None:
         """Set the ``connection_creation_rate`` of an address, or of all that have none (None). A
         ``rate`` of None removes the limit."""

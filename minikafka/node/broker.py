@@ -23,13 +23,12 @@ from minikafka.broker.requests.security.delegation_tokens import DelegationToken
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
-from minikafka.kernel.cluster import NO_EPOCH, Endpoint
+from minikafka.kernel.cluster import NO_EPOCH
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.listeners import (
     DEBUG_LISTENER,
-    TLS_PROTOCOLS,
     debug_listener,
     listeners,
 )
@@ -43,8 +42,8 @@ from minikafka.node import config_views as views
 from minikafka.node.authorizer import NodeAuthorizer
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
+from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
-from minikafka.node.sasl import BrokerSasl
 from minikafka.node.wiring import BrokerParts
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper import paths
@@ -56,7 +55,6 @@ from minikafka.zookeeper.znodes import BrokerZnode
 
 if TYPE_CHECKING:
     from minikafka.node.passwords import StoredPasswords
-    from minikafka.node.tls import BrokerTls
 
 REGISTER_RETRY_MS = 500
 # Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
@@ -78,7 +76,7 @@ class BrokerNode:
     def __init__(self, world: World, config: Config, hostname: str = "localhost") -> None:
         self._config = config
         self._hostname = hostname
-        self._listeners = listeners(config, hostname)
+        listeners(config, hostname)  # before ZooKeeper is asked for more settings
         self._credentials = ScramCredentialCache(lambda: self._zk.store)
         self._world = world
         self.metrics = Metrics()
@@ -105,7 +103,7 @@ class BrokerNode:
         )
         self._passwords = self._make_passwords()
         self._dynamic = DynamicBrokerConfig(config, passwords=self._passwords)
-        self._servers: list[Server] = []
+        self._listening: BrokerListeners | None = None
         self._debug: HttpServer | None = None
         self._stalls: LoopStalls | None = None
 
@@ -117,38 +115,14 @@ class BrokerNode:
 
         return StoredPasswords(self._config, self._world.entropy)
 
-    def _make_secure(self) -> None:
-        """Make the TLS and SASL of the listeners and of connections to other brokers. The settings
-        in ZooKeeper count, too. Raises ConfigError."""
-        config, world = self._dynamic.current, self._world
-        self._listeners = listeners(config, self._hostname)
-        self._tls = self._make_tls(world)
-        self._sasl = BrokerSasl(config, self._listeners, world, self._credentials.credential)
-        if self._tls is not None:
-            world = replace(world, network=self._tls.network())
-        if self._sasl.inter_broker is not None:
-            network = SaslNetwork(
-                world.network, self._sasl.inter_broker.exchange, world.clock, world.entropy
-            )
-            world = replace(world, network=network)
-        self._world = world
-
-    def _make_tls(self, world: World) -> BrokerTls | None:
-        """Return the TLS of the broker; None without a TLS listener. Raises ConfigError."""
-        if all(e.security_protocol not in TLS_PROTOCOLS for e in self._listeners.bound):
-            return None
-        from minikafka.node.tls import BrokerTls
-
-        tls = BrokerTls(self._dynamic.current, self._listeners, world)
-        self._dynamic.on_check(tls.check)
-        self._dynamic.on_change(tls.change)
-        self._dynamic.on_reload(tls.reload)
-        return tls
-
     @property
     def ports(self) -> list[int]:
         """The bound ports, in the order of the listeners."""
         return [server.port for server in self._servers]
+
+    @property
+    def _servers(self) -> list[Server]:
+        return [] if self._listening is None else self._listening.servers
 
     def request_stop(self, reason: str = "") -> None:
         """Stop the broker in order. A second call skips the rest of the controlled shutdown: the
@@ -212,8 +186,15 @@ class BrokerNode:
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
         await self._read_settings(store)
-        self._make_secure()
-        self._make_parts(cluster_id)
+        self._listening = listening = BrokerListeners(
+            self._world,
+            self._dynamic,
+            self._hostname,
+            self._credentials.credential,
+            self.metrics,
+        )
+        self._world = replace(self._world, network=listening.network())
+        self._make_parts(cluster_id, listening)
         self._zk.on_new_session(self._authorizer.on_new_session)
         self._zk.on_new_session(self._tokens.on_new_session)
         await self._authorizer.start(tasks)
@@ -221,10 +202,8 @@ class BrokerNode:
         await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._credentials.refresh_all()
-        await self._tokens.start(tasks)
-        await self._sasl.start(tasks)
         await self._quota_znodes.read_all()
-        await self._listen()
+        await self._listen(tasks, listening)
         self._config_changes.start(tasks)
         self._features.start(tasks)
         await self._register(self._zk.store)  # another session, if the first one has expired
@@ -234,8 +213,7 @@ class BrokerNode:
         self._zk.on_new_session(self._config_changes.on_new_session)
         self._zk.on_new_session(self._features.on_new_session)
         self.controller.start(tasks)
-        for server in self._servers:
-            server.enable_request_processing()
+        listening.enable_request_processing()
         self._log.info(
             "broker_started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports
         )
@@ -298,19 +276,10 @@ class BrokerNode:
         await self._logs.claim(broker_id, cluster_id)
         return broker_id
 
-    def _make_parts(self, cluster_id: str) -> None:
-        world, listener = self._world, self._listeners.inter_broker
+    def _make_parts(self, cluster_id: str, listening: BrokerListeners) -> None:
+        world, listener = self._world, listening.current.inter_broker
         dynamic = self._dynamic
-        controller_config = views.controller(dynamic.current, self.broker_id, listener)
-        self.controller = KafkaController(
-            controller_config,
-            self._zk,
-            connector(world.network, world.clock, controller_config),
-            world.clock,
-            world.entropy,
-            self.metrics,
-            self._tokens.on_controller_elected,
-        )
+        self.controller = self._make_controller(listening)
         self._authorizer = NodeAuthorizer(
             world, self._config, self.broker_id, lambda: self._zk.store
         )
@@ -341,6 +310,7 @@ class BrokerNode:
             world.network,
             self._credentials,
             self._quota_znodes,
+            listening.change,
         )
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, world.clock, self.broker_id, effects
@@ -367,15 +337,19 @@ class BrokerNode:
             views.controlled_shutdown(self._config, listener),
         )
 
-    def _started_stalls(self) -> LoopStalls:
-        config = views.stall_meter(self._config)
-        stalls = LoopStalls(self._world.clock, config, self.metrics, self.broker_id)
-        stalls.start()
-        return stalls
-
-    def _make_token_handlers(self) -> DelegationTokenHandlers:
-        protocols = {e.listener: e.security_protocol for e in self._listeners.bound}
-        return DelegationTokenHandlers(self._tokens, self._authorizer.authorization, protocols)
+    def _make_controller(self, listening: BrokerListeners) -> KafkaController:
+        world, current = self._world, listening.current
+        config = views.controller(
+            self._dynamic.current, self.broker_id, current.inter_broker, current.control_plane
+        )
+        return KafkaController(
+            config,
+            self._zk,
+            connector(world.network, world.clock, config, listening.control_network()),
+            world.clock,
+            world.entropy,
+            self.metrics,
+        )
 
     def _make_client_quotas(self) -> ClientQuotas:
         return ClientQuotas(
@@ -386,41 +360,26 @@ class BrokerNode:
         )
 
     def _make_quotas(self) -> ConnectionQuotas:
-        several = len(self._listeners.bound) > 1
         return ConnectionQuotas(
             None,  # until ``_listen``
-            self._listeners.inter_broker if several else None,
+            None,
             self._world.network.descriptor_limit(),
             views.quota_rates(self._config),
         )
 
-    async def _listen(self) -> None:
+    async def _listen(self, tasks: asyncio.TaskGroup, listening: BrokerListeners) -> None:
         """Open the listeners, which hold requests until this broker is registered: only its broker
         epoch identifies controller requests for an earlier registration. Raises OSError (address
         in use)."""
         network = self._world.network
         self._quotas.configure(await views.connection_quotas(self._dynamic.current, network))
-        config = views.server(self._dynamic.current)
         register_memory(self.metrics, self.parts.memory)
         self.metrics.gauge(
             "minikafka.network:AcceptFailuresPerSec",
             lambda: sum(server.accept_failures for server in self._servers),
         )
-        for endpoint in self._listeners.bound:
-            server = Server(
-                self._world.network,
-                self._world.clock,
-                config,
-                self._apis.on_frame,
-                endpoint.listener,
-                quotas=self._quotas,
-                budget=self.parts.memory,
-                tls=self._tls.listeners.get(endpoint.listener) if self._tls else None,
-                sasl=self._sasl.listener(endpoint.listener, self._apis.api_versions),
-            )
-            register_authentication(self.metrics, endpoint.listener, server)
-            await server.start(endpoint.host, endpoint.port, holding=True)
-            self._servers.append(server)
+        serving = Serving(self._apis, self._quotas, self.parts.memory, self._register_again)
+        await listening.open(serving, tasks)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
         if debug is not None:
             routes = debug_routes(
@@ -440,13 +399,7 @@ class BrokerNode:
 
         If an earlier run of this broker left its znode, wait until ZooKeeper expires that session,
         for up to two session time-outs. Raises ConfigError if the znode still exists."""
-        node = BrokerZnode(
-            broker_id=self.broker_id,
-            endpoints=self._advertised(),
-            timestamp_ms=self._world.clock.wall_ms(),
-            rack=self._config.optional("broker.rack"),
-            version=views.inter_broker_protocol(self._config).broker_znode_version,
-        )
+        node = self._znode()
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + 2 * self._config.integer(
             "zookeeper.session.timeout.ms"
@@ -462,15 +415,29 @@ class BrokerNode:
                     ) from None
                 self._log.info("old_registration_awaited")
                 await clock.sleep(REGISTER_RETRY_MS)
+        self._note_registered(node)
         self._log.info("broker_registered", epoch=self.broker_epoch)
 
-    def _advertised(self) -> tuple[Endpoint, ...]:
-        """Return the advertised endpoints, with the bound port where 0 is configured."""
-        bound = self._listeners.bound
-        chosen = {e.listener: port for e, port in zip(bound, self.ports, strict=True) if not e.port}
-        return tuple(
-            replace(e, port=chosen.get(e.listener, e.port)) for e in self._listeners.advertised
+    async def _register_again(self) -> None:
+        """Write the present endpoints to /brokers/ids/<id>. Raises CoordinationError."""
+        node = self._znode()
+        await self._zk.store.update_broker(node)
+        self._note_registered(node)
+        self._log.info("broker_registration_changed", endpoints=node.endpoints)
+
+    def _znode(self) -> BrokerZnode:
+        assert self._listening is not None, "a broker registers when its listeners are open"
+        return BrokerZnode(
+            broker_id=self.broker_id,
+            endpoints=self._listening.advertised,
+            timestamp_ms=self._world.clock.wall_ms(),
+            rack=self._config.optional("broker.rack"),
+            version=views.inter_broker_protocol(self._config).broker_znode_version,
         )
+
+    def _note_registered(self, node: BrokerZnode) -> None:
+        assert self._listening is not None
+        self._listening.registered = node.endpoints
 
     # -------------------------------------------------------------------------------------- stop
 
@@ -484,8 +451,8 @@ class BrokerNode:
             await self._controlled_shutdown.run_while(self._can_hand_over, self.broker_epoch)
         if self._debug is not None:
             self._debug.close()
-        for server in self._servers:
-            await server.close()
+        if self._listening is not None:
+            await self._listening.close()
         if started:
             await self._config_changes.stop()
             await self._authorizer.stop()
@@ -522,15 +489,6 @@ def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
     metrics.gauge(f"{name},kind=responses", lambda: memory.response_bytes)
     metrics.gauge(f"{name},kind=parkedFetches", lambda: memory.parked_fetch_bytes)
     metrics.gauge(f"{name},kind=fetchSessions", lambda: memory.session_bytes)
-
-
-def register_authentication(metrics: Metrics, listener: str, server: Server) -> None:
-    """Register what a listener counts of its clients' logins, if they log in."""
-    for name in server.authentication_counts():
-        metrics.gauge(
-            f"kafka.server:{name},listener={listener}",
-            lambda name=name: server.authentication_counts()[name],  # type: ignore[misc]
-        )
 
 
 class _Stopped(Exception):

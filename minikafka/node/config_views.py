@@ -175,12 +175,15 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
     )
 
 
-def controller(config: Config, broker_id: int, listener: str) -> ControllerConfig:
+def controller(
+    config: Config, broker_id: int, listener: str, control_plane: str | None = None
+) -> ControllerConfig:
     return view_of(
         ControllerConfig,
         config.values,
         broker_id=broker_id,
         inter_broker_listener_name=listener,
+        control_plane_listener_name=control_plane,
         inter_broker_protocol=inter_broker_protocol(config),
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),

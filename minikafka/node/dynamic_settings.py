@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.quota_znodes import QuotaZnodes
@@ -33,7 +33,9 @@ class ConfigEffects:
         network: Network,
         credentials: ScramCredentialCache,
         quota_znodes: QuotaZnodes,
+        change_listeners: Callable[[], Awaitable[None]],
     ) -> None:
+        self._change_listeners = change_listeners
         self._dynamic = dynamic
         self._parts = parts
         self._controller = controller
@@ -50,6 +52,7 @@ class ConfigEffects:
         self._dynamic.update(cluster, own)
         self._limit_replication()
         await self._limit_connections()
+        await self._change_listeners()
 
     async def quotas_changed(self, entity_paths: Collection[str]) -> None:
         await self._quota_znodes.read(entity_paths)

@@ -18,9 +18,14 @@ from minikafka.core.security.certificate_names import (
 from minikafka.core.security.store_changes import store_change_problem
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
-from minikafka.kernel.dynamic_settings import TLS_STORES
 from minikafka.kernel.events import event_log
-from minikafka.kernel.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS, Listeners, bound_names
+from minikafka.kernel.listener_settings import TLS_STORES
+from minikafka.kernel.listeners import (
+    SASL_PROTOCOLS,
+    TLS_PROTOCOLS,
+    Listeners,
+    bound_names,
+)
 from minikafka.kernel.ports import Network, World
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings
 from minikafka.network.listener_tls import ListenerTls

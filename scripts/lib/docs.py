@@ -9,7 +9,6 @@ from minikafka.kernel.config import REQUIRED, Setting
 from minikafka.kernel.dynamic_settings import (
     EFFECTIVE_AT_ONCE,
     RUN_TIME_SETTINGS,
-    TLS_STORES,
     is_dynamic,
 )
 from minikafka.kernel.ineffective_settings import (
@@ -20,6 +19,7 @@ from minikafka.kernel.ineffective_settings import (
     REFUSED_GROUPS,
     SettingGroup,
 )
+from minikafka.kernel.listener_settings import TLS_STORES
 from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
@@ -89,12 +89,11 @@ def configuration() -> str:
         "*dynamic*: `yes` may be altered while brokers run, for one or all, and counts at once;",
         "`kept` may be altered too, as in Kafka, and does nothing until a configuration file says",
         "it; `of a listener` may be altered for one listener of one broker, and counts for new",
-        "connections. Others change by a restart. A key of TLS (`ssl.`) or SASL may be given for",
-        "one listener only, as `listener.name.<listener in lower case>.<key>`, and",
-        "`connections.max.reauth.ms` and `sasl.oauthbearer.*` for one SASL mechanism of it, as",
-        "`listener.name.<listener in lower case>.<mechanism in lower case>.<key>`.",
-        "`sasl.jaas.config` and `sasl.server.callback.handler.class` count only with both",
-        "prefixes, as with Kafka.",
+        "connections. Others change by a restart. A key of TLS (`ssl.`) or SASL, `max.connections`",
+        "and `max.connection.creation.rate` may be given for one listener only, as",
+        "`listener.name.<listener in lower case>.<key>`, `connections.max.reauth.ms` and",
+        "`sasl.oauthbearer.*` for one SASL mechanism of it, with `<mechanism in lower case>.`",
+        "before the key. `sasl.jaas.config`, `sasl.server.callback.handler.class`: both prefixes.",
         "",
         *broker_table(),
         "",

@@ -140,6 +140,7 @@ class ConfigAdminManager:
         stored: Mapping[str, str] = after
         if of_this_broker:
             stored = self._dynamic.passwords.encrypted(after)
+            await self._dynamic.prepare(after)
             self._dynamic.reload(after)
         try:
             await self._store().change_entity_config(kind, entity, stored, version)

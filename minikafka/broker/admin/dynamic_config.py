@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -20,6 +20,8 @@ from minikafka.zookeeper.store_configs import ConfigNotice
 
 # Called with the configuration before and after a change.
 Reconfigure: TypeAlias = Callable[[Config, Config], None]
+# Called before a change is written. Raises ConfigError if it cannot be applied.
+Prepare: TypeAlias = Callable[[Config], Awaitable[None]]
 # Called with the configuration that files are read by again. Raises ConfigError.
 Reload: TypeAlias = Callable[[Config], None]
 
@@ -61,6 +63,7 @@ class DynamicBrokerConfig:
         self._broker_def = broker_def
         self._listeners: list[Reconfigure] = []
         self._checks: list[Reconfigure] = []
+        self._prepares: list[Prepare] = []
         self._reloads: list[Reload] = []
         self._log = log or event_log("dynamic-config")
 
@@ -72,6 +75,10 @@ class DynamicBrokerConfig:
     def on_check(self, check: Reconfigure) -> None:
         """Register a check of changes, which raises ConfigError if they cannot be applied."""
         self._checks.append(check)
+
+    def on_prepare(self, prepare: Prepare) -> None:
+        """Register a check that must wait, which raises ConfigError."""
+        self._prepares.append(prepare)
 
     def on_reload(self, reload: Reload) -> None:
         """Register what reads files again although no setting has changed."""
@@ -92,6 +99,16 @@ class DynamicBrokerConfig:
                 check_value(name, text)
             cluster, own = (self.cluster, given) if per_broker else (given, self.own)
             self._check_change(self._merge(cluster, own))
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    async def prepare(self, given: Mapping[str, str]) -> None:
+        """Check the settings of this broker that are about to be written. Raises
+        KafkaError(INVALID_REQUEST)."""
+        merged = self._merge(self.cluster, given)
+        try:
+            for prepare in self._prepares:
+                await prepare(merged)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -8,6 +8,7 @@ from minikafka.kernel.listeners import (
     Listeners,
     connection_overrides,
     debug_listener,
+    listener_change_problem,
     listeners,
 )
 from minikafka.kernel.settings import BROKER_CONFIG
@@ -147,3 +148,82 @@ def test_overrides_that_cannot_be_applied(overrides: str, words: str) -> None:
 def test_no_connections_at_all_need_an_override() -> None:
     with pytest.raises(ConfigError, match="can be set to zero only if"):
         parsed("0", "")
+
+
+TWO = {
+    "listeners": "PLAINTEXT://:1,CONTROL://:2",
+    "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+}
+
+
+@pytest.mark.mission("SEC-184")
+def test_the_control_plane_has_a_listener_of_its_own() -> None:
+    assert read(**TWO).control_plane is None
+    assert read(**TWO, control_plane_listener_name="control").control_plane == "CONTROL"
+    with pytest.raises(ConfigError, match="is not an advertised listener"):
+        read(**TWO, control_plane_listener_name="OTHER")
+    with pytest.raises(ConfigError, match="is not an advertised listener"):
+        read(**TWO, control_plane_listener_name="CONTROL", advertised_listeners="PLAINTEXT://h:1")
+    with pytest.raises(ConfigError, match="different value from the inter broker listener"):
+        read(**TWO, control_plane_listener_name="PLAINTEXT")
+
+
+BEFORE = {
+    "zookeeper.connect": "z:1",
+    "listeners": "PLAINTEXT://:1,OTHER://h:2",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT,NEW:SSL",
+    "listener.name.other.ssl.client.auth": "none",
+}
+
+
+def problem(**changes: str | None) -> str:
+    after = {**BEFORE, **{key.replace("_", "."): value for key, value in changes.items()}}
+    given = {key: text for key, text in after.items() if text is not None}
+    try:
+        return (
+            listener_change_problem(BROKER_CONFIG.parse(BEFORE), BROKER_CONFIG.parse(given)) or ""
+        )
+    except ConfigError as error:
+        return str(error)
+
+
+@pytest.mark.mission("SEC-183")
+def test_listeners_that_may_be_added_removed_and_changed_at_run_time() -> None:
+    assert problem() == ""
+    assert problem(listeners="PLAINTEXT://:1,OTHER://h:2,NEW://:3") == ""
+    assert problem(listeners="PLAINTEXT://:1") == ""
+    assert problem(advertised_listeners="PLAINTEXT://here:7") == ""
+    limits = {"listener.name.other.max.connections": "3"}
+    assert problem(**limits, **{"listener.name.other.ssl.keystore.location": "/k"}) == ""
+    assert (
+        problem(listeners="PLAINTEXT://:1", **{"listener.name.other.ssl.client.auth": None}) == ""
+    )
+
+
+@pytest.mark.mission("SEC-183")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"listeners": "PLAINTEXT://:1,OTHER://h:3"}, "address of existing listener OTHER"),
+        ({"listeners": "PLAINTEXT://g:1,OTHER://h:2"}, "address of existing listener PLAINTEXT"),
+        ({"listeners": "OTHER://h:2"}, "security.inter.broker.protocol=PLAINTEXT is not"),
+        (
+            {"advertised_listeners": "OTHER://h:2"},
+            "security.inter.broker.protocol=PLAINTEXT is not",
+        ),
+        ({"advertised_listeners": "PLAINTEXT://h:1,NEW://h:2"}, "NEW, not in listeners"),
+        ({"listeners": "PLAINTEXT://:1,X://h:2"}, "no protocol for X"),
+        (
+            {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,OTHER:SSL"},
+            "Security protocol cannot be updated for existing listener OTHER",
+        ),
+        (
+            {"listener.name.other.ssl.client.auth": "required"},
+            "Configs cannot be updated dynamically for existing listener OTHER",
+        ),
+        ({"max_connections": "0"}, "Invalid max.connections 0"),
+        ({"max_connection_creation_rate": "0"}, "Invalid max.connection.creation.rate 0"),
+    ],
+)
+def test_changes_of_listeners_that_are_refused(changes: dict[str, str], words: str) -> None:
+    assert words in problem(**changes)

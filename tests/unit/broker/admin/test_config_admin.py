@@ -216,7 +216,7 @@ async def test_only_dynamic_broker_configs_can_be_altered(lab: Lab) -> None:
     assert await lab.store.entity_config("brokers", "<default>") == everywhere
     notices = await lab.store.config_change_notices(await lab.store.config_changes())
     assert [n.entity_path for n in notices] == ["brokers/1", "brokers/<default>"]
-    for fixed in ("listeners", "broker.id", "log.dirs", "log.roll.hours", "no.such.key"):
+    for fixed in ("broker.id", "log.dirs", "log.roll.hours", "no.such.key"):
         ((code, message),) = fate(await lab.alter((BROKER, "", {fixed: "1"})))
         assert code is ErrorCode.INVALID_REQUEST
         assert message == f"Cannot update these configs dynamically: Set({fixed})"

@@ -57,6 +57,8 @@ async def stored(lab: Lab) -> dict[str, str]:
         ("", LOCATION, ONLY_PER_BROKER),
         ("", PASSWORD, ONLY_PER_BROKER),
         ("", "listener.name.external.sasl.enabled.mechanisms", ONLY_PER_BROKER),
+        ("", "listeners", ONLY_PER_BROKER),
+        ("", "listener.security.protocol.map", ONLY_PER_BROKER),
         ("1", "ssl.client.auth", "Cannot update these configs dynamically"),
         ("1", "listener.name.external.log.dirs", "Cannot update these configs dynamically"),
     ],

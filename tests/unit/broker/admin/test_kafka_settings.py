@@ -34,8 +34,7 @@ NOT_KAFKAS = {
 # As Kafka says, these change while it runs, yet they count for new listeners only. Here only a
 # restart changes them.
 BY_RESTART_ONLY = re.compile(
-    r"(advertised\.)?listeners|listener\.security\.protocol\.map|principal\.builder\.class"
-    r"|ssl\.(?!key\.|keystore\.|truststore\.).*|sasl\..*"
+    r"principal\.builder\.class|ssl\.(?!key\.|keystore\.|truststore\.).*|sasl\..*"
 )
 
 
