@@ -130,9 +130,11 @@ def refusal(names: Collection[str], per_broker: bool) -> str | None:
             n for n in names if not per_broker and _is_of_one_broker(n)
         },
     }
-    return next(
-        (f"{why}: Set({', '.join(sorted(wrong))})" for why, wrong in rules.items() if wrong), None
-    )
+    for why, wrong in rules.items():
+        if wrong:
+            scala_set = "HashSet" if why.startswith("These security") else "Set"
+            return f"{why}: {scala_set}({', '.join(sorted(wrong))})"
+    return None
 
 
 def _is_of_one_broker(name: str) -> bool:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.listeners import listeners
+from minikafka.kernel.ports import ProtocolFactory
 from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.kernel.tls import TlsSettings
 from minikafka.node.tls import BrokerTls
+from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.world import real_world
 from tests.support.security.certificates import Authority, Identity
 
@@ -166,6 +171,35 @@ def test_brokers_must_trust_each_other_before_and_after(files: Files) -> None:
     files.write(broker(OTHERS))
     with pytest.raises(ConfigError, match="brokers could not connect to each other"):
         tls(config)  # nor may a broker start so
+
+
+class Connecting(RealNetwork):
+    """A Network that notes with which settings it would connect."""
+
+    def __init__(self) -> None:
+        self.used: list[TlsSettings | None] = []
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        self.used.append(tls)
+        raise ConnectionRefusedError
+
+
+async def test_connections_to_other_brokers_have_the_new_store(files: Files) -> None:
+    config, network = files.config("EXTERNAL"), Connecting()
+    made = BrokerTls(config, listeners(config, "me"), replace(real_world(), network=network))
+    outgoing, new = made.network(), broker()
+    with pytest.raises(OSError):
+        await outgoing.connect(asyncio.BufferedProtocol, "h", 1)
+    files.write(new)
+    made.reload(config)
+    with pytest.raises(OSError):
+        await outgoing.connect(asyncio.BufferedProtocol, "h", 1)
+    before, after = network.used
+    assert before is not None
+    assert after is not None
+    assert before.chain != after.chain == new.chain_pem
 
 
 def test_a_listener_that_is_removed_needs_no_store(files: Files) -> None:

@@ -71,7 +71,8 @@ async def test_keys_in_the_wrong_place_are_refused(
         await lab.alter((BROKER, name, {key: "value"})),
         await lab.increment((BROKER, name, [(key, SET, "value")])),
     ):
-        assert fate(results) == [(ErrorCode.INVALID_REQUEST, f"{message}: Set({key})")]
+        scala_set = "HashSet" if message == ONLY_PER_LISTENER else "Set"
+        assert fate(results) == [(ErrorCode.INVALID_REQUEST, f"{message}: {scala_set}({key})")]
     assert await stored(lab) == {"log.retention.ms": "5"}
     assert len(await lab.store.config_changes()) == 1
 
