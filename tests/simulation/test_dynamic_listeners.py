@@ -84,6 +84,8 @@ def test_a_listener_is_added_used_and_removed() -> None:
             for broker_id in cluster.broker_ids:
                 await alter(admin, broker_id, listener_security_protocol_map=MAP, listeners=BOTH)
                 await until_listening(cluster, broker_id, {"PLAINTEXT": PORT, "NEW": NEW_PORT})
+            # max.connections does not apply to the listener for brokers, now that there are two.
+            assert cluster.nodes()[1]._quotas._protected_listener == "PLAINTEXT"
             every = dict.fromkeys(cluster.broker_ids, NEW_PORT)
             await until_equal(lambda: metadata(cluster, 1, NEW_PORT), every)
             assert set((await metadata(cluster, 1, PORT)).values()) == {PORT}
@@ -99,12 +101,13 @@ def test_a_listener_is_added_used_and_removed() -> None:
             assert isinstance(new, WireEnd)
             assert isinstance(old, WireEnd)
             await alter(admin, 1, listeners=f"PLAINTEXT://:{PORT}")
-            await new.lost()
+            await asyncio.wait_for(new.lost(), 5)
             assert not old.transport.is_closing()
             with pytest.raises(OSError, match="refused"):
                 await network.connect(WireEnd, host_name(1), NEW_PORT)
             await until_listening(cluster, 1, {"PLAINTEXT": PORT})
             await until_equal(lambda: metadata(cluster, 2, NEW_PORT), {2: NEW_PORT})
+            assert cluster.nodes()[1]._quotas._protected_listener is None
 
     SimCluster(1, (1, 2)).run(play)
 

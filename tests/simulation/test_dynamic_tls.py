@@ -121,9 +121,16 @@ def test_stores_change_while_brokers_replicate() -> None:
             assert (
                 b"store-secret" not in cluster.simulation.zookeeper.tree.get("/config/brokers/1")[0]
             )
-            await cluster.stop(1)
-            await cluster.bring_up(1)
-            assert await client.seen(1) == packed.der
+            secret, old_secret = "password.encoder.secret", "password.encoder.old.secret"
+            for own in (
+                {secret: "new-secret", old_secret: "encoder-secret"},
+                {secret: "new-secret"},
+            ):
+                cluster.own[1] = own
+                await cluster.stop(1)
+                cluster.start(1)
+                await cluster.until("it is back", lambda: 1 in cluster.nodes())
+                assert await client.seen(1) == packed.der
             await cluster.until_whole(TopicPartition("t", 0))
             await producer.send_and_wait("t", b"x", partition=0)
 
