@@ -55,6 +55,7 @@ class TokenKeys:
         self._keys = KeySet((), ())
         self._refresh = KeyRefresh()
         self._due = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
         """Load the keys. Raises OSError, or ValueError for a response that is no JWK set."""
@@ -66,7 +67,12 @@ class TokenKeys:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         if self._config.refresh_ms is not None:
-            tasks.create_task(self._follow(self._config.refresh_ms), name="token-keys")
+            self._task = tasks.create_task(self._follow(self._config.refresh_ms), name="token-keys")
+
+    def close(self) -> None:
+        """Stop loading keys: the listener was removed."""
+        if self._task is not None:
+            self._task.cancel()
 
     def validate(self, token: str, wall_ms: int) -> BearerToken | TokenRefusal:
         """Check a token (a ``TokenValidator``)."""

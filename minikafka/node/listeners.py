@@ -245,7 +245,9 @@ class BrokerListeners:
         self._log.info("listener_closed", listener=name)
 
     def _forget(self, name: str) -> None:
-        self._sasl.pop(name, None)
+        sasl = self._sasl.pop(name, None)
+        if sasl is not None:
+            sasl.close()
         if self._tls is not None:
             self._tls.remove(name)
 

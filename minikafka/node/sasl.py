@@ -116,6 +116,11 @@ class BrokerSasl:
                 ) from error
             keys.start(tasks)
 
+    def close(self) -> None:
+        """Stop keeping the keys for signed tokens up to date."""
+        for keys in self._token_keys.values():
+            keys.close()
+
     def listener(
         self, name: str, api_versions: Callable[[], ApiVersionsResponse]
     ) -> ListenerSasl | None:

@@ -134,3 +134,11 @@ async def test_keys_that_cannot_be_used_are_logged_once() -> None:
     await made.token_keys.load()
     await made.token_keys.load()
     assert [event for _, event, _ in made.log.events] == ["token_keys_left_out"]
+
+
+@pytest.mark.mission("SEC-183")
+async def test_the_keys_of_a_removed_listener_are_not_loaded_again(endpoint: Endpoint) -> None:
+    endpoint.token_keys.close()
+    await turns()
+    await endpoint.pass_ms(HOUR_MS)
+    assert endpoint.reads == 1
