@@ -39,7 +39,7 @@ def secured_network(
             world.network.check_tls(settings, of_listener=False)
         except TlsError as error:
             raise ConfigError(f"security.protocol={config.security_protocol}: {error}") from error
-        network = TlsNetwork(network, settings)
+        network = TlsNetwork(network, lambda: settings)
     if uses_sasl(config) and config.sasl_mechanism == GSSAPI:
         service = _service_login(world, config)
         return KerberosNetwork(network, service, world.kerberos, world.clock, world.entropy)
@@ -58,31 +58,12 @@ def _service_login(world: World, config: ClientConfig) -> ServiceLogin:
     if config.sasl_jaas_config is None:
         raise ConfigError(f"sasl.mechanism={GSSAPI} needs sasl.jaas.config with {KERBEROS_MODULE}")
     try:
-        world.network.check_tls(settings, of_listener=False)
-    except TlsError as error:
-        raise ConfigError(f"security.protocol={config.security_protocol}: {error}") from error
-    return TlsNetwork(world.network, lambda: settings)
-
-
-def _login_options(config: ClientConfig) -> LoginOptions:
-    mechanism = config.sasl_mechanism
-    if mechanism not in MODULES:
-        raise ConfigError(
-            f"sasl.mechanism={mechanism} is not supported; supported are {', '.join(MODULES)}"
-        )
-    if config.sasl_jaas_config is not None:
-        try:
-            entry = parse_jaas_property(config.sasl_jaas_config)
-        except JaasError as error:
-            raise ConfigError(f"sasl.jaas.config: {error}") from error
-        if entry.module != MODULES[mechanism]:
-            raise ConfigError(f"sasl.jaas.config: {mechanism} needs {MODULES[mechanism]}")
-        login, key = LoginOptions(mechanism, entry.options), "sasl.jaas.config"
-    else:
-        given = {"username": config.sasl_username, "password": config.sasl_password}
-        options = {name: text for name, text in given.items() if text is not None}
-        login, key = LoginOptions(mechanism, options), f"the login with {mechanism}"
-    problem = login.problem()
-    if problem is not None:
-        raise ConfigError(f"{key} {problem}")
+        entry = parse_jaas_property(config.sasl_jaas_config)
+        login = service_login(entry, config.sasl_kerberos_service_name)
+    except JaasError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from error
+    try:
+        world.kerberos.require()
+    except KerberosError as error:
+        raise ConfigError(f"sasl.mechanism={GSSAPI}: {error}") from error
     return login

@@ -87,14 +87,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
     SettingGroup("All commits wait for the whole ISR.", (
         _short("offsets.commit.required.acks", -1, "Replicas that must have an offset commit; -1 for the ISR."),
     )),
-    SettingGroup("There are no delegation tokens yet.", (
-        _long("delegation.token.expiry.check.interval.ms", 3600000, "Pause between two removals of expired tokens.", at_least(1)),
-        _long("delegation.token.expiry.time.ms", 86400000, "Life of a token that is not renewed.", at_least(1)),
-        _password("delegation.token.master.key", None, "Older name of delegation.token.secret.key."),
-        _long("delegation.token.max.lifetime.ms", 604800000, "Longest life of a token.", at_least(1)),
-        _password("delegation.token.secret.key", None, "Secret with which tokens are signed, the same on all brokers."),
-    )),
-    SettingGroup("Kerberos (GSSAPI) is not supported.", (
+    SettingGroup("The Kerberos library gets tickets for the keys of a keytab itself, and reads a ticket cache at each login.", (
         _string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Path of Kerberos' kinit."),
         _long("sasl.kerberos.min.time.before.relogin", 60000, "Least pause between two Kerberos logins, in ms."),
         _double("sasl.kerberos.ticket.renew.jitter", 0.05, "Random share added to the time of a ticket's renewal."),

@@ -31,10 +31,11 @@ class TlsStores(NamedTuple):
     trusted: bytes
 
 
-def tls_settings(config: Config, files: Files) -> TlsSettings:
+def tls_settings(config: Config, read: Callable[[str], bytes]) -> TlsSettings:
     """Read the stores that a configuration names. ``config`` is that of one listener
-    (``Config.of_listener``). Raises ConfigError, which names the key and no secret."""
-    stores = tls_stores(config, files)
+    (``Config.of_listener``), ``read`` reads a file whole. Raises ConfigError, which names the key
+    and no secret."""
+    stores = tls_stores(config, read)
     try:
         ciphers = openssl_suites(config.list("ssl.cipher.suites"))
     except UnknownCipherSuite as error:
@@ -53,15 +54,15 @@ def tls_settings(config: Config, files: Files) -> TlsSettings:
     )
 
 
-def tls_stores(config: Config, files: Files) -> TlsStores:
+def tls_stores(config: Config, read_file: Callable[[str], bytes]) -> TlsStores:
     """Read the stores that a configuration names. Raises ConfigError."""
-    store = _key_store(config, files)
+    store = _key_store(config, read_file)
     return TlsStores(
-        store.key if store else b"", store.chain if store else b"", _trusted(config, files)
+        store.key if store else b"", store.chain if store else b"", _trusted(config, read_file)
     )
 
 
-def _key_store(config: Config, files: Files) -> KeyStore | None:
+def _key_store(config: Config, read_file: Callable[[str], bytes]) -> KeyStore | None:
     key = config.optional("ssl.keystore.key")
     chain = config.optional("ssl.keystore.certificate.chain")
     location = config.optional("ssl.keystore.location")

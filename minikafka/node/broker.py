@@ -78,6 +78,13 @@ class BrokerNode:
         self._hostname = hostname
         listeners(config, hostname)  # before ZooKeeper is asked for more settings
         self._credentials = ScramCredentialCache(lambda: self._zk.store)
+        self._tokens = DelegationTokens(
+            lambda: self._zk.store,
+            world.clock,
+            world.entropy,
+            views.delegation_tokens(config),
+            lambda: self.controller.is_active,
+        )
         self._world = world
         self.metrics = Metrics()
         self.broker_id = config.integer("broker.id")
@@ -191,6 +198,7 @@ class BrokerNode:
             self._dynamic,
             self._hostname,
             self._credentials.credential,
+            self._tokens.credential,
             self.metrics,
         )
         self._world = replace(self._world, network=listening.network())
@@ -202,6 +210,7 @@ class BrokerNode:
         await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._credentials.refresh_all()
+        await self._tokens.start(tasks)
         await self._quota_znodes.read_all()
         await self._listen(tasks, listening)
         self._config_changes.start(tasks)
@@ -294,7 +303,7 @@ class BrokerNode:
             self.controller,
             lambda: self.broker_epoch,
             self.metrics,
-            self._make_token_handlers(),
+            self._make_token_handlers(listening),
             self._authorizer.authorization,
         )
         self._quotas = self._make_quotas()
@@ -349,6 +358,18 @@ class BrokerNode:
             world.clock,
             world.entropy,
             self.metrics,
+            self._tokens.on_controller_elected,
+        )
+
+    def _started_stalls(self) -> LoopStalls:
+        config = views.stall_meter(self._config)
+        stalls = LoopStalls(self._world.clock, config, self.metrics, self.broker_id)
+        stalls.start()
+        return stalls
+
+    def _make_token_handlers(self, listening: BrokerListeners) -> DelegationTokenHandlers:
+        return DelegationTokenHandlers(
+            self._tokens, self._authorizer.authorization, listening.protocols
         )
 
     def _make_client_quotas(self) -> ClientQuotas:

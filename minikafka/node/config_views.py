@@ -29,6 +29,7 @@ from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.listeners import bound_names, connection_overrides, is_address
 from minikafka.kernel.ports import Network
 from minikafka.kernel.settings import topic_defaults
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.network.connection_quotas import (
     RESERVED_SHARE,
     ConnectionQuotaConfig,

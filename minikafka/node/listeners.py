@@ -26,10 +26,9 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Network, World
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
-from minikafka.node.sasl import BrokerSasl, CredentialOf
+from minikafka.node.sasl import BrokerSasl, CredentialOf, TokenOf
 
 if TYPE_CHECKING:
     from minikafka.node.tls import BrokerTls
@@ -59,16 +58,20 @@ class BrokerListeners:
         dynamic: DynamicBrokerConfig,
         hostname: str,
         credential_of: CredentialOf,
+        token_of: TokenOf,
         metrics: Metrics,
     ) -> None:
         self._world = world
         self._dynamic = dynamic
         self._hostname = hostname
         self._credential_of = credential_of
+        self._token_of = token_of
         self._metrics = metrics
         self._servers: dict[str, Server] = {}
         self._log = event_log("network")
         self.current = listeners(dynamic.current, hostname)
+        # Of listeners that were removed, too: their last requests may be served still.
+        self.protocols = {e.listener: e.security_protocol for e in self.current.bound}
         self.registered: tuple[Endpoint, ...] = ()  # what the broker's znode has
         self._tls: BrokerTls | None = None
         self._sasl: dict[str, BrokerSasl] = {}
@@ -90,11 +93,9 @@ class BrokerListeners:
         return None if name is None else self._network_of(name)
 
     def _network_of(self, listener: str) -> Network:
-        world, sasl = self._world, self._sasl.get(listener)
-        network = world.network if self._tls is None else self._tls.network_of(listener)
-        if sasl is None or sasl.inter_broker is None:
-            return network
-        return SaslNetwork(network, sasl.inter_broker.exchange, world.clock, world.entropy)
+        sasl, tls = self._sasl.get(listener), self._tls
+        network = self._world.network if tls is None else tls.network_of(listener)
+        return network if sasl is None else sasl.network(network)
 
     # -- serving
 
@@ -183,7 +184,7 @@ class BrokerListeners:
         own = of.only(name)
         if name == of.control_plane:
             own = replace(own, inter_broker=name)
-        return BrokerSasl(config, own, self._world, self._credential_of)
+        return BrokerSasl(config, own, self._world, self._credential_of, self._token_of)
 
     # -- changes at run time
 
@@ -217,6 +218,7 @@ class BrokerListeners:
         A listener that cannot be opened is logged, not advertised, and tried again with the next
         change. Raises CoordinationError."""
         self.current = listeners(self._dynamic.current, self._hostname)
+        self.protocols |= {e.listener: e.security_protocol for e in self.current.bound}
         for name in self._servers.keys() - {each.listener for each in self.current.bound}:
             await self._remove(name)
         for endpoint in self.current.bound:

@@ -147,7 +147,7 @@ class BrokerTls:
         they are while the listener exists."""
         before, own = self.listeners[name].settings, config.of_listener(name)
         try:
-            stores = tls_stores(own, self._world.files)
+            stores = tls_stores(own, self._world.files.read_all)
             after = replace(before, key=stores.key, chain=stores.chain, trusted=stores.trusted)
             problem = store_change_problem(
                 before.chain,
@@ -187,7 +187,7 @@ class BrokerTls:
         required_here = f"{LISTENER_PREFIX}{name.lower()}.ssl.client.auth" in config.values
         config = config.of_listener(name)
         try:
-            settings = tls_settings(config, self._world.files)
+            settings = tls_settings(config, self._world.files.read_all)
             if endpoint.security_protocol in SASL_PROTOCOLS and not required_here:
                 # As in Kafka, the key for all listeners does not count for SASL listeners.
                 settings = replace(settings, client_auth=ClientAuth.NONE)
