@@ -18,11 +18,9 @@ HARMLESS = re.compile(
     r"zookeeper\.ssl\.(key|trust)store\.type"
     r"|ssl\.(keymanager\.algorithm|keystore\.type|protocol|provider|secure\.random\.implementation"
     r"|trustmanager\.algorithm|truststore\.type)|security\.providers"
-    r"|ssl\.allow\.(dn|san)\.changes"
     r"|sasl\.kerberos\..*|sasl\.login\..*|sasl\.oauthbearer\.token\.endpoint\.url"
     r"|sasl\.(jaas\.config|server\.callback\.handler\.class)"
     r"|sasl\.mechanism\.controller\.protocol"
-    r"|password\.encoder\..*|delegation\.token\..*"
 )
 
 
