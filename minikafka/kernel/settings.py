@@ -139,7 +139,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _bool("broker.id.generation.enable", True, "Allow ids to be generated when broker.id is -1."),
     _int("reserved.broker.max.id", 1000, "Largest id that can be given by broker.id.", at_least(0)),
     _string("broker.rack", None, "Rack of this broker, for rack-aware placement."),
-    _comma_separated("listeners", ("PLAINTEXT://:9092",), "Where to listen: NAME://host:port,... An empty host is every interface.", non_empty),
+    _comma_separated("listeners", ("PLAINTEXT://localhost:9092",), "Where to listen: NAME://host:port,... An empty host is every interface. Without the key only this machine reaches the broker.", non_empty),
     _comma_separated("advertised.listeners", None, "Addresses that clients and brokers connect to; the listeners if unset."),
     _comma_separated("listener.security.protocol.map", ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"), "Security protocol of each listener name."),
     _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),

@@ -26,6 +26,12 @@ def test_the_hostname_is_advertised_for_every_interface() -> None:
     assert found.inter_broker == "PLAINTEXT"
 
 
+@pytest.mark.mission("SEC-197")
+def test_without_the_key_only_this_machine_reaches_the_broker() -> None:
+    found = read()
+    assert found.bound == found.advertised == (Endpoint("localhost", 9092),)
+
+
 def test_internal_and_external_listeners() -> None:
     found = read(
         listeners="INTERNAL://0.0.0.0:9092,EXTERNAL://0.0.0.0:19092",

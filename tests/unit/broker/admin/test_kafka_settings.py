@@ -89,6 +89,8 @@ def test_settings_are_described_as_by_kafka(resource: str) -> None:
         assert entries.keys() - expected.keys() == NOT_KAFKAS
         value = expected["zookeeper.connect"]
         expected["zookeeper.connect"] = (*value[:3], "z:1", value[4])
+        value = expected["listeners"]
+        expected["listeners"] = (*value[:3], "PLAINTEXT://localhost:9092", value[4])
         for name, value in expected.items():
             if "r" not in value[4] and BY_RESTART_ONLY.fullmatch(name):
                 expected[name] = (*value[:4], "r" + value[4].strip("-"))
