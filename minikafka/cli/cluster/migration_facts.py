@@ -52,14 +52,16 @@ async def gather(
     in_zookeeper = None
     if zookeeper is not None:
         in_zookeeper = await read_zookeeper(coordination, zookeeper, security)
+    # Before the partitions: one whose reassignment ends meanwhile would be seen with old and new
+    # replicas, and without a reassignment.
+    reassigning = await _reassigning(admin)
+    if reassigning is None and in_zookeeper is not None:
+        reassigning = frozenset()  # the znode tells
     cluster = await admin.describe_cluster()
     brokers = await asyncio.gather(*(describe_broker(admin, node) for node in cluster.nodes))
     views = await _partitions(admin, [b.broker_id for b in brokers if not b.silence])
     partitions, unsettled = settled(views)
     topics = sorted({tp.topic for tp in partitions})
-    reassigning = await _reassigning(admin)
-    if reassigning is None and in_zookeeper is not None:
-        reassigning = frozenset()  # the znode tells
     return ClusterFacts(
         cluster.controller_id,
         {broker.broker_id: broker for broker in brokers},

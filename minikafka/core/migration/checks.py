@@ -131,13 +131,15 @@ def _health(facts: ClusterFacts, goal: Goal, step: Step) -> Iterator[MigrationFi
                 f"broker {broker.broker_id}: {', '.join(broker.offline_dirs)}; mend the disk and "
                 "restart the broker",
             )
-    if step.action in (Action.START, Action.ADD):
+    if step.action is Action.START:
         return
     if facts.unsettled:
         yield MigrationFinding(
             "metadata-differs",
             f"brokers differ on {_some(facts.unsettled)}: a change is on its way; run this again",
         )
+    if step.action is Action.ADD:
+        return
     away = {tp for tp, view in facts.partitions.items() if view.leader not in facts.brokers}
     if away:
         yield MigrationFinding("offline-partitions", f"no leader: {_some(away)}")

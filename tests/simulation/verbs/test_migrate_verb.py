@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from minikafka.cli.cluster import migrate
+from minikafka.cli.cluster import migrate, migration_facts
 from minikafka.cli.cluster.migration_facts import gather, read_zookeeper
 from minikafka.cli.cluster.reassignment_text import parse_reassignment
 from minikafka.client import Admin
@@ -19,7 +21,7 @@ from minikafka.core.migration.steps import Action, Step, next_step
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import CreateOp
-from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.cluster import SimCluster, host_name
 
 ZOOKEEPER = "zookeeper:2181"
 T = TopicPartition("t", 0)
@@ -95,6 +97,36 @@ def test_zookeeper_shows_changes_under_way() -> None:
         await session.close()
         found = await read_zookeeper(world.coordination, ZOOKEEPER)
         assert (found.kraft_migration, found.reassignment) == (True, True)
+
+    play(scene)
+
+
+@pytest.mark.mission("MIX-34")
+def test_a_reassignment_that_ends_between_two_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partition has old and new replicas then, for which brokers would seem to be missing."""
+    moved = TopicPartition("moved", 0)
+    read_partitions = migration_facts._partitions
+
+    async def scene(cluster: SimCluster, admin: Admin) -> None:
+        await admin.create_topic("moved", 1, 1)
+        await admin.wait_for_topic("moved", 1)
+        leader = cluster.leader(moved)
+        target = next(b for b in cluster.broker_ids if b != leader)
+        cluster.simulation.partition(host_name(leader), host_name(target))
+
+        async def read_slowly(*args: Any) -> Any:
+            found = await read_partitions(*args)
+            cluster.simulation.heal()
+            await cluster.until("moved", lambda: cluster.leader(moved) == target)
+            await asyncio.sleep(1)
+            assert await admin.list_partition_reassignments() == {}
+            return found
+
+        assert await admin.alter_partition_reassignments({moved: [target]}) == {moved: None}
+        monkeypatch.setattr(migration_facts, "_partitions", read_slowly)
+        facts = await facts_of(cluster, admin)
+        assert facts.reassigning == frozenset({moved})
+        assert set(facts.partitions[moved].replicas) == {leader, target}
 
     play(scene)
 

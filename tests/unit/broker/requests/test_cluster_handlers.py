@@ -329,7 +329,7 @@ async def test_configuration_of_this_broker() -> None:
     assert found["num.partitions"].config_source == 5
     assert not found["log.segment.bytes"].read_only
     assert found["broker.id"].read_only
-    assert found["listeners"].read_only
+    assert not found["listeners"].read_only
     assert found["log.dirs"].value is None
     assert await entries(4, BROKER, "") == {}  # no dynamic defaults
 

@@ -125,6 +125,7 @@ BLOCKING: list[tuple[str, Goal, Change]] = [
     ("broker-silent", TO_OURS, lambda c: with_broker(c, 2, kind=Kind.UNKNOWN)),
     ("no-controller", TO_OURS, lambda c: replace(c, controller=-1)),
     ("metadata-differs", TO_OURS, lambda c: replace(c, unsettled=frozenset({T0}))),
+    ("metadata-differs", ADDING, lambda c: replace(c, unsettled=frozenset({T0}))),
     ("offline-log-dirs", TO_OURS, lambda c: with_broker(c, 2, offline_dirs=("/d",))),
     (
         "under-replicated",
