@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from minikafka.testing.inside import InsideCluster
+    from minikafka.inside.cluster import InsideCluster
     from minikafka.testing.processes import ClusterProcesses
     from minikafka.testing.simulated import Play
     from minikafka.testing.view import TestView
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def minikafka_inside(request: pytest.FixtureRequest) -> Iterator[InsideCluster]:
     """Brokers inside this process, for this test session. With pytest-xdist each worker has some.
     A test that kills brokers takes this fixture, and starts them again."""
-    from minikafka.testing.inside import InsideCluster
+    from minikafka.inside.cluster import InsideCluster
 
     config = request.config
     settings = dict(line.split("=", 1) for line in config.getini("minikafka_settings"))

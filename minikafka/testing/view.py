@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, Producer
+from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.testing.inside import InsideCluster
 from minikafka.world.real.clock import RealClock
 
 POLL_S = 0.01

@@ -7,8 +7,8 @@ import threading
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.testing.inside import InsideCluster
 from minikafka.testing.view import TestView
 
 pytestmark = pytest.mark.mission("IN-5")

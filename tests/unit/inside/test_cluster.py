@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
+from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.testing.inside import InsideCluster
 
 TIMEOUT_S = 20
 COUNT = 50
