@@ -628,6 +628,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._out.clear()
         self._out_bytes = 0
         self._held = ()
+        self._broken = None  # its traceback refers to this connection
 
 
 class LargeWrites:

@@ -445,7 +445,10 @@ class Apis:
     ) -> Coroutine[Any, Any, None] | None:
         """Call an ``ImmediateHandler``. Return what is left to run as a task."""
         if row.route.parks_reads:
-            context.contain = partial(self._contain, route=row.route, context=context, reply=reply)
+            header, host = context.header, context.client_host  # the context would be a cycle
+            context.contain = partial(
+                self._contain, route=row.route, header=header, host=host, reply=reply
+            )
         try:
             rest: Coroutine[Any, Any, None] | None = row.handler(context, request, reply)
             return rest
@@ -457,7 +460,7 @@ class Apis:
             if row.route.changes_state:
                 self._stop_node(bug)
                 raise
-            self._contain(bug, row.route, context, reply)
+            self._contain(bug, row.route, context.header, context.client_host, reply)
         return None
 
     async def _serve_rest(
@@ -474,7 +477,7 @@ class Apis:
         except Exception as bug:
             if row.route.changes_state:
                 raise
-            self._contain(bug, row.route, context, reply)
+            self._contain(bug, row.route, context.header, context.client_host, reply)
 
     def encode_later(self, reply: PendingReply, response: Message) -> None:
         """Let a worker encode the response, and send it then. Call only while ``is_open``."""
@@ -550,7 +553,7 @@ class Apis:
             except Exception as bug:
                 if row.route.changes_state:
                     raise
-                self._contain(bug, row.route, context, reply)
+                self._contain(bug, row.route, context.header, context.client_host, reply)
 
     # -- what goes wrong
 
@@ -576,7 +579,7 @@ class Apis:
         return False
 
     def _contain(
-        self, bug: Exception, route: Route, context: RequestContext, reply: PendingReply
+        self, bug: Exception, route: Route, header: RequestHeader, host: str, reply: PendingReply
     ) -> None:
         """Close the connection of a request whose handler has failed and changes no state."""
         self._failures += 1
@@ -587,9 +590,9 @@ class Apis:
             "request_handler_failed",
             error_id=error_id,
             api=api_name,
-            api_version=context.version,
-            client=context.client_host,
-            client_id=context.client_id,
+            api_version=header.api_version,
+            client=host,
+            client_id=header.client_id or "",
             error=_reason(bug),
             traceback="".join(traceback.format_exception(bug)),
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import socket
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 from minikafka.cli.options import add_pairs_argument, pairs
 from minikafka.cli.processes import pid_file
+from minikafka.cli.processes.garbage import keep_collections_short
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import (
@@ -24,7 +24,6 @@ from minikafka.kernel.config import (
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.kernel.zookeeper_settings import java_properties
 
-GC_ALLOCATIONS = 20_000  # allocations between two collections of the youngest generation
 # A thread waits this long for the interpreter while the event loop is busy. The threads of kazoo
 # wait several times for each request: at Python's 5 ms one write to ZooKeeper took 25 ms, not 1.
 SWITCH_INTERVAL_S = 0.001
@@ -97,8 +96,6 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
 
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
     call_when_asked_to_stop(node.request_stop, stop_with_stdin)
-    # Imported modules live as long as the process: exclude them from garbage collection.
-    gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, 10, 10)
+    keep_collections_short()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     await node.run()

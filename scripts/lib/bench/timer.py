@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from minikafka.cli.processes.broker import GC_ALLOCATIONS
+from minikafka.cli.processes.garbage import THRESHOLDS
 from minikafka.core.timer import Timer, TimerTaskEntry
 from scripts.lib.bench import parked
 from scripts.lib.bench.report import Report
@@ -161,7 +161,7 @@ def run(report: Report) -> None:
     gc.collect()
     gc.freeze()
     before = gc.get_threshold()
-    gc.set_threshold(GC_ALLOCATIONS, 10, 10)  # as in a broker
+    gc.set_threshold(*THRESHOLDS)  # as in a broker
     try:
         for count in POPULATIONS:
             uvloop.run(compare(report, count))
