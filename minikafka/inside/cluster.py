@@ -59,22 +59,28 @@ class BrokerEvent(NamedTuple):
 class BrokerState:
     """One broker: its disk, and the process that it runs as, if it runs."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, port: int) -> None:
         self.broker_id = broker_id
         self.tree = FileTree()
-        self.port = 0  # the system chooses one at the first start
+        self.port = port  # 0: the system chooses one at the first start
         self.process: InsideProcess | None = None
         self.node: BrokerNode | None = None
         self.running: asyncio.Task[None] | None = None
 
 
 class InsideCluster:
-    """Brokers 1, 2, ... as a context. ``settings`` are broker properties for all of them.
+    """Brokers 1, 2, ... as a context. ``settings`` are broker properties for all of them. Their
+    ports are ``base_port`` and the next ones; with 0 the system chooses them.
 
     All methods may be called from any thread but the cluster's own.
     """
 
-    def __init__(self, brokers: int = 1, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 1,
+        settings: Mapping[str, object] | None = None,
+        base_port: int = 0,
+    ) -> None:
         factor = min(3, brokers)
         self._settings = {
             **DEFAULTS,
@@ -84,7 +90,8 @@ class InsideCluster:
             "default.replication.factor": str(factor),
             **{key: str(value) for key, value in (settings or {}).items()},
         }
-        self._brokers = {number: BrokerState(number) for number in range(1, brokers + 1)}
+        ports = [base_port and base_port + index for index in range(brokers)]
+        self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
         self._zookeeper: MemoryZookeeper

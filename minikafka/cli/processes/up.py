@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, describe_exit
-from minikafka.cli.processes.embedded_zookeeper import server_status
+from minikafka.cli.processes.embedded_zookeeper import (
+    ZookeeperError,
+    class_path,
+    find_java,
+    jar_folders,
+    server_status,
+)
 from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.kernel import events
@@ -36,12 +42,13 @@ DEBUG_PORT_OFFSET = 100  # from a broker's port to that of its debug listener
 MAX_PORT = 65535
 SECURITY_FOLDER = "security"
 PROTOCOL = "SASL_SSL"
+DATA_DIR, ZOOKEEPER_PORT = "minikafka-data", 2181
 STOP_LIMIT_S = 60  # more than a controlled shutdown may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=at_least(1), default=3, help="number of brokers (3)")
-    parser.add_argument("--data-dir", default="minikafka-data", help="folder of all data and logs")
+    parser.add_argument("--data-dir", default=DATA_DIR, help="folder of all data and logs")
     parser.add_argument(
         "--base-port",
         type=port,
@@ -50,13 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this ZooKeeper; start none")
     parser.add_argument(
-        "--zookeeper-port", type=port, default=2181, help="port of the ZooKeeper that is started"
+        "--zookeeper-port",
+        type=port,
+        default=ZOOKEEPER_PORT,
+        help="port of the ZooKeeper that is started",
     )
     parser.add_argument(
         "--secure",
         action="store_true",
         help=f"TLS, logins and ACLs; keys and client configurations are in {SECURITY_FOLDER} of "
         "the data folder",
+    )
+    parser.add_argument(
+        "--inside",
+        action="store_true",
+        help="brokers and ZooKeeper in this process, without Java; nothing is kept on disk",
     )
     add_pairs_argument(parser, "--override", "a setting of every broker; repeatable")
 
@@ -72,9 +87,38 @@ def run(args: argparse.Namespace) -> int:
     from minikafka.world.real.world import run as run_real
 
     events.configure("ERROR")
+    if args.inside:
+        return up_inside(args)
+    if args.zookeeper is None:
+        check_java(os.environ)
     if args.secure:
         os.umask(PRIVATE_UMASK)  # also of the processes that it starts
     return run_real(Supervisor(args).run())
+
+
+def up_inside(args: argparse.Namespace) -> int:
+    """Raises ConfigError for an option that has no effect there."""
+    from minikafka.cli.processes.inside import run_inside
+
+    without_effect = {
+        "--secure": args.secure,
+        "--zookeeper": args.zookeeper is not None,
+        "--zookeeper-port": args.zookeeper_port != ZOOKEEPER_PORT,
+        "--data-dir": args.data_dir != DATA_DIR,
+    }
+    named = [option for option, is_given in without_effect.items() if is_given]
+    if named:
+        raise ConfigError(f"{', '.join(named)}: not with --inside, which keeps all in memory")
+    return run_inside(args.brokers, args.base_port, parse_overrides(args.override))
+
+
+def check_java(environ: Mapping[str, str]) -> None:
+    """Raises ConfigError if ZooKeeper cannot be started."""
+    try:
+        find_java(environ)
+        class_path(jar_folders(environ))
+    except ZookeeperError as error:
+        raise ConfigError(f"{error}; or run a cluster without it: minikafka up --inside") from None
 
 
 class Supervisor:

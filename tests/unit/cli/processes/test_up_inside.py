@@ -1,0 +1,75 @@
+"""The verb `up --inside`: a cluster without Java and ZooKeeper, in one process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import confluent_kafka
+import pytest
+
+from minikafka.cli.main import main
+from minikafka.cli.processes.embedded_zookeeper import ZookeeperError
+from minikafka.testing.processes import free_ports
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [sys.executable, "-m", "minikafka.cli.main", "up", "--inside", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            ready, _, bootstrap = process.stdout.readline().strip().partition(" bootstrap=")
+            assert ready == "ready"
+            yield process, bootstrap
+        finally:
+            process.kill()
+
+
+@pytest.mark.mission("IN-86")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_clients_use_it_until_a_signal_ends_it(number: signal.Signals) -> None:
+    first = free_ports(2)[0]
+    with running("--brokers", "2", "--base-port", str(first)) as (process, bootstrap):
+        assert bootstrap == f"127.0.0.1:{first},127.0.0.1:{first + 1}"
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+        offsets = []
+        producer.produce("t", b"value", on_delivery=lambda _, record: offsets.append(record))
+        assert producer.flush(10) == 0
+        assert [record.error() for record in offsets] == [None]
+        process.send_signal(number)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.mission("IN-86")
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--secure"],
+        ["--zookeeper", "localhost:2181"],
+        ["--zookeeper-port", "1"],
+        ["--data-dir", "x"],
+    ],
+)
+def test_options_without_effect_are_refused(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--inside", *option]) == 1
+    assert f"{option[0]}: not with --inside" in capsys.readouterr().err
+
+
+@pytest.mark.mission("IN-86")
+def test_up_names_it_where_there_is_no_java(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_java(environ: object) -> str:
+        raise ZookeeperError("no Java")
+
+    monkeypatch.setattr("minikafka.cli.processes.up.find_java", no_java)
+    assert main(["up"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "minikafka: no Java; or run a cluster without it: minikafka up --inside"
+    ]
