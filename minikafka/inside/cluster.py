@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import uvloop
 
+from minikafka.broker.requests.faults import InjectedFaults
 from minikafka.client import Admin, ClientConfig
+from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
@@ -94,6 +96,8 @@ class InsideCluster:
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
+        self._faults = InjectedFaults(self._clock.monotonic_ms)
+        self.request_faults = RequestFaults(self.call, self._faults)
         self._zookeeper: MemoryZookeeper
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -222,7 +226,9 @@ class InsideCluster:
             raise RuntimeError(f"broker {broker.broker_id} runs")
         own = {"broker.id": str(broker.broker_id), "listeners": f"PLAINTEXT://{HOST}:{broker.port}"}
         process = inside_process(self._zookeeper, broker.tree)
-        node = BrokerNode(process.world, BROKER_CONFIG.parse(self._settings | own), HOST)
+        node = BrokerNode(
+            process.world, BROKER_CONFIG.parse(self._settings | own), HOST, self._faults
+        )
         running = asyncio.create_task(node.run(), name=f"broker-{broker.broker_id}")
         started = asyncio.create_task(node.started.wait())
         await asyncio.wait([started, running], return_when=asyncio.FIRST_COMPLETED)

@@ -19,6 +19,7 @@ from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
+from minikafka.broker.requests.faults import FaultSeam, InjectedFaults
 from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
@@ -73,8 +74,16 @@ class BrokerNode:
     parts: BrokerParts
     controller: KafkaController
 
-    def __init__(self, world: World, config: Config, hostname: str = "localhost") -> None:
+    def __init__(
+        self,
+        world: World,
+        config: Config,
+        hostname: str = "localhost",
+        faults: InjectedFaults | None = None,
+    ) -> None:
+        """``faults`` are put into the request path; None for any broker outside of a test."""
         self._config = config
+        self._faults = faults
         self._hostname = hostname
         listeners(config, hostname)  # before ZooKeeper is asked for more settings
         self._credentials = ScramCredentialCache(lambda: self._zk.store)
@@ -337,6 +346,7 @@ class BrokerNode:
             metrics=self.metrics,
             features=lambda: (features.epoch, features.levels),
             quotas=client_quotas,
+            seam=self._make_seam(),
         )
         self._controlled_shutdown = ShutdownHandover(
             world.network,
@@ -345,6 +355,12 @@ class BrokerNode:
             self.broker_id,
             views.controlled_shutdown(self._config, listener),
         )
+
+    def _make_seam(self) -> FaultSeam | None:
+        if self._faults is None:
+            return None
+        names = self.parts.cache.topic_name
+        return FaultSeam(self._faults, self.broker_id, self._world.clock, names)
 
     def _make_controller(self, listening: BrokerListeners) -> KafkaController:
         world, current = self._world, listening.current

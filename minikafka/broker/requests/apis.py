@@ -22,7 +22,7 @@ from collections.abc import (
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from minikafka.broker.quotas import ClientQuotas, RequestThrottle, TakePermits, take_freely
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
@@ -117,6 +117,34 @@ class RequestContext:
     @property
     def client_id(self) -> str:
         return self.header.client_id or ""
+
+
+class RequestReply(Protocol):
+    """Takes the reply to one request; see ``PendingReply``."""
+
+    def __call__(self, response: Any) -> None: ...
+
+    def refuse(self, reason: str, **facts: object) -> None: ...
+
+    def abandon(self, reason: str, **facts: object) -> None: ...
+
+    def mute(self, delay_ms: int) -> None: ...
+
+
+class Seam(Protocol):
+    """May serve a request in another way (``requests/faults``)."""
+
+    def begin(
+        self,
+        api_key: ApiKey,
+        context: RequestContext,
+        request: Any,
+        reply: RequestReply,
+        serve: Callable[[Any, RequestReply], Awaitable[None]],
+    ) -> Coroutine[Any, Any, None] | None:
+        """Return what serves the request instead, as a task, by ``serve`` or not. None if it is
+        served as usual."""
+        ...
 
 
 # Called exactly once per request. ``None`` sends nothing (Produce with acks=0). A KafkaError is
@@ -281,6 +309,10 @@ class PendingReply:
         """Close the connection, whether the request has been answered or not."""
         self._slot.abandon(reason, **facts)
 
+    def mute(self, delay_ms: int) -> None:
+        """Serve and read nothing more of the connection for that long."""
+        self._slot.mute(delay_ms)
+
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
         api_key = self._route.api_key
@@ -330,9 +362,11 @@ class Apis:
         metrics: Metrics | None = None,
         features: Callable[[], tuple[int, Mapping[str, int]]] = lambda: (-1, {}),
         quotas: ClientQuotas | None = None,
+        seam: Seam | None = None,
     ) -> None:
         """Serve the ``routes`` that ``release`` has, up to the newest versions of the release.
         ``features`` returns the epoch and the levels of the finalized features."""
+        self._seam = seam
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
         self._stall_ms = self._stalls.threshold_ms
         self._now_ms = monotonic_ms
@@ -425,7 +459,11 @@ class Apis:
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
         reply = PendingReply(self, slot, route, header.correlation_id, version, throttle)
-        if route.task:
+        otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
+        if otherwise is not None:
+            connection.overlapping = None
+            self._start(otherwise, row, context, len(frame))
+        elif route.task:
             self._start(self._serve(row, context, request, reply), row, context, len(frame))
         else:
             rest = self._serve_at_once(row, context, request, reply)
@@ -441,7 +479,7 @@ class Apis:
         return False
 
     def _serve_at_once(
-        self, row: _Row, context: RequestContext, request: Message, reply: PendingReply
+        self, row: _Row, context: RequestContext, request: Message, reply: RequestReply
     ) -> Coroutine[Any, Any, None] | None:
         """Call an ``ImmediateHandler``. Return what is left to run as a task."""
         if row.route.parks_reads:
@@ -468,7 +506,7 @@ class Apis:
         row: _Row,
         context: RequestContext,
         rest: Coroutine[Any, Any, None],
-        reply: PendingReply,
+        reply: RequestReply,
     ) -> None:
         """Run what an ``ImmediateHandler`` has left. It runs to its end even if the connection
         closes; then the response is dropped."""
@@ -528,19 +566,39 @@ class Apis:
             return
         if connection.closed:
             return
+        otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
+        if otherwise is not None:
+            await otherwise
+        else:
+            await self._serve_to_reply(row, context, request, reply)
+
+    def _by_seam(
+        self, row: _Row, context: RequestContext, request: Message, reply: RequestReply
+    ) -> Coroutine[Any, Any, None] | None:
+        assert self._seam is not None
+
+        async def serve(rest: Any, collected: RequestReply) -> None:
+            await self._serve_to_reply(row, context, rest, collected)
+
+        return self._seam.begin(row.route.api_key, context, request, reply, serve)
+
+    async def _serve_to_reply(
+        self, row: _Row, context: RequestContext, request: Message, reply: RequestReply
+    ) -> None:
+        """Serve a request in a task. An ``ImmediateHandler`` may park it, and reply later."""
         if row.route.task:
             await self._serve(row, context, request, reply)
-        else:
-            rest = self._serve_at_once(row, context, request, reply)
-            if rest is not None:
-                await self._serve_rest(row, context, rest, reply)
+            return
+        rest = self._serve_at_once(row, context, request, reply)
+        if rest is not None:
+            await self._serve_rest(row, context, rest, reply)
 
     async def _serve(
         self,
         row: _Row,
         context: RequestContext,
         request: Message,
-        reply: PendingReply,
+        reply: RequestReply,
     ) -> None:
         """Run a task handler and send its response. The handler runs to its end even if the
         connection closes; then the response is dropped."""
@@ -579,7 +637,7 @@ class Apis:
         return False
 
     def _contain(
-        self, bug: Exception, route: Route, header: RequestHeader, host: str, reply: PendingReply
+        self, bug: Exception, route: Route, header: RequestHeader, host: str, reply: RequestReply
     ) -> None:
         """Close the connection of a request whose handler has failed and changes no state."""
         self._failures += 1

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from minikafka.core.faults.messages import ListShape, MessageShape, shape_of
 from minikafka.core.faults.rules import RequestFacts, Row
+from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.api_keys import ApiKey
 
-NO_ID: Final = bytes(16)
 NO_REPLICA: Final = -1
 GROUP_KEY: Final = 0  # the type of a FindCoordinator key
 
 # Returns the name of a topic id; None if the id is unknown.
-TopicName: TypeAlias = Callable[[bytes], str | None]
+TopicName: TypeAlias = Callable[[UUID], str | None]
 
 # What only brokers send.
 OF_BROKERS: Final = frozenset(
@@ -100,7 +101,7 @@ def name_of(element: Any, shape: ListShape, topic_name: TopicName) -> Any:
     if shape.name is None:
         return element
     name = getattr(element, shape.name)
-    if not name and shape.topic_id and element.topic_id != NO_ID:
+    if not name and shape.topic_id and element.topic_id != ZERO_UUID:
         return topic_name(element.topic_id)
     return name
 
@@ -138,6 +139,12 @@ def only(
     if shape is None:
         return request
     return _selected(api_key, version, request, shape, lambda row: row in chosen, topic_name)
+
+
+def has_rows(api_key: ApiKey, version: int, request: Any) -> bool:
+    """Whether the error of a request is one of its rows, and not of the whole request."""
+    shape = shape_of(api_key, version)
+    return shape is not None and bool(getattr(request, shape.lists[0].requested))
 
 
 def _selected(

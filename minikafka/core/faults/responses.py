@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from minikafka.core.faults.messages import ListShape, shape_of
-from minikafka.core.faults.requests import NO_ID
+from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.layout import top_fields
@@ -92,6 +92,6 @@ def _merge(answer: Any, refused: Any, lists: Sequence[ListShape]) -> None:
 
 
 def _key(row: Any, shape: ListShape) -> Any:
-    if shape.topic_id and row.topic_id != NO_ID:
+    if shape.topic_id and row.topic_id != ZERO_UUID:
         return row.topic_id
     return getattr(row, shape.responded_name)

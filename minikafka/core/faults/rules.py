@@ -97,7 +97,8 @@ class ThrottleClient:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """Damage the record batches of the rows concerned in the response, so that the CRC fails."""
+    """Damage the record batches of the rows concerned in the response, so that the CRC fails. A
+    response without records of theirs does not count (``Rule.settle``)."""
 
 
 Passing: TypeAlias = Observe | Delay | Hold
@@ -162,6 +163,7 @@ class Rule:
     chance: Callable[[], float] | None = None
     calls: int = field(default=0, init=False)  # requests concerned so far
     hits: int = field(default=0, init=False)  # of these, those that were struck
+    pending: int = field(default=0, init=False)  # strikes whose effect depends on the response
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
@@ -175,7 +177,7 @@ class Rule:
 
     @property
     def is_spent(self) -> bool:
-        return self.times is not None and self.hits >= self.times
+        return self.times is not None and self.hits + self.pending >= self.times
 
     def strikes(self, facts: RequestFacts) -> list[Row]:
         """Return the rows of a request that the rule strikes, and count it; an empty list if it
@@ -191,8 +193,17 @@ class Rule:
             return []
         if self.chance is not None and self.chance() >= self.probability:
             return []
-        self.hits += 1
+        if isinstance(self.effect, Corrupt):
+            self.pending += 1
+        else:
+            self.hits += 1
         return chosen
+
+    def settle(self, has_struck: bool) -> None:
+        """End a pending strike. One that had no effect does not count."""
+        self.pending -= 1
+        self.hits += has_struck
+        self.calls -= not has_struck
 
 
 class Strike(NamedTuple):
@@ -210,11 +221,10 @@ class FaultDecision(NamedTuple):
 
 
 class RuleBook:
-    """The rules of a cluster, in order. ``struck`` is called with each rule that strikes."""
+    """The rules of a cluster, in order."""
 
-    def __init__(self, struck: Callable[[Rule], object] = lambda _: None) -> None:
+    def __init__(self) -> None:
         self._rules: dict[Rule, None] = {}
-        self._struck = struck
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -242,7 +252,6 @@ class RuleBook:
             rows = rule.strikes(facts)
             if not rows:
                 continue
-            self._struck(rule)
             if not isinstance(rule.effect, Observe | Delay | Hold):
                 return FaultDecision(passing, Strike(rule, rows))
             passing.append(Strike(rule, rows))

@@ -1,0 +1,93 @@
+"""The handle of a fault that a test has put into a cluster inside the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import fields
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from minikafka.broker.requests.faults import InjectedFaults
+from minikafka.core.faults.rules import Hold, Rule
+from minikafka.protocol.api_keys import ApiKey
+
+# Runs a coroutine on the cluster's event loop, from any other thread.
+Call: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class FaultHandle:
+    """A fault of requests. All methods may be called from any thread but the cluster's own. As a
+    context it removes the fault at its end."""
+
+    def __init__(self, call: Call, faults: InjectedFaults, rule: Rule) -> None:
+        self._call = call
+        self._faults = faults
+        self._rule = rule
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    @property
+    def hits(self) -> int:
+        """How many requests the fault has struck."""
+        return self._rule.hits
+
+    def wait(self, n: int = 1, timeout: float = 10.0) -> None:
+        """Return when the fault has struck ``n`` requests. Raises AssertionError with their number
+        after ``timeout`` seconds."""
+        self._call(self._wait(n, timeout))
+
+    def release(self) -> None:
+        """Let go on what ``hold`` keeps, and hold nothing more. Raises TypeError for another
+        fault."""
+        if not isinstance(self._rule.effect, Hold):
+            raise TypeError(f"only a hold can be released, not: {self.describe()}")
+        self._call(self._release())
+
+    def remove(self) -> None:
+        """End the fault. What it holds goes on. A fault that has ended stays so."""
+        self._call(self._remove())
+
+    def describe(self) -> str:
+        """Return the fault in words, for messages."""
+        effect, selector = self._rule.effect, self._rule.selector
+        words = [type(effect).__name__, *(_shown(getattr(effect, f.name)) for f in fields(effect))]
+        chosen = [
+            f"{field.name}={_shown(value)}"
+            for field in fields(selector)
+            if (value := getattr(selector, field.name)) not in (None, False)
+        ]
+        return f"{' '.join(words)} ({', '.join(chosen) or 'any request'})"
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}, {self.hits} hits>"
+
+    async def _wait(self, n: int, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._faults.until(lambda: self._rule.hits >= n)
+        except TimeoutError:
+            raise AssertionError(
+                f"{self._rule.hits} of {n} hits after {timeout_s} s: {self.describe()}"
+            ) from None
+
+    async def _release(self) -> None:
+        self._faults.release(self._rule)
+
+    async def _remove(self) -> None:
+        self._faults.remove(self._rule)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, ApiKey):
+        return value.api_name
+    return str(getattr(value, "name", value))
