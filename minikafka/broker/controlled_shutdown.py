@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.controlled_shutdown import (

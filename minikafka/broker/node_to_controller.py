@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Entropy, Network
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest

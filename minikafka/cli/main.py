@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minikafka.cli.kafka_form import KAFKA_FORMS, WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.ports import CoordinationError, SessionExpired
+
+if TYPE_CHECKING:
+    import difflib
+    from importlib import metadata
+else:
+    difflib = LazyModule("difflib")
+    metadata = LazyModule("importlib.metadata")
 
 VERBS = {
     "up": (
@@ -128,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(overview())
         return OK
     if words[0] == "--version":
-        print(f"minikafka {version('minikafka')}")
+        print(f"minikafka {metadata.version('minikafka')}")
         return OK
     if words[0] not in VERBS:
         near = difflib.get_close_matches(words[0], VERBS, n=1)

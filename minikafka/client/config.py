@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.kernel.client_security import ClientSecurity
+from minikafka.kernel.lazy_dataclass import dataclass
 
 DEFAULT_PORT = 9092
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from minikafka.core.controller.states import StateChange
 from minikafka.kernel.cluster import PartitionAndReplica
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
 
 MAX_TRANSITIONS = 1000

@@ -20,11 +20,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.core.controller.events import ControllerEvent
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Counter, Metrics
 from minikafka.kernel.ports import Clock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minikafka.controller.channel_manager import ControllerChannels
 from minikafka.controller.config import ControllerConfig
@@ -10,6 +10,7 @@ from minikafka.controller.state_machines import StateMachines
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Entropy
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore

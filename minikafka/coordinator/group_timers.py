@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias, assert_never
 
@@ -25,6 +24,7 @@ from minikafka.core.group.result import (
 )
 from minikafka.core.group.shard import GroupShard
 from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
 
 GroupContext: TypeAlias = CoordinatorContext[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from minikafka.coordinator.ports import PartitionLeaders
@@ -16,6 +15,7 @@ from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPa
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from minikafka.kernel.cluster import (
     Endpoint,
     TopicPartition,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.slices import run_at_once
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,

@@ -8,7 +8,8 @@ for ``threshold_ms`` or longer without a pause, so that the next tick can name i
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 WINDOW_MS = 60_000  # the longest stall is that of the last minute
 SLOT_MS = 5_000

@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar, cast
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

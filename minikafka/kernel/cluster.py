@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 NO_LEADER = -1
 NO_EPOCH = -1

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from decimal import Decimal
+from dataclasses import field, fields, is_dataclass, replace
 from enum import Enum
 from math import inf, isfinite
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import decimal
+    import difflib
+else:
+    decimal = LazyModule("decimal")
+    difflib = LazyModule("difflib")
 
 T = TypeVar("T")
 
@@ -177,7 +185,7 @@ def _java_double(value: float) -> str:
     """Return the value as Java's ``Double.toString`` prints it."""
     if value == 0 or not isfinite(value) or 1e-3 <= abs(value) < 1e7:
         return {inf: "Infinity", -inf: "-Infinity"}.get(value, str(value).replace("nan", "NaN"))
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int), "the value is finite"
     text = "".join(map(str, digits))
     power = exponent + len(text) - 1
@@ -201,7 +209,7 @@ def row_of(kind: ConfigType, effective: bool = True) -> Callable[..., Setting]:
     return row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConfigDef:
     """A set of settings. ``ignored`` are keys without a row that are accepted without effect; keys
     in ``refused`` have a reason why no value but the default is accepted. ``free`` are keys without
@@ -314,7 +322,7 @@ class ConfigDef:
         return Config(values, dict(given), without_effect)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Config:
     """Parsed values by Kafka key. ``given`` is what the user wrote; ``without_effect`` are the
     given keys that change nothing."""

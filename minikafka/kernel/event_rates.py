@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 BURST = 100  # events of one client and cause that are logged without a pause
 PERIOD_MS = 1000  # then one in so long

@@ -8,12 +8,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
-
-import structlog
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TextIO
 
 from minikafka.kernel.event_rates import EventRates
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import structlog
+else:
+    structlog = LazyModule("structlog")
 
 
 class EventLog(Protocol):
@@ -48,7 +53,7 @@ LOGGERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LoggerLevels:
     """The levels of the process's loggers, names of ``LEVELS``; ``own`` has those that differ.
 

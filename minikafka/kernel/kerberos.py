@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 HOW_TO_GET = (
     "GSSAPI needs the extra gssapi: pip install 'minikafka[gssapi]' "

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.listener_settings import CHANGED_WHILE_OPEN
 
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")

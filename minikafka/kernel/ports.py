@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from minikafka.kernel.kerberos import Kerberos, NoKerberos
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.tls import TlsSettings
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 USER: Final = "User"
 

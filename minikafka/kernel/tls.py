@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 class TlsError(ValueError):

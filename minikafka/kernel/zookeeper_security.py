@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntFlag
 from typing import Final, TypeAlias
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.tls import TlsSettings
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.schema import Message

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, cast
 
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Network, OutgoingLogin, TimerHandle
 from minikafka.protocol.codec import DecodeError
 from minikafka.protocol.frames import (

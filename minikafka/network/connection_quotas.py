@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from minikafka.core.quota.client_quota import Accounts
 from minikafka.core.quota.rates import RateConfig, SampledRate
+from minikafka.kernel.lazy_dataclass import dataclass
 
 UNLIMITED = 2**31 - 1
 IPV4_MAPPED = "::ffff:"  # an IPv4 client of a listener on every interface

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
-import h11
-
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.ports import Network
 from minikafka.kernel.tls import TlsSettings
+
+if TYPE_CHECKING:
+    import h11
+else:
+    h11 = LazyModule("h11")
+
 
 TIMEOUT_MS = 10_000
 MAX_BODY_BYTES = 1024 * 1024

@@ -10,16 +10,21 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import parse_qsl
 
-import h11
-
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
+
+if TYPE_CHECKING:
+    import h11
+else:
+    h11 = LazyModule("h11")
+
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 

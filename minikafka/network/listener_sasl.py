@@ -8,7 +8,6 @@ login, the connection calls the request handler without it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from minikafka.core.security.sasl.exchange import Send
@@ -24,6 +23,7 @@ from minikafka.core.security.sasl.server_login import (
 )
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Entropy, TimerHandle
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connection_quotas import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from minikafka.core.security.jwt_validator import (
@@ -16,6 +15,7 @@ from minikafka.core.security.jwt_validator import (
 )
 from minikafka.core.security.sasl.oauthbearer import BearerToken, TokenRefusal
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
 
 # Returns the JWK set. Raises OSError.

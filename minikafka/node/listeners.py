@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
@@ -15,6 +15,7 @@ from minikafka.broker.requests.apis import Apis
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.listeners import (
     SASL_PROTOCOLS,
     TLS_PROTOCOLS,

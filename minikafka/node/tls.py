@@ -6,7 +6,7 @@ Imported only by brokers with a TLS listener: it takes the ``cryptography`` libr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from minikafka.core.security.certificate_names import (
@@ -19,6 +19,7 @@ from minikafka.core.security.store_changes import store_change_problem
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.listener_settings import TLS_STORES
 from minikafka.kernel.listeners import (
     SASL_PROTOCOLS,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
 from minikafka.protocol.codec import append_message, decode

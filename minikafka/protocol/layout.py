@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.schema import ALWAYS, In, Message, VersionRange, parse_versions
 from minikafka.protocol.types import Fixed, Sized
 

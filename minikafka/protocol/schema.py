@@ -18,9 +18,10 @@ A field without ``In`` exists wherever its message or struct does. Nested struct
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 from uuid import UUID
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.buffer import Buffer
 
 

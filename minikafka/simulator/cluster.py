@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from minikafka.broker.replication.partition import Partition
@@ -12,6 +11,7 @@ from minikafka.client import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import CoordinationError, NoNode
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from uuid import UUID
 
 from minikafka.kernel.cluster import parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.lazy_dataclass import dataclass
 
 META_PROPERTIES: Final = "meta.properties"
 _META_PROPERTIES_VERSION: Final = "version"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # Instead of an offset: what became of a record that is not known to lie at one.
 IN_DOUBT: Final = -3  # nobody answered for good: it may be there or not

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.verify.history import SOMEWHERE, History, Reading, RecordId
 
 

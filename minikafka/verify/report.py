@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.verify.history import IN_DOUBT, SOMEWHERE, UNSETTLED, History, Reading, RecordId
 from minikafka.verify.judge import Finding
 

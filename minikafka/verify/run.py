@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minikafka.client import Admin, ClientConfig, Consumer, ConsumerConfig
 from minikafka.client.session import ClusterSession
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import World
 from minikafka.verify.history import History, Reading, Written
 from minikafka.verify.judge import judge

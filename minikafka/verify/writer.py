@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.calls import raise_for
@@ -11,6 +10,7 @@ from minikafka.core.client.producer.produce_call import produce
 from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.builder import build_batch
 from minikafka.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written

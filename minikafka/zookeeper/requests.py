@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     BadVersion,
     CheckOp,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     Clock,
     ConnectionLost,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.security.acl_cache import NO_ACLS, NO_ZNODE, VersionedAcls
 from minikafka.core.security.acls import RESOURCE_TYPES, PatternType, ResourcePattern
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     BadVersion,
     CoordinationOp,

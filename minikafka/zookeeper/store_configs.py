@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     BadVersion,
     CreateOp,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     BadVersion,
     CheckOp,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from minikafka.kernel.cluster import (
@@ -12,6 +12,7 @@ from minikafka.kernel.cluster import (
     ReplicaAssignment,
     TopicPartition,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     BadVersion,
     CoordinationError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.create_topics import (
     CreatableTopic,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import replace
+from functools import cache
 from itertools import dropwhile
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource
@@ -20,7 +20,14 @@ from minikafka.kernel.config import (
     Setting,
 )
 from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic, key_without_prefix
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.settings import TOPIC_SETTINGS, topic_defaults
+
+if TYPE_CHECKING:
+    from importlib import metadata
+else:
+    metadata = LazyModule("importlib.metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,7 @@ class ConfigEntries:
             self._unlisted_entry(name)
             for name in sorted(unlisted - self._broker_def.settings.keys())
         ]
-        software = ConfigSynonym(SOFTWARE_VERSION, _SOFTWARE.default, ConfigSource.DEFAULT_CONFIG)
-        return [*entries, _entry(_SOFTWARE, _SOFTWARE.default, (software,), read_only=True)]
+        return [*entries, _software()]
 
     def _broker_entry(self, row: Setting) -> ConfigEntry:
         synonyms = self._own_synonyms(row)
@@ -196,13 +202,21 @@ _FAMILIES: Mapping[str, Sequence[str]] = MappingProxyType(
         for place, name in enumerate(row.synonyms)
     }
 )
-_SOFTWARE: Final = Setting(
-    SOFTWARE_VERSION,
-    ConfigType.STRING,
-    version("minikafka"),
-    "The version of minikafka. Not a key of Kafka's: it tells the brokers of both kinds apart.",
-)
 _RUN_TIME: Mapping[str, Setting] = MappingProxyType({row.name: row for row in RUN_TIME_SETTINGS})
+
+
+@cache
+def _software() -> ConfigEntry:
+    """Return the entry with the version of minikafka."""
+    version = metadata.version("minikafka")
+    row = Setting(
+        SOFTWARE_VERSION,
+        ConfigType.STRING,
+        version,
+        "The version of minikafka. Not a key of Kafka's: it tells the brokers of both kinds apart.",
+    )
+    synonym = ConfigSynonym(SOFTWARE_VERSION, version, ConfigSource.DEFAULT_CONFIG)
+    return _entry(row, version, (synonym,), read_only=True)
 
 
 def _entry(

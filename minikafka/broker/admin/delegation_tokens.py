@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from minikafka.core.security.delegation_tokens import (
@@ -34,6 +34,7 @@ from minikafka.core.security.sasl.scram import TokenCredential
 from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import BadVersion, Clock, CoordinationError, Entropy, Watcher
 from minikafka.kernel.principals import Principal
 from minikafka.zookeeper.notice_follower import NoticeFollower

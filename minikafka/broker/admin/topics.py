@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import CoordinationError, Entropy, NodeExists, SessionExpired
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.create_topics import CreatableTopic

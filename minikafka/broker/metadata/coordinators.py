@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -11,6 +10,7 @@ from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
 from minikafka.zookeeper.errors import MalformedZnode
 

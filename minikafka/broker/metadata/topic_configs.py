@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.throttled_replicas import NO_REPLICAS, ThrottledReplicas
 from minikafka.kernel.config import ConfigError, view_of
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.settings import TOPIC_CONFIG
 from minikafka.zookeeper.errors import MalformedZnode
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from minikafka.broker.purgatories import ReplicaPurgatories
@@ -28,6 +27,7 @@ from minikafka.core.replication.isr_outcomes import (
 from minikafka.core.replication.partition_state import LeadershipState, leader_and_isr
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, TimerHandle
 from minikafka.zookeeper.store import ZkStore

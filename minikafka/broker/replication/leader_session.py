@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from minikafka.core.replication.follower import UNDEFINED_EPOCH
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

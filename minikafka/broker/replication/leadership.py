@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.purgatories import ReplicaPurgatories
@@ -20,6 +19,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
 from minikafka.storage.directories.log_manager import LogManager
 

@@ -18,7 +18,6 @@ Two invariants are asserted at every change:
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -47,6 +46,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer
 from minikafka.storage.log.unified_log import UnifiedLog
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from typing import Any, Final, TypeAlias
@@ -24,6 +23,7 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.protocol.api_keys import ApiKey, Release

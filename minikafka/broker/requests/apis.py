@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -28,6 +28,7 @@ from minikafka.broker.quotas import ClientQuotas, RequestThrottle, TakePermits, 
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.kernel.principals import ANONYMOUS, Principal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
@@ -15,6 +14,7 @@ from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, CoordinatorType
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

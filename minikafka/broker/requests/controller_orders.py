@@ -12,7 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeAlias
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.slices import in_slices, run_in_slices
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,

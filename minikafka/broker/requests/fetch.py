@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
@@ -23,6 +22,7 @@ from minikafka.broker.requests.eager_start import begun
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

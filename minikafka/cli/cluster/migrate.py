@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from minikafka.core.migration.facts import (
 )
 from minikafka.core.migration.steps import Action, Step, next_step, plan, targets
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, CoordinationSession, DeleteOp, NoAuth, NoNode, World
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.zookeeper import paths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from minikafka.cli.output import Table
 from minikafka.core.migration.checks import MigrationFinding
 from minikafka.core.migration.facts import IBP, MESSAGE_FORMAT, ClusterFacts, Goal, Kind, Way
 from minikafka.core.migration.steps import Action, Step
+from minikafka.kernel.lazy_dataclass import dataclass
 
 NO_THROTTLE: Final = "BYTES"
 

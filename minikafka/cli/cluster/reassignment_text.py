@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.cli.cluster.replica_moves import Replica
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 
 VERSION = 1
 ANY_DIRECTORY = "any"

@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition, parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 
 MAX_REPLICATION_FACTOR = 32767
 

@@ -6,7 +6,6 @@ import argparse
 import datetime
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.cli import output
@@ -21,6 +20,7 @@ from minikafka.core.client.admin.transactions import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import World
 
 MS_PER_MINUTE = 60_000

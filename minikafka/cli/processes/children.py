@@ -7,11 +7,13 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from minikafka.kernel.lazy_dataclass import dataclass
 
-@dataclass
+
+@dataclass(slots=True)
 class Child:
     """One process that runs a verb of the minikafka command.
 

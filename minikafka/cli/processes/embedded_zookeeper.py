@@ -13,11 +13,11 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from minikafka.cli.processes.zookeeper_security import ServerSecurity
 from minikafka.cli.stopping import call_when_asked_to_stop
+from minikafka.kernel.lazy_dataclass import dataclass
 
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 DEBIAN_JARS = Path("/usr/share/java")

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 USERS: Final = "users.jaas"
 _DIGEST_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"

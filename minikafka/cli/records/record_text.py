@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.record import Header
 
 READER_PROPERTIES = (

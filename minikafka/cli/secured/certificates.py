@@ -9,7 +9,6 @@ import datetime
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
@@ -23,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from minikafka.kernel.lazy_dataclass import dataclass
+
 HOUR: Final = datetime.timedelta(hours=1)  # clocks of other machines may be slow
 AUTHORITY_LIFE: Final = datetime.timedelta(days=3650)
 BROKER_LIFE: Final = datetime.timedelta(days=825)  # some clients refuse certificates above this
@@ -34,7 +35,7 @@ class UnusableCertificate(ValueError):
     """A stored key or certificate that cannot be used; the message contains no secret."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Authority:
     """Issues certificates. Its key is not in its representation."""
 

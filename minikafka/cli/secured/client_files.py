@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from minikafka.core.security.jaas import SCRAM_MODULE
 from minikafka.core.security.scram_credentials import SCRAM_SHA_512
+from minikafka.kernel.lazy_dataclass import dataclass
 
 PROTOCOL: Final = "SASL_SSL"
 MECHANISM: Final = SCRAM_SHA_512.kafka_name

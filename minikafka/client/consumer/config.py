@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from minikafka.client.config import check_least
@@ -11,6 +10,7 @@ from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_
 from minikafka.core.client.assignors.model import Assignor
 from minikafka.core.client.consumer.membership import GroupRebalanceConfig
 from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # As Kafka checks them: capitals are not the same.
 _CHOICES = {

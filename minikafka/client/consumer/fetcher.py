@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.client.consumer.truncation import TruncationCheck
@@ -24,6 +23,7 @@ from minikafka.core.client.consumer.session_fetches import SessionFetches
 from minikafka.core.client.offsets import LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.fetch import PartitionData
 
 

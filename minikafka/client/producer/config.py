@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, SupportsIndex, TypeAlias
 
 from minikafka.client.config import check_least
 from minikafka.client.serialization import AnySerializer, check_serialization
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.compression import Compression
 
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5  # as many batches of a partition as a broker remembers

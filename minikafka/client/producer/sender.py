@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from minikafka.client.producer.transaction_manager import TransactionManager
@@ -16,6 +15,7 @@ from minikafka.core.client.producer.sequences import BatchOutcome, Sequences
 from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.produce import PartitionProduceResponse
 from minikafka.protocol.records.compression import Compression
 

@@ -7,12 +7,13 @@ Kafka's object ``Election`` and the checks of ``onReplicaElection`` and
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from minikafka.core.controller.assignment import target_replicas
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import NO_LEADER, ElectionType, LeaderAndIsr, TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 
 RECOVERING = 1  # leader_recovery_state after an unclean election (KIP-704)
 

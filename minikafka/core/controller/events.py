@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from minikafka.core.controller.request_batch import ControlRequest
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 

@@ -7,8 +7,9 @@ succeeds deletes a feature that another release has finalized.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 class UpgradeType(IntEnum):

@@ -8,7 +8,7 @@ the requests to the batch. Both are pure functions; the cases A to F are in thei
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from minikafka.core.controller.context import ControllerContext
@@ -26,6 +26,7 @@ from minikafka.core.controller.states import (
     newer_controller,
 )
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import BadVersion, NodeExists
 
 PartitionChange: TypeAlias = StateChange[TopicPartition, PartitionState]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import Broker, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

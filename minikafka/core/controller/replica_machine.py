@@ -7,7 +7,7 @@ of one broker: two replicas of one partition would be two writes to the same zno
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from minikafka.core.controller.assignment import with_replica, without_replica
@@ -30,6 +30,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
     grouped,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import BadVersion, NoNode
 
 ReplicaChange: TypeAlias = StateChange[PartitionAndReplica, ReplicaState]

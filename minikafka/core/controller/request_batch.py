@@ -7,7 +7,7 @@ The batch is Kafka's ControllerBrokerRequestBatch. Requests are built for the ne
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from minikafka.core.controller.context import ControllerContext
@@ -21,6 +21,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,

@@ -18,7 +18,6 @@ again where it is written (``controller/state_machines``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeAlias, TypeVar
 
@@ -29,6 +28,7 @@ from minikafka.kernel.cluster import (
     ReplicaAssignment,
     TopicPartition,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import CoordinationError
 
 

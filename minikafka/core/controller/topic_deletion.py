@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

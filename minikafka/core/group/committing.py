@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from minikafka.core.coordinator_shard import CoordinatorAppend, InTransaction, RespondError
 from minikafka.core.group.config import GroupConfig
@@ -22,6 +21,7 @@ from minikafka.core.group.result import (
 from minikafka.core.tombstones import in_batches
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

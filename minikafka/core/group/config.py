@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # How long a JoinGroup of a new member is parked at most: it cannot send heartbeats yet.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000

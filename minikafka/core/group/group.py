@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
 from minikafka.core.group.member import ClassicGroupMember, Protocols, RespondJoin
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from minikafka.core.group.group import Group, GroupState
@@ -31,6 +29,7 @@ from minikafka.core.group.result import (
     StaticMemberReplacement,
 )
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

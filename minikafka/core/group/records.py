@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.offsets_log import (
     GROUP_METADATA_KEY_VERSION,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import (
@@ -16,6 +15,7 @@ from minikafka.core.group.member import ClassicGroupMember, Protocols
 from minikafka.core.group.records import GroupRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 

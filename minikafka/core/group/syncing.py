@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import GroupConfig
@@ -24,6 +23,7 @@ from minikafka.core.group.responses import (
 )
 from minikafka.core.group.result import AssignmentUpdate, CheckSync, GroupResult
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.core.log.config import NO_LIMIT
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.buffer import Buffer, read_varlong, write_varint, write_varlong
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -120,7 +121,7 @@ class LastRecord(NamedTuple):
     producer_epoch: int
 
 
-@dataclass
+@dataclass(slots=True)
 class CleanerStats:
     """Counters of one cleaning, in records and bytes."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.records.compression import Compression
 
 CREATE_TIME: Final = "CreateTime"

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final
-
-from crc32c import crc32c
+from typing import TYPE_CHECKING, Final
 
 from minikafka.core.log.producer_state import (
     BatchMetadata,
     ProducerEntry,
     first_sequence,
 )
+from minikafka.kernel.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import crc32c
+else:
+    crc32c = LazyModule("crc32c")
+
 
 VERSION: Final = 1
 _HEAD: Final = Struct(">hI")
@@ -46,7 +51,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
         for entry in entries
     ]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
-    return _HEAD.pack(VERSION, crc32c(body)) + body
+    return _HEAD.pack(VERSION, crc32c.crc32c(body)) + body
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
@@ -57,7 +62,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     if version != VERSION:
         raise CorruptSnapshotError(f"unknown snapshot version {version}")
     body = memoryview(data)[_HEAD.size :]
-    if crc32c(body) != crc:
+    if crc32c.crc32c(body) != crc:
         raise CorruptSnapshotError("the CRC of the snapshot is wrong")
     (count,) = _COUNT.unpack_from(body)
     rows = body[_COUNT.size :]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from minikafka.core.log.config import LogConfig
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 class RetainedSegment(NamedTuple):

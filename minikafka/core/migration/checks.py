@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -29,6 +28,7 @@ from minikafka.core.migration.steps import Action, Step, largest_factor, missing
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.settings import ACL_AUTHORIZERS, BROKER_CONFIG
 
 SHOWN: Final = 5  # partitions, topics or files that one finding names

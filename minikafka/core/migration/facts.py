@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias
 
 from minikafka.core.client.cluster_view import PartitionView
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 
 KafkaVersion: TypeAlias = tuple[int, int]
 

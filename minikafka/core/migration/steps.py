@@ -7,12 +7,13 @@ and continued at any point. ``plan`` repeats it on what each step is expected to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from minikafka.core.client.cluster_view import PartitionView
 from minikafka.core.migration.facts import BrokerFacts, ClusterFacts, Goal, Way
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 class Action(Enum):

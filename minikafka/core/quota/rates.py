@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # The longest throttle time: a response has 31 bits for it.
 MAX_THROTTLE_MS: Final = 2**31 - 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from minikafka.kernel.cluster import LeaderAndIsr
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

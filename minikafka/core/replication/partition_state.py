@@ -8,10 +8,11 @@ one. The decisions are the high watermark, the low watermark, and who leaves or 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, LeaderAndIsr, ReplicaAssignment
+from minikafka.kernel.lazy_dataclass import dataclass
 
 UNKNOWN_OFFSET = -1
 # "Never" on a monotonic clock that may start at zero: always further back than any permitted lag.

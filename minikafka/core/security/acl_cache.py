@@ -17,7 +17,7 @@ DESCRIBE, and an Allow of ALTER_CONFIGS also DESCRIBE_CONFIGS; a Deny implies no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.core.security.acls import (
@@ -33,6 +33,7 @@ from minikafka.core.security.acls import (
     ResourcePattern,
     allowing,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 
 NO_ZNODE: Final = -1  # the version of a resource without ACLs
 # Decisions are kept until an ACL changes, so many at most, for names that topics may have.

@@ -8,7 +8,7 @@ constructor is called with the broker's configuration, a mapping of keys to text
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from minikafka.core.security.acls import (
@@ -19,6 +19,7 @@ from minikafka.core.security.acls import (
     ResourcePattern,
 )
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # The attribute types that Java writes by name in a distinguished name; the others by number.
 _NAMED: Final = frozenset(

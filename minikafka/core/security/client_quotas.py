@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from minikafka.core.security.entity_names import DEFAULT_NAME, sanitized
 from minikafka.core.security.scram_credentials import MECHANISMS
 from minikafka.kernel.config import ConfigType
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from minikafka.core.security.scram_credentials import (
@@ -23,6 +23,7 @@ from minikafka.core.security.scram_credentials import (
     salted_password,
 )
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import USER, Principal
 
 ID_BYTES: Final = 16

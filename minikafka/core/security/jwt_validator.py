@@ -10,7 +10,6 @@ import base64
 import binascii
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -22,6 +21,7 @@ from minikafka.core.security.sasl.unsecured_jws import (
     principal_name,
     string_list,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 
 MIN_RSA_BITS: Final = 2048
 # The rules of Kafka's ``RefreshingHttpsJwks``.

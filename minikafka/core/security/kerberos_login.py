@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.security.jaas import KERBEROS_MODULE, JaasError, LoginEntry
 from minikafka.kernel.kerberos import KerberosIdentity
+from minikafka.kernel.lazy_dataclass import dataclass
 
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
 

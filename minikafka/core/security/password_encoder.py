@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
+
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # Random bytes that the encryption of one password takes.
 RANDOM_BYTES: Final = 256 + 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.transaction.transaction import (
@@ -11,6 +10,7 @@ from minikafka.core.transaction.transaction import (
     TransactionState,
 )
 from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.messages.transaction_log import (
     TransactionLogKey,

@@ -4,7 +4,6 @@ response."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from minikafka.core.coordinator_shard import (
@@ -15,6 +14,7 @@ from minikafka.core.coordinator_shard import (
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.transaction import Markers, Transaction
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

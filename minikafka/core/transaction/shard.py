@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.core.coordinator_shard import (
@@ -41,6 +40,7 @@ from minikafka.core.transaction.transaction import (
 )
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

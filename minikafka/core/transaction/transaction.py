@@ -13,13 +13,14 @@ coordinator writes the complete record. InitProducerId makes it Empty in the nex
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1

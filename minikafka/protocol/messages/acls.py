@@ -6,9 +6,10 @@ types (KIP-290); before that every pattern is literal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, String

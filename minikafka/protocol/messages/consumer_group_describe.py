@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minikafka.kernel.cluster import ZERO_UUID
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_groups import AUTHORIZED_OPERATIONS_OMITTED
 from minikafka.protocol.schema import Message, request, response

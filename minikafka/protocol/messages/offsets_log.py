@@ -6,9 +6,10 @@ group. A value starts with its version; no value deletes. Kafka: ``OffsetCommitK
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.schema import In, Message, data
 from minikafka.protocol.types import Bytes, Int32, Int64, String
 

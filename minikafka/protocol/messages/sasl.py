@@ -5,9 +5,10 @@ Handshake v0 is followed by raw tokens on the connection, v1 by SaslAuthenticate
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Bytes, Int16, Int64, String

@@ -6,9 +6,10 @@ Without a version in front; which one it is shows only by whether the bytes suff
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions
 from minikafka.protocol.schema import In, Message, data
 from minikafka.protocol.types import Int32

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
-
-from crc32c import crc32c
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.protocol.buffer import Buffer, DecodeError, read_varlong
 from minikafka.protocol.records.compression import (
     LARGEST_DECOMPRESSED_BYTES,
@@ -24,6 +23,12 @@ from minikafka.protocol.records.compression import (
     DecompressedTooLarge,
     decompress,
 )
+
+if TYPE_CHECKING:
+    import crc32c
+else:
+    crc32c = LazyModule("crc32c")
+
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 BATCH_OVERHEAD: Final = 61  # the whole header
@@ -245,15 +250,15 @@ def parse_batches(buffer: Buffer) -> list[RecordBatch]:
 
 def crc_of(buffer: Buffer, position: int, size_bytes: int) -> int:
     """CRC-32C of the batch of ``size_bytes`` at ``position``."""
-    return crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size_bytes])
+    return crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size_bytes])
 
 
 def crc_is_valid(batch: RecordBatch) -> bool:
     position = batch.position
     end = position + batch.length + LOG_OVERHEAD
     if type(batch.buffer) is memoryview:
-        return crc32c(batch.buffer[position + ATTRIBUTES_OFFSET : end]) == batch.crc
-    return crc32c(memoryview(batch.buffer)[position + ATTRIBUTES_OFFSET : end]) == batch.crc
+        return crc32c.crc32c(batch.buffer[position + ATTRIBUTES_OFFSET : end]) == batch.crc
+    return crc32c.crc32c(memoryview(batch.buffer)[position + ATTRIBUTES_OFFSET : end]) == batch.crc
 
 
 def stamp(

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final
-
-import cramjam
+from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.protocol.buffer import Buffer
+
+if TYPE_CHECKING:
+    import cramjam
+else:
+    cramjam = LazyModule("cramjam")
+
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # version, compatible version

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from minikafka.core.log.compaction import CleanableSegment, Dirt, LogFacts, Throttle, group_segments
@@ -23,6 +22,7 @@ from minikafka.core.log.compaction_filter import (
 )
 from minikafka.core.log.compaction_map import OffsetMap, slots_for
 from minikafka.core.log.compaction_transactions import CleanedTransactions
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.quota import QuotaConfig
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.log.open_segments import UNLIMITED
 from minikafka.storage.scrubber.config import LogScrubberConfig

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files
 from minikafka.storage.log.segment import LogSegment
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.disk_errors import is_disk_broken
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.storage.directories.background_tasks import LogBackgroundTasks

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from minikafka.core.replication.quota import QuotaConfig, ReplicationQuota
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.storage.directories.delayed_removal import DelayedRemoval

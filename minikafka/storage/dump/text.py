@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from minikafka.core.log.producer_snapshot import CorruptSnapshotError
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Files
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.message_json import to_json

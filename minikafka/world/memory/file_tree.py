@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer
 
 MESSAGES = {

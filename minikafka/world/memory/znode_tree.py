@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     BadVersion,
     CheckOp,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     ConnectionLost,
     CoordinationError,

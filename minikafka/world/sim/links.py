@@ -6,9 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.loop import SimLoop
 from minikafka.world.sim.trace import Trace

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
     CoordinationError,
     CoordinationOp,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes.json_form import Fields, encode_json
 

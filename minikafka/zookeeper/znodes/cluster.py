@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from minikafka.core.topic_names import MAX_PORT
 from minikafka.kernel.cluster import NO_EPOCH, Broker, Endpoint
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.znodes.json_form import (

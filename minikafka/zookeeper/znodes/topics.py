@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from minikafka.kernel.cluster import (
@@ -14,6 +13,7 @@ from minikafka.kernel.cluster import (
     parse_topic_id,
     topic_id_text,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes.json_form import (
     MAX_EPOCH,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +12,7 @@ from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.wrapping import Admitted, Gate
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.slices import in_slices
 
 REFUSED_AT_ONCE: Final = 1_000  # rows that are made without a pause: a millisecond
@@ -29,7 +29,7 @@ class Verdict(Enum):
 Precheck: TypeAlias = Callable[[Authorization, RequestContext, Any], Awaitable[Verdict | ErrorCode]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TopicRows:
     """Where a request names topics, and how its response refuses them. ``new_topic`` makes the row
     of a topic from its name and its partitions' rows; ``new_partition`` makes the row of a

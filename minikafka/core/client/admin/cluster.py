@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minikafka.core.client.calls import Call, raise_for
 from minikafka.core.client.cluster_view import Node, metadata_request
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.client.calls import Call, raise_for
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,

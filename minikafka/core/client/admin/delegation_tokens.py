@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minikafka.core.client.calls import ControllerCall, raise_for
 from minikafka.core.security.delegation_tokens import DelegationToken
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 from minikafka.protocol.messages.delegation_tokens import (
     CreatableRenewers,

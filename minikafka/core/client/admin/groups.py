@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.client.calls import Call, CoordinatorCall, error_of, raise_for, raise_gravest
@@ -14,6 +13,7 @@ from minikafka.core.client.cluster_view import Node
 from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
 from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from minikafka.core.client.calls import Call, raise_for
 from minikafka.core.security.client_quotas import MatchType
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.client.calls import Call, LeaderCall, raise_for
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from minikafka.core.client.assignors.model import (
     PartitionCounts,
@@ -11,6 +11,7 @@ from minikafka.core.client.assignors.model import (
 )
 from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # Every member is a key, also one that gets nothing.
 Shares: TypeAlias = dict[str, list[TopicPartition]]

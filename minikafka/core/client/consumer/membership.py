@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from minikafka.core.client.assignors.model import Assignor, Subscription
@@ -16,6 +15,7 @@ from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
 from minikafka.protocol.messages.join_group import (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, ReadPosition
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 
 # Per partition: one chunk is returned to the application while the next one is fetched.
 MAX_CHUNKS = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic
 
 from minikafka.core.client.producer.producer_batch import (
@@ -16,6 +16,7 @@ from minikafka.core.client.producer.producer_batch import (
     record_size_bytes,
 )
 from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.lazy_dataclass import dataclass
 
 __all__ = [
     "BATCH_OVERHEAD_BYTES",

@@ -18,13 +18,13 @@ back. Requests that it sent before still get their responses, in order, before t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, TypeAlias, TypeVar
 
 from minikafka.core.security.sasl.exchange import ClientExchange, ExchangeError, Send
 from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.codec import DecodeError

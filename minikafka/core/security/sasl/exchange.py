@@ -7,9 +7,9 @@ not used again after it has succeeded or failed.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +15,7 @@ from minikafka.core.security.sasl.plain import PlainClient
 from minikafka.core.security.sasl.scram import ScramClient
 from minikafka.core.security.sasl.unsecured_jws import unsecured_token
 from minikafka.core.security.scram_credentials import SCRAM_SHA_256, SCRAM_SHA_512, Mechanism
+from minikafka.kernel.lazy_dataclass import dataclass
 
 SCRAM_MECHANISMS: Final[Mapping[str, Mechanism]] = MappingProxyType(
     {mechanism.kafka_name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from minikafka.core.security.sasl.exchange import (
@@ -18,6 +18,7 @@ from minikafka.core.security.sasl.exchange import (
     ServerOutcome,
     Success,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 
 MECHANISM: Final = "OAUTHBEARER"

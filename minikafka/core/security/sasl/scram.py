@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from minikafka.core.security.sasl.exchange import (
@@ -32,6 +31,7 @@ from minikafka.core.security.scram_credentials import (
     credential_of,
     salted_password,
 )
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 
 NONCE_BYTES: Final = 17  # of which 130 bits are used, as in Kafka

@@ -34,7 +34,6 @@ from __future__ import annotations
 import hmac
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -51,6 +50,7 @@ from minikafka.core.security.sasl.exchange import (
 from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.core.security.sasl.scram import NONCE_BYTES, scram_nonce
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import Buffer

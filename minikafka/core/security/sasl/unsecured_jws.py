@@ -13,10 +13,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.core.security.sasl.oauthbearer import BearerToken, TokenRefusal
+from minikafka.kernel.lazy_dataclass import dataclass
 
 _MAX_INT64 = 2**63 - 1
 _SCOPE_ITEM = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")

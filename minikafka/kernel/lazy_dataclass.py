@@ -1,0 +1,137 @@
+"""``dataclass``: the decorator of ``dataclasses``, with methods that are compiled at first use.
+
+``dataclasses`` compiles ``__init__``, ``__repr__``, ``__eq__`` and others while a module is
+imported, which takes about half a millisecond a class. A broker has hundreds of such classes, most
+of them for messages, and uses few of them soon. With this decorator a class compiles its methods
+once: when the first of them is called, or the fields are read. From then on it is as
+``dataclasses`` would have made it, and costs the same.
+
+Only slotted classes without ``InitVar`` fields can be made: ``slots=True`` is required. Type
+checkers see the decorator of ``dataclasses``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ["dataclass"]
+
+T = TypeVar("T")
+
+# Each class has these itself.
+_OWN = frozenset({"__annotations__", "__doc__", "__module__", "__slots__"})
+_ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
+_FROZEN = ("__setattr__", "__delattr__")
+_FACTS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+
+
+def _lazy_dataclass(
+    *,
+    slots: bool = False,
+    frozen: bool = False,
+    eq: bool = True,
+    order: bool = False,
+    kw_only: bool = False,
+) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator; see ``dataclasses.dataclass`` for the keywords."""
+    if not slots:
+        raise TypeError("slots=True is required")
+    make = dataclasses.dataclass(slots=True, frozen=frozen, eq=eq, order=order, kw_only=kw_only)
+    methods = ["__init__", "__repr__"]
+    if eq:
+        methods.append("__eq__")
+    if eq and frozen:
+        methods.append("__hash__")  # without it a class with __eq__ has no hash
+    methods += [*(_ORDER if order else ()), *(_FROZEN if frozen else ())]
+
+    def decorate(cls: type[T]) -> type[T]:
+        return _slotted(cls, make, methods, picklable=frozen)
+
+    return decorate
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    dataclass = _lazy_dataclass
+
+
+def _slotted(
+    cls: type[T], make: Callable[[type], type], methods: list[str], *, picklable: bool
+) -> type[T]:
+    """Return ``cls`` with slots, and with stubs of ``methods``, which ``make`` compiles later."""
+    metaclass: Any = type(cls)
+    written = {n: v for n, v in vars(cls).items() if n not in ("__dict__", "__weakref__")}
+    written |= {"__qualname__": cls.__qualname__, "__annotations__": cls.__annotations__}
+    fields = [name for name, hint in cls.__annotations__.items() if _is_field(hint)]
+    inherited = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
+
+    def compile_methods() -> None:
+        """Let ``dataclasses`` make the class from what is written, and take over its additions."""
+        # A class each time: two threads may come here together.
+        twin = make(metaclass(cls.__name__, cls.__bases__, {**written, "__doc__": "-"}))
+        for name, value in vars(twin).items():
+            if name not in written and name not in fields and name not in _OWN:
+                setattr(lazy, name, value)
+        lazy.__signature__ = None  # type: ignore[attr-defined]  # inspect finds it in __init__
+
+    def stub(method: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **keywords: Any) -> Any:
+            compile_methods()
+            return getattr(lazy, method)(self, *args, **keywords)
+
+        return call
+
+    namespace = {name: value for name, value in written.items() if name not in fields}
+    namespace["__slots__"] = tuple(name for name in fields if name not in inherited)
+    namespace |= {name: stub(name) for name in methods if name not in written}
+    namespace |= {name: _Fact(name, compile_methods) for name in _FACTS}
+    namespace["__signature__"] = _Signature(compile_methods)
+    if picklable:  # the default way would use __setattr__
+        namespace = {"__getstate__": _get_state, "__setstate__": _set_state} | namespace
+    lazy: type[T] = metaclass(cls.__name__, cls.__bases__, namespace)
+    return lazy
+
+
+def _is_field(hint: object) -> bool:
+    kind = (hint if isinstance(hint, str) else repr(hint)).partition("[")[0].rpartition(".")[2]
+    if kind == "InitVar":
+        raise TypeError("InitVar fields are not supported")
+    return kind != "ClassVar"
+
+
+class _Fact:
+    """An attribute of a lazy class that ``dataclasses`` sets. Reading it compiles the class."""
+
+    __slots__ = ("_compile", "_name")
+
+    def __init__(self, name: str, compile_methods: Callable[[], None]) -> None:
+        self._name = name
+        self._compile = compile_methods
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        self._compile()
+        return getattr(owner, self._name)
+
+
+class _Signature:
+    """``__signature__`` of a lazy class: compiles the class, then lets ``inspect`` find it."""
+
+    __slots__ = ("_compile",)
+
+    def __init__(self, compile_methods: Callable[[], None]) -> None:
+        self._compile = compile_methods
+
+    def __get__(self, instance: object, owner: type) -> None:
+        self._compile()
+
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
