@@ -19,6 +19,7 @@ from scripts.lib.bench import (
     spark,
     stalls,
     start,
+    testing,
     timer,
     transactions,
 )
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "replication": replication.run,
     "latency": produce.run_latency,
     "start": start.run,
+    "testing": testing.run,
     "timer": timer.run,
     "controller": controller.run,
     "groups": groups.run,

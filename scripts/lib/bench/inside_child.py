@@ -1,0 +1,130 @@
+"""One fresh interpreter of ``scripts/bench testing``: prints a JSON object with its measurements.
+
+usage: inside_child.py WHAT STARTED [ARGUMENT]
+``STARTED`` is the monotonic time (seconds) at which the parent started this interpreter. Times are
+in milliseconds, memory in MB. This file imports only what it measures.
+"""
+
+import json
+import resource
+import sys
+import time
+
+FURTHER = 5  # clusters, and cycles of a test, after the first ones
+TIMEOUT_S = 30
+
+
+def ms_since(started: float) -> float:
+    return (time.monotonic() - started) * 1000
+
+
+def memory() -> float:
+    """Return the largest memory that this process has had resident, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def imported(_: float, module: str) -> dict[str, float]:
+    """Measure the import of a module, in CPU time and on the clock."""
+    cpu, wall = time.process_time(), time.monotonic()
+    __import__(module)
+    return {"cpu": (time.process_time() - cpu) * 1000, "wall": ms_since(wall)}
+
+
+def inside(started: float, brokers: str) -> dict[str, float]:
+    """Measure the first cluster inside the process, and further ones."""
+    before = memory()
+    from minikafka.inside.cluster import InsideCluster
+
+    count = int(brokers)
+    cluster = InsideCluster(count)
+    cluster.start()
+    measured = {"first": ms_since(started), "memory": memory() - before}
+    cluster.stop()
+    starts, stops = [], []
+    for _ in range(FURTHER):
+        cluster, begun = InsideCluster(count), time.monotonic()
+        cluster.start()
+        starts.append(ms_since(begun))
+        begun = time.monotonic()
+        cluster.stop()
+        stops.append(ms_since(begun))
+    return {**measured, "further": median(starts), "stop": median(stops)}
+
+
+def cycle(_: float, __: str) -> dict[str, float]:
+    """Measure what a test with the fixture ``minikafka`` takes: a topic, a record, cleaning up."""
+    import confluent_kafka
+
+    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.view import TestView
+
+    def one(number: int) -> float:
+        begun = time.monotonic()
+        view = TestView(cluster, f"cycle-{number}")
+        topic = view.topic()
+        settings = {**view.config("confluent"), "log_level": 0}
+        producer = confluent_kafka.Producer({**settings, "linger.ms": 0})
+        producer.produce(topic, b"value")
+        assert producer.flush(TIMEOUT_S) == 0
+        consumer = confluent_kafka.Consumer({**settings, "group.id": "none"})
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        assert message.value() == b"value"
+        consumer.close()
+        view.clean()
+        return ms_since(begun)
+
+    with InsideCluster() as cluster:
+        measured = {"first": one(0), "further": median([one(n) for n in range(1, FURTHER + 1)])}
+        reset = getattr(cluster, "reset", None)  # it is not in every version
+        if reset is not None:
+            times = []
+            for number in range(FURTHER):
+                cluster.create_topic(f"reset-{number}")
+                begun = time.monotonic()
+                reset()
+                times.append(ms_since(begun))
+            measured["reset"] = median(times)
+    return measured
+
+
+def mock(started: float, brokers: str) -> dict[str, float]:
+    """Measure librdkafka's mock cluster, until a client knows its brokers."""
+    before = memory()
+    from confluent_kafka import Producer
+
+    count = int(brokers)
+
+    def one() -> None:
+        producer = Producer(
+            {"bootstrap.servers": "mock", "test.mock.num.brokers": count, "log_level": 0}
+        )
+        assert len(producer.list_topics(timeout=TIMEOUT_S).brokers) == count
+
+    one()
+    measured = {"first": ms_since(started), "memory": memory() - before}
+    times = []
+    for _ in range(FURTHER):
+        begun = time.monotonic()
+        one()
+        times.append(ms_since(begun))
+    return {**measured, "further": median(times)}
+
+
+MEASUREMENTS = {"import": imported, "inside": inside, "cycle": cycle, "mock": mock}
+
+
+def main() -> None:
+    what, started, *arguments = sys.argv[1:]
+    measure = MEASUREMENTS[what]
+    print(json.dumps(measure(float(started), arguments[0] if arguments else "")))
+
+
+if __name__ == "__main__":
+    main()
