@@ -42,13 +42,12 @@ def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     connect, so a failure of the first attempt is reported on standard error at once."""
     from minikafka.world.real.world import real_world, run
 
-    events.configure("ERROR")
-
     async def main() -> T:
         world = real_world()
         return await work(replace(world, network=FirstContact(world.network)))
 
-    return run(main())
+    with events.printed("ERROR"):
+        return run(main())
 
 
 def run_admin(config: ClientConfig, work: Callable[[Admin], Awaitable[T]]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import os
@@ -14,14 +13,18 @@ from minikafka.cli.kafka_form import KAFKA_FORMS, WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_module import LazyModule
-from minikafka.kernel.ports import CoordinationError, SessionExpired
 
 if TYPE_CHECKING:
+    import argparse
     import difflib
     from importlib import metadata
+
+    from minikafka.kernel import ports
 else:
+    argparse = LazyModule("argparse")
     difflib = LazyModule("difflib")
     metadata = LazyModule("importlib.metadata")
+    ports = LazyModule("minikafka.kernel.ports")
 
 VERBS = {
     "up": (
@@ -164,7 +167,7 @@ def run_verb(verb: Verb, args: argparse.Namespace) -> int:
         # The reader of the pipe has ended, as `| head -1` does: drop the rest of the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (ConfigError, KafkaError, CoordinationError, OSError, TimeoutError) as error:
+    except (ConfigError, KafkaError, ports.CoordinationError, OSError, TimeoutError) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
         return FAILED
     except UnicodeDecodeError as error:
@@ -178,7 +181,7 @@ def describe(error: BaseException) -> str:
     """Format an error as one line for the user."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    if isinstance(error, SessionExpired):
+    if isinstance(error, ports.SessionExpired):
         return "the ZooKeeper session expired; is zookeeper.session.timeout.ms too short?"
     return str(error) or type(error).__name__
 

@@ -5,29 +5,63 @@ simulator import it directly. Start reading at ``session.py``: connections, meta
 which the three clients share. Their decisions are in ``core/client``.
 """
 
-from minikafka.client.admin.admin import Admin
-from minikafka.client.config import ClientConfig
-from minikafka.client.consumer.consumer import (
-    CommitFailedError,
-    Consumer,
-    ConsumerConfig,
-    ConsumerRecord,
-    RebalanceListener,
-)
-from minikafka.client.consumer.truncation import LogTruncationError
-from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
-from minikafka.client.serialization import RecordDeserializationError
-from minikafka.core.client.admin.cluster import ClusterDescription
-from minikafka.core.client.admin.topics import CreatedTopic, NewTopic
-from minikafka.core.client.offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    GroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-)
-from minikafka.kernel.client_security import OAuthToken
+from typing import TYPE_CHECKING
+
+from minikafka.kernel.lazy_module import lazy_names
+
+if TYPE_CHECKING:
+    from minikafka.client.admin.admin import Admin
+    from minikafka.client.config import ClientConfig
+    from minikafka.client.consumer.consumer import (
+        CommitFailedError,
+        Consumer,
+        ConsumerConfig,
+        ConsumerRecord,
+        RebalanceListener,
+    )
+    from minikafka.client.consumer.truncation import LogTruncationError
+    from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
+    from minikafka.client.serialization import RecordDeserializationError
+    from minikafka.core.client.admin.cluster import ClusterDescription
+    from minikafka.core.client.admin.topics import CreatedTopic, NewTopic
+    from minikafka.core.client.offsets import (
+        EARLIEST_TIMESTAMP,
+        LATEST_TIMESTAMP,
+        MAX_TIMESTAMP,
+        GroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+    )
+    from minikafka.kernel.client_security import OAuthToken
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "minikafka.client.admin.admin": ("Admin",),
+            "minikafka.client.config": ("ClientConfig",),
+            "minikafka.client.consumer.consumer": (
+                "CommitFailedError",
+                "Consumer",
+                "ConsumerConfig",
+                "ConsumerRecord",
+                "RebalanceListener",
+            ),
+            "minikafka.client.consumer.truncation": ("LogTruncationError",),
+            "minikafka.client.producer.producer": ("Producer", "ProducerConfig", "RecordMetadata"),
+            "minikafka.client.serialization": ("RecordDeserializationError",),
+            "minikafka.core.client.admin.cluster": ("ClusterDescription",),
+            "minikafka.core.client.admin.topics": ("CreatedTopic", "NewTopic"),
+            "minikafka.core.client.offsets": (
+                "EARLIEST_TIMESTAMP",
+                "LATEST_TIMESTAMP",
+                "MAX_TIMESTAMP",
+                "GroupMetadata",
+                "OffsetAndMetadata",
+                "OffsetAndTimestamp",
+            ),
+            "minikafka.kernel.client_security": ("OAuthToken",),
+        },
+    )
 
 __all__ = [
     "EARLIEST_TIMESTAMP",

@@ -108,6 +108,23 @@ def kept(sink: Sink, level: str = "INFO") -> Iterator[None]:
         _KEPT.reset(token)
 
 
+@contextmanager
+def printed(level: str) -> Iterator[None]:
+    """Print the events of logs that are created within the block, and in its tasks, from ``level``
+    on. Structlog is imported and configured (``configure``) when there is one."""
+    configured = False
+
+    def print_event(method: str, event: str, facts: dict[str, Any]) -> None:
+        nonlocal configured
+        if not configured:
+            configure(level)
+            configured = True
+        getattr(_Log(facts), method)(event)
+
+    with kept(print_event, level):
+        yield
+
+
 def event_log(component: str, **facts: Any) -> EventLog:
     """Return the log of a component, such as ``event_log("controller", broker=1)``."""
     facts = {"component": component, **facts}

@@ -1,4 +1,5 @@
-"""``LazyModule``: a module of another package that is imported when something of it is needed.
+"""Modules that are imported when something of them is needed: ``LazyModule`` for a package of
+others, ``lazy_names`` for the names that a package of ours offers.
 
     if TYPE_CHECKING:
         import h11
@@ -11,6 +12,8 @@ way if their import takes milliseconds and many processes never use them.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -25,3 +28,17 @@ class LazyModule:
         value = getattr(import_module(self._name), name)
         setattr(self, name, value)
         return value
+
+
+def lazy_names(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """Return ``__getattr__`` of ``package``: ``homes`` has the names of each module below it."""
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def find(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find

@@ -229,11 +229,17 @@ class _Row:
         self.route = route
         self.of_clients = route.api_key not in _BETWEEN_BROKERS
         self.handler: Any = route.handler  # either kind; ``route.task`` says which
-        self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
         self.last = route.last_version
         # Requests with the same value may be served at the same time; None: one at a time.
         self.overlapping = route if route.overlapping else None
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for ``request_class`` at the first request: its module is imported then."""
+        if name != "request_class":
+            raise AttributeError(name)
+        self.request_class = REQUESTS[self.route.api_key]
+        return self.request_class
 
 
 class PendingReply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from minikafka.core.log.compaction import (
@@ -246,7 +247,7 @@ class LogCleaner:
             self._disk_failed(filthy, error)
         else:
             stats = self.stats = cleaning.stats
-            events.info("log_cleaned", end=end, **vars(stats))
+            events.info("log_cleaned", end=end, **asdict(stats))
 
     def _give_up(self, log: UnifiedLog, error: KafkaError) -> None:
         self.uncleanable.add(log)

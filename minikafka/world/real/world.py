@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minikafka.kernel.ports import World
+from minikafka.kernel.ports import CoordinationSession, World
+from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.files import RealFiles
@@ -10,9 +11,25 @@ from minikafka.world.real.kerberos import RealKerberos
 from minikafka.world.real.loop import run
 from minikafka.world.real.network import RealNetwork
 from minikafka.world.real.workers import RealWorkers
-from minikafka.world.real.zookeeper import RealCoordination
 
 __all__ = ["real_world", "run"]
+
+
+class Zookeeper:
+    """Opens ZooKeeper sessions (``RealCoordination``). The first one imports kazoo, which clients
+    do not need."""
+
+    async def open(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        security: CoordinationSecurity = UNSECURED,
+    ) -> CoordinationSession:
+        from minikafka.world.real.zookeeper import RealCoordination
+
+        open_session = RealCoordination().open
+        return await open_session(connect, session_timeout_ms, connection_timeout_ms, security)
 
 
 def real_world() -> World:
@@ -21,7 +38,7 @@ def real_world() -> World:
         RealClock(),
         RealNetwork(),
         RealFiles(),
-        RealCoordination(),
+        Zookeeper(),
         RealEntropy(),
         RealWorkers(),
         RealKerberos(),

@@ -1,0 +1,137 @@
+"""What the parts of the package import, in fresh interpreters: nothing that they may not need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from minikafka import client
+from minikafka.kernel.lazy_module import LazyModule, lazy_names
+from minikafka.protocol.api_keys import ApiKey
+
+MESSAGES = "minikafka.protocol.messages."
+# Libraries that take milliseconds to import, or much memory.
+HEAVY = {
+    "cramjam", "crc32c", "cryptography", "gssapi", "h11", "joserfc", "kazoo", "numpy", "pandas",
+    "pyarrow", "pyspark", "pygments", "rich", "structlog", "uvloop",
+}  # fmt: skip
+
+
+def loaded_by(code: str) -> set[str]:
+    """Run code in a fresh interpreter, and return the modules that it has imported."""
+    program = f"import sys\nbefore = set(sys.modules)\n{code}\nimport json\n"
+    program += "print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr))
+
+
+def heavy(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules} & HEAVY
+
+
+@pytest.mark.mission("IN-10")
+def test_the_doors_of_the_package_import_nothing_else() -> None:
+    loaded = loaded_by("import minikafka, minikafka.testing")
+    assert {name for name in loaded if name.startswith("minikafka")} == {
+        "minikafka", "minikafka.testing",
+    }  # fmt: skip
+
+
+@pytest.mark.mission("IN-10")
+def test_the_pytest_plugin_imports_only_pytest() -> None:
+    loaded = loaded_by("import pytest\nbefore |= set(sys.modules)\nimport minikafka.testing.plugin")
+    assert {name for name in loaded if "." not in name} <= {"minikafka"}
+    assert {name for name in loaded if name.startswith("minikafka.")} <= {
+        "minikafka.testing", "minikafka.testing.plugin",
+    }  # fmt: skip
+
+
+@pytest.mark.mission("IN-13")
+def test_help_imports_no_verb_no_message_and_no_event_loop() -> None:
+    loaded = loaded_by("from minikafka.cli.main import main\nassert main(['--help']) == 0")
+    assert heavy(loaded) == set()
+    assert not [name for name in loaded if name.startswith(MESSAGES)]
+    assert loaded & {"asyncio", "argparse", "difflib", "importlib.metadata"} == set()
+    rooms = ("broker", "cli.cluster", "cli.records", "client", "core", "network", "node")
+    assert not [n for n in loaded for room in rooms if n.startswith(f"minikafka.{room}")]
+
+
+@pytest.mark.mission("IN-13")
+def test_a_verb_that_administers_imports_no_broker_and_no_consumer() -> None:
+    loaded = loaded_by(
+        "from minikafka.cli.main import main\n"
+        "import minikafka.cli.cluster.topics, minikafka.world.real.world"
+    )
+    assert heavy(loaded) <= {"uvloop"}
+    rooms = ("broker", "client.consumer", "client.producer", "controller", "node", "storage")
+    assert not [n for n in loaded for room in rooms if n.startswith(f"minikafka.{room}")]
+    assert MESSAGES + "fetch" not in loaded
+
+
+@pytest.mark.mission("IN-10")
+def test_a_cluster_inside_the_process_starts_without_heavy_libraries() -> None:
+    loaded = loaded_by(
+        "from minikafka.inside.cluster import InsideCluster\n"
+        "with InsideCluster() as cluster: cluster.create_topic('t')"
+    )
+    assert heavy(loaded) == {"uvloop"}
+    assert "importlib.metadata" not in loaded
+
+
+@pytest.mark.mission("IN-12")
+@pytest.mark.parametrize("kind", ["REQUESTS", "RESPONSES"])
+def test_the_messages_of_an_api_are_imported_when_they_are_first_read(kind: str) -> None:
+    """Each API alone: the registry knows all of them before, and has imported none."""
+    code = f"""
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages import registry
+prefix = {MESSAGES!r}
+def messages(): return {{m for m in sys.modules if m.startswith(prefix)}} - {{prefix + "registry"}}
+assert set(registry.{kind}) == set(ApiKey) and len(registry.{kind}) == len(ApiKey)
+assert not messages()
+for key in ApiKey:
+    registry.version_range(key)
+    assert not messages()
+    found = registry.{kind}[key]
+    assert found.__module__ in messages()
+    # consumer_group_describe has a constant of describe_groups
+    assert messages() <= {{found.__module__, prefix + "describe_groups"}}, (key, messages())
+    assert found.SPEC.api_key is key and found is registry.{kind}[key]
+    for module in messages():
+        del sys.modules[module]
+"""
+    loaded_by(code)
+
+
+def test_a_name_of_the_client_package_is_found_where_it_is_defined() -> None:
+    for name in client.__all__:
+        assert getattr(client, name) is not None
+    assert client.Admin.__module__ == "minikafka.client.admin.admin"
+    with pytest.raises(AttributeError, match="no attribute 'Unknown'"):
+        client.Unknown  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_lazy_module_has_the_attributes_of_the_module() -> None:
+    module: Any = LazyModule("fractions")
+    fractions = import_module("fractions")
+    assert module.Fraction is fractions.Fraction
+    assert "Fraction" in vars(module)  # found once
+    with pytest.raises(AttributeError, match="unknown"):
+        module.unknown  # noqa: B018
+    find = lazy_names("tests", {"fractions": ("Fraction",)})
+    assert find("Fraction") is fractions.Fraction
+
+
+def test_every_api_has_messages() -> None:
+    registry = import_module(MESSAGES + "registry")
+    for api_key in ApiKey:
+        assert registry.REQUESTS[api_key].SPEC.is_request
+        assert registry.response_class(registry.REQUESTS[api_key]) is registry.RESPONSES[api_key]
