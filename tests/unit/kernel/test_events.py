@@ -145,3 +145,18 @@ def test_events_of_the_broker_itself_are_not_bounded() -> None:
         log.info("leader_elected")
     assert len(logged(stream)) == 1000
     assert "client" not in logged(stream)[0]
+
+
+def test_events_are_printed_from_a_level_on(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    with events.printed("ERROR"):
+        log = events.event_log("channel")
+        log.warning("connection_failed")
+        assert not structlog.is_configured()
+        log.bind(host="h").error("login_failed", port=1)
+        log.error("login_failed", port=2)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("]", 1)[1].split() for line in lines] == [
+        ["login_failed", "component=channel", "host=h", "port=1"],
+        ["login_failed", "component=channel", "port=2"],
+    ]
