@@ -1,4 +1,4 @@
-"""One cluster of three brokers on a real ZooKeeper for all client tests."""
+"""Three brokers for all client tests: inside the process, or on a real ZooKeeper."""
 
 import shutil
 import subprocess
@@ -8,17 +8,39 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.cluster import Cluster
+from minikafka.inside.cluster import InsideCluster
+from scripts.lib.cluster import Cluster as ClusterOfProcesses
+from tests.support.clients.places import INSIDE, Cluster
 
 KAFKAJS = "kafkajs@2.2.4"
 INSTALL_LIMIT_S = 120
+# A transaction that has timed out is aborted within a second.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="module")
+def inside() -> Iterator[Cluster]:
+    """Tests of a module share them in each worker. Name topics, groups and clients after the test.
+    They start within 0.1 s; for longer than a module they would disturb other tests' threads."""
+    with InsideCluster(3, SETTINGS) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    overrides = ("group.initial.rebalance.delay.ms=500",)
-    with Cluster(tmp_path_factory.mktemp("cluster"), overrides=overrides) as running:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    overrides = tuple("=".join(each) for each in SETTINGS.items())
+    with ClusterOfProcesses(tmp_path_factory.mktemp("cluster"), overrides=overrides) as running:
         yield running
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Brokers in the place that the test has as parameter, see ``places``; else inside."""
+    found: Cluster = request.getfixturevalue(getattr(request, "param", INSIDE))
+    return found
 
 
 @pytest.fixture(scope="session")

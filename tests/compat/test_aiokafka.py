@@ -4,10 +4,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -63,6 +63,7 @@ async def test_produce_and_read_back(
         assert [v for p, v in found if p == partition] == expected
 
 
+@in_both_places
 async def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     await create(cluster, topic, 1)
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")

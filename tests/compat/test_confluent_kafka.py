@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from scripts.lib.cluster import Cluster
 from tests.support.clients.confluent import partition_of, value_of
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -42,6 +42,7 @@ def read_all(cluster: Cluster, topic: str, partitions: int, count: int) -> list[
     return found
 
 
+@in_both_places
 def test_metadata_names_every_broker_and_partition(cluster: Cluster, topic: str) -> None:
     metadata = create(cluster, topic).list_topics(timeout=10)
     assert sorted(metadata.brokers) == [1, 2, 3]
@@ -79,6 +80,7 @@ def test_produce_and_read_back(cluster: Cluster, topic: str, codec: str, acks: s
         assert [v for p, v in found if p == partition] == expected
 
 
+@in_both_places
 def test_idempotent_producer(cluster: Cluster, topic: str) -> None:
     create(cluster, topic)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
@@ -88,6 +90,7 @@ def test_idempotent_producer(cluster: Cluster, topic: str) -> None:
     assert [v for _, v in read_all(cluster, topic, 1, 1000)] == [b"%d" % n for n in range(1000)]
 
 
+@in_both_places
 def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     admin = create(cluster, topic, 1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -107,6 +110,7 @@ def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     assert offset(of.for_timestamp(1_800_000_000_000)) == -1
 
 
+@in_both_places
 def test_errors_are_kafkas(cluster: Cluster, topic: str) -> None:
     admin = create(cluster, topic)
     with pytest.raises(KafkaException) as exists:
@@ -123,6 +127,7 @@ def test_errors_are_kafkas(cluster: Cluster, topic: str) -> None:
     assert missing.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+@in_both_places
 @pytest.mark.mission("DEL-1")
 def test_a_deleted_topic_is_gone(cluster: Cluster, topic: str) -> None:
     admin = create(cluster, topic)

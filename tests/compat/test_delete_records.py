@@ -7,10 +7,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import OffsetOutOfRangeError, PolicyViolationError
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat"), pytest.mark.mission("DOP-8")]
+pytestmark = [pytest.mark.compat, pytest.mark.mission("DOP-8")]
 COUNT = 10
 
 
@@ -44,6 +44,7 @@ def left(cluster: Cluster, topic: str, partition: int) -> list[int]:
     return found
 
 
+@in_both_places
 def test_confluent_kafka(cluster: Cluster, topic: str) -> None:
     admin = filled(cluster, topic)
     wanted = [RdPartition(topic, 0, 4), RdPartition(topic, 1, 0)]
@@ -62,6 +63,7 @@ def test_confluent_kafka_is_refused(cluster: Cluster, topic: str) -> None:
     assert refused.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
 
 
+@in_both_places
 def test_kafka_python(cluster: Cluster, topic: str) -> None:
     filled(cluster, topic)
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))

@@ -4,10 +4,10 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places, on_processes
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -60,6 +60,7 @@ def test_produce_and_read_back(
         assert [v for p, v in found if p == partition] == expected
 
 
+@in_both_places
 def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     create(cluster, topic, 1)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
@@ -74,6 +75,7 @@ def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     consumer.close()
 
 
+@on_processes  # levels are those of a process
 def test_levels_of_a_brokers_loggers(cluster: Cluster) -> None:
     """KIP-412: described and altered at the broker that is named, and at no other."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))

@@ -6,12 +6,11 @@ import subprocess
 
 import pytest
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [
     pytest.mark.compat,
-    pytest.mark.xdist_group("compat"),
     pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed"),
 ]
 
@@ -44,6 +43,7 @@ def test_produce_and_read_back(cluster: Cluster, topic: str, codec: str, acks: s
     )
 
 
+@in_both_places
 def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     kcat(cluster, "-P", "-t", topic, "-p", "0", text="a\nb\n")
     assert kcat(cluster, "-Q", "-t", f"{topic}:0:-2").strip().endswith("offset 0")

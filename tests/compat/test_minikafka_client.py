@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from minikafka.aio import Admin, Compression, Consumer, Producer
-from scripts.lib.cluster import Cluster
 from tests.support.clients.group_clients import GroupClient
+from tests.support.clients.places import Cluster, in_both_places
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 
 PARTITIONS = 7
 KEYS = [b"", b"k", "ключ".encode(), b"\x00\xff", *(b"key-%d" % number for number in range(60))]
@@ -56,6 +56,7 @@ def send_kafka_python(cluster: Cluster, topic: str) -> None:
     producer.close()
 
 
+@in_both_places
 @pytest.mark.mission("PAR-3", "PAR-8")
 async def test_keys_land_where_other_clients_put_them(cluster: Cluster, topic: str) -> None:
     """librdkafka with murmur2_random, kafka-python, and kcat where it is; ours."""

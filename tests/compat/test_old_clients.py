@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 
 RELEASES = [(0, 8, 2), (0, 9), (0, 10, 0), (0, 10, 2)]
 T0 = 1_700_000_000_000

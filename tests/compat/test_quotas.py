@@ -12,11 +12,19 @@ from confluent_kafka import Producer, ThrottleEvent
 from kafka import KafkaConsumer, KafkaProducer
 
 from minikafka.cli import main
-from scripts.lib.cluster import Cluster
+from minikafka.inside.cluster import InsideCluster
+from tests.support.clients.places import Cluster
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 
 VALUE = bytes(10_000)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Its rates are those of three seconds, not of eleven, so that throttled clients soon go on."""
+    with InsideCluster(3, {"quota.window.num": 3}) as running:
+        yield running
 
 
 @contextmanager
@@ -37,12 +45,12 @@ def quota(cluster: Cluster, client_id: str, limit: str) -> Iterator[None]:
 def test_a_producer_of_confluent_kafka_is_slowed_down(
     cluster: Cluster, topic: str, acks: str
 ) -> None:
-    """60 KB at 5 KB a second on one partition: 50 KB are free, the rest takes seconds."""
+    """60 KB at 15 KB a second on one partition: 30 KB are free, the rest takes seconds."""
     client_id = f"slow-{uuid.uuid4().hex[:8]}"
     events: list[ThrottleEvent] = []
     Producer({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=30)
     settings = {"client.id": client_id, "acks": acks, "linger.ms": 0, "batch.num.messages": 1}
-    with quota(cluster, client_id, "producer_byte_rate=5000"):
+    with quota(cluster, client_id, "producer_byte_rate=15000"):
         producer = Producer(
             {"bootstrap.servers": cluster.bootstrap, "throttle_cb": events.append, **settings}
         )
@@ -73,7 +81,7 @@ def test_a_consumer_of_kafka_python_is_throttled_and_gets_all(cluster: Cluster, 
     producer.flush(30)
     producer.close()
     with (
-        quota(cluster, client_id, "consumer_byte_rate=4500"),
+        quota(cluster, client_id, "consumer_byte_rate=12000"),
         KafkaConsumer(
             topic,
             bootstrap_servers=servers,

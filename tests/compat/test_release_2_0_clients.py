@@ -10,23 +10,18 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 
-from scripts.lib.cluster import Cluster
+from minikafka.inside.cluster import InsideCluster
+from tests.support.clients.places import Cluster
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 
 COUNT = 200
 
 
 @pytest.fixture(scope="module")
-def cluster_2_0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    overrides = (
-        "inter.broker.protocol.version=2.0",
-        "group.initial.rebalance.delay.ms=0",
-        "offsets.topic.num.partitions=4",
-        "transaction.state.log.num.partitions=4",
-    )
-    with Cluster(tmp_path_factory.mktemp("cluster-2-0"), overrides=overrides) as running:
+def cluster_2_0() -> Iterator[Cluster]:
+    with InsideCluster(3, {"inter.broker.protocol.version": "2.0"}) as running:
         yield running
 
 

@@ -27,9 +27,9 @@ from kafka.admin import (
 from kafka.admin import ResourceType as PythonResourceType
 from kafka.errors import SecurityDisabledError
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 
 SECURITY_DISABLED = 54
 RESOURCE_NOT_FOUND = 91

@@ -6,15 +6,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scripts.lib.cluster import Cluster
 from tests.support.clients.group_clients import Clients
 from tests.support.clients.group_scenes import PARTITIONS, join_leave_die_and_resume
+from tests.support.clients.places import Cluster
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.xdist_group("compat"),
-]
+pytestmark = pytest.mark.compat
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ import subprocess
 
 import pytest
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [
     pytest.mark.compat,
-    pytest.mark.xdist_group("compat"),
     pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed"),
 ]
 
@@ -22,6 +21,7 @@ def kcat(cluster: Cluster, *arguments: str, text: str | None = None) -> str:
     return done.stdout
 
 
+@in_both_places
 def test_a_group_goes_on_where_it_was(cluster: Cluster, topic: str) -> None:
     kcat(cluster, "-L", "-t", topic)
     wait_for_leaders(cluster.bootstrap, topic, 1)

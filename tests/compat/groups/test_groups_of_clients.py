@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scripts.lib.cluster import Cluster
 from tests.support.clients.group_clients import Clients
 from tests.support.clients.group_scenes import (
     PARTITIONS,
@@ -16,10 +15,11 @@ from tests.support.clients.group_scenes import (
     join_leave_die_and_resume,
     produce,
 )
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 LIBRARIES = ["confluent", "kafka-python", "aiokafka"]
 
 
@@ -32,7 +32,7 @@ def clients(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[Clients]:
         yield clients
 
 
-@pytest.mark.mission("HB-6", "CFG-4")
+@pytest.mark.mission("HB-6", "CFG-4", "IN-98")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_join_leave_die_and_resume(
     library: str, cluster: Cluster, topic: str, clients: Clients
@@ -40,7 +40,8 @@ def test_join_leave_die_and_resume(
     join_leave_die_and_resume(library, cluster.bootstrap, topic, clients)
 
 
-@pytest.mark.mission("HB-6")
+@in_both_places
+@pytest.mark.mission("HB-6", "IN-98")
 def test_several_libraries_in_one_group(cluster: Cluster, topic: str, clients: Clients) -> None:
     """They all know range, and so share the partitions under it."""
     members = [clients.start(library) for library in LIBRARIES]

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 TIMEOUT_S = 60
 
 
@@ -66,7 +66,8 @@ def made_topic(cluster: Cluster, topic: str) -> str:
     return topic
 
 
-@pytest.mark.mission("DOP-5")
+@in_both_places
+@pytest.mark.mission("DOP-5", "IN-98")
 def test_commit_and_abort(cluster: Cluster, made_topic: str) -> None:
     writer = producer(cluster, f"tx-{made_topic}")
     for number, commit in enumerate([True, False, True]):
@@ -155,6 +156,7 @@ def member(settings: dict[str, Any], topic: str) -> Any:
     return made
 
 
+@in_both_places
 def test_offsets_go_with_the_transaction(cluster: Cluster, made_topic: str) -> None:
     group = f"g-{made_topic}"
     writer = producer(cluster, f"tx-{made_topic}")

@@ -15,11 +15,11 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
-from scripts.lib.cluster import Cluster
+from tests.support.clients.places import Cluster, in_both_places
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.leaders import wait_for_leaders
 
-pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+pytestmark = pytest.mark.compat
 TIMEOUT_S = 60
 
 
@@ -73,7 +73,8 @@ def producer(cluster: Cluster, transactional_id: str, timeout_ms: int = 60_000) 
     return made
 
 
-@pytest.mark.mission("DOP-5")
+@in_both_places
+@pytest.mark.mission("DOP-5", "IN-98")
 def test_kafka_python_commits_and_aborts(cluster: Cluster, made_topic: str) -> None:
     writer = producer(cluster, f"tx-{made_topic}")
     for number, commit in enumerate([True, False, True]):
@@ -115,6 +116,7 @@ def test_a_slow_transaction_of_kafka_python_is_aborted(cluster: Cluster, made_to
     slow.close(timeout=1)
 
 
+@in_both_places
 def test_offsets_in_transactions_of_kafka_python(cluster: Cluster, made_topic: str) -> None:
     group = f"g-{made_topic}"
     where = TopicPartition(made_topic, 0)
@@ -177,6 +179,8 @@ async def aio_producer(cluster: Cluster, transactional_id: str, **settings: Any)
     return made
 
 
+@in_both_places
+@pytest.mark.mission("IN-98")
 async def test_aiokafka_commits_and_aborts(cluster: Cluster, made_topic: str) -> None:
     writer = await aio_producer(cluster, f"tx-{made_topic}")
     for number, commit in enumerate([True, False, True]):
@@ -225,6 +229,7 @@ async def test_a_slow_transaction_of_aiokafka_is_aborted(cluster: Cluster, made_
     await slow.stop()
 
 
+@in_both_places
 async def test_offsets_in_transactions_of_aiokafka(cluster: Cluster, made_topic: str) -> None:
     group = f"g-{made_topic}"
     where = AioTopicPartition(made_topic, 0)

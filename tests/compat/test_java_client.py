@@ -1,0 +1,51 @@
+"""The client of Kafka 3.9.1, by its tools: it produces, copies in transactions, and consumes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, java_command
+from tests.support.clients.places import Cluster
+from tests.support.cluster.kafka_tools import CLASSES, LIMIT_S, QUIET, TOOL_JVM
+
+pytestmark = [pytest.mark.compat, pytest.mark.kafka]
+
+COUNT = 60
+
+
+def run(tool: str, *arguments: str) -> list[str]:
+    """Run a tool, which must succeed, and return the lines that it prints."""
+    try:
+        command = java_command(NEWEST, CLASSES[tool], *arguments, jvm=(*TOOL_JVM, QUIET))
+    except NoApacheKafka as why:
+        pytest.skip(str(why))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.mission("IN-96")
+def test_records_of_a_group_are_copied_in_transactions(cluster: Cluster, topic: str) -> None:
+    """Some transactions are aborted at random and repeated. What they wrote would be read first."""
+    at, copy = ("--bootstrap-server", cluster.bootstrap), f"{topic}-copy"
+    events = run(
+        *("verifiable-producer", *at, "--topic", topic, "--max-messages", str(COUNT)),
+        *("--acks", "-1"),
+    )
+    sent = [each["value"] for line in events if (each := json.loads(line)).get("value")]
+    assert len(sent) == COUNT
+    run(
+        *("transactional-message-copier", "--broker-list", cluster.bootstrap),
+        *("--input-topic", topic, "--input-partition", "0", "--output-topic", copy),
+        *("--consumer-group", f"g-{topic}"),
+        *("--transactional-id", f"tx-{topic}", "--transaction-size", "5"),
+        *("--group-mode", "--use-group-metadata", "--enable-random-aborts"),
+    )
+    copied = run(
+        *("console-consumer", *at, "--topic", copy, "--group", f"g-{copy}", "--from-beginning"),
+        *("--isolation-level", "read_committed", "--max-messages", str(COUNT)),
+    )
+    assert copied == sent
