@@ -14,9 +14,10 @@ from tests.support.clients.places import INSIDE, Cluster
 
 KAFKAJS = "kafkajs@2.2.4"
 INSTALL_LIMIT_S = 120
-# A transaction that has timed out is aborted within a second.
+# Members may have short sessions, and a transaction that has timed out is aborted within a second.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "500",
+    "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 

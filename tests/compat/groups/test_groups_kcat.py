@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.support.clients.places import Cluster, in_both_places
+from tests.support.clients.places import Cluster, on_processes
 from tests.support.cluster.leaders import wait_for_leaders
 
 pytestmark = [
@@ -21,7 +21,7 @@ def kcat(cluster: Cluster, *arguments: str, text: str | None = None) -> str:
     return done.stdout
 
 
-@in_both_places
+@on_processes
 def test_a_group_goes_on_where_it_was(cluster: Cluster, topic: str) -> None:
     kcat(cluster, "-L", "-t", topic)
     wait_for_leaders(cluster.bootstrap, topic, 1)

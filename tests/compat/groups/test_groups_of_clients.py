@@ -11,11 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.clients.group_clients import Clients
 from tests.support.clients.group_scenes import (
     PARTITIONS,
+    SHORT_SESSION_MS,
     committed,
     join_leave_die_and_resume,
     produce,
 )
-from tests.support.clients.places import Cluster, in_both_places
+from tests.support.clients.places import Cluster, on_processes
 from tests.support.cluster.cluster_state import until
 from tests.support.cluster.leaders import wait_for_leaders
 
@@ -40,11 +41,11 @@ def test_join_leave_die_and_resume(
     join_leave_die_and_resume(library, cluster.bootstrap, topic, clients)
 
 
-@in_both_places
+@on_processes
 @pytest.mark.mission("HB-6", "IN-98")
 def test_several_libraries_in_one_group(cluster: Cluster, topic: str, clients: Clients) -> None:
     """They all know range, and so share the partitions under it."""
-    members = [clients.start(library) for library in LIBRARIES]
+    members = [clients.start(library, session_ms=SHORT_SESSION_MS) for library in LIBRARIES]
     clients.until_shared(members, PARTITIONS)
     expected = produce(cluster.bootstrap, topic, 0, 400)
     clients.until_read(expected)

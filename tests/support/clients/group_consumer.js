@@ -14,7 +14,7 @@ async function main() {
   });
   const consumer = kafka.consumer({
     groupId: options.group,
-    sessionTimeout: 6000,
+    sessionTimeout: options.session_ms || 6000,
     rebalanceTimeout: 20000,
     heartbeatInterval: 500,
     metadataMaxAge: 2000,

@@ -53,7 +53,7 @@ def confluent(options: dict[str, Any]) -> None:
         "group.id": options["group"],
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": SESSION_MS,
+        "session.timeout.ms": options.get("session_ms", SESSION_MS),
         "heartbeat.interval.ms": 500,
         "partition.assignment.strategy": options.get("strategy", "range"),
         "topic.metadata.refresh.interval.ms": 2_000,
@@ -125,7 +125,7 @@ def settings_of(package: str, options: dict[str, Any]) -> dict[str, Any]:
         "group_id": options["group"],
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
-        "session_timeout_ms": SESSION_MS,
+        "session_timeout_ms": options.get("session_ms", SESSION_MS),
         "heartbeat_interval_ms": 500,
         "partition_assignment_strategy": assignors(package, options.get("strategy")),
     }
