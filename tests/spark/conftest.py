@@ -1,4 +1,4 @@
-"""One cluster of three brokers and one Spark session for all tests of the data source."""
+"""Three brokers, mostly inside the process, and one Spark session for tests of the data source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from minikafka.inside.cluster import InsideCluster
 from minikafka.spark.java import JavaError, find_java_home
-from scripts.lib.cluster import Cluster, free_ports
+from scripts.lib.cluster import Cluster as ClusterOfProcesses
+from scripts.lib.cluster import free_ports
+from tests.support.clients.places import INSIDE, Cluster
 
 MISSING = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+# A transaction that has timed out is aborted within a second.
+SOON_ABORTED = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +33,22 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cluster(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+def inside(java_home: Path) -> Iterator[Cluster]:
+    with InsideCluster(3, SOON_ABORTED) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def processes(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with ClusterOfProcesses(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Brokers in the place that the test has as parameter; else inside."""
+    found: Cluster = request.getfixturevalue(getattr(request, "param", INSIDE))
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ import pytest
 
 from minikafka.cli.main import main
 from minikafka.spark.pipeline.project import make_project
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume, produce
+from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
 

@@ -16,8 +16,8 @@ from minikafka.spark.pipeline.engine import parse_engine
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.signals import StopRequest
 from minikafka.spark.pipeline.spec import Spec, load_spec
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume, produce
+from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
 

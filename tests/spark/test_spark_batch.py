@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume, consume_by_kafka_python, produce, spark_rows
+from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -213,7 +213,7 @@ def test_filters_become_ranges(spark: Any, cluster: Cluster, topic: str) -> None
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
 
 
-@pytest.mark.mission("SPK-3")
+@pytest.mark.mission("SPK-3", "IN-97")
 def test_written_rows_are_read_back_by_two_clients(
     spark: Any, cluster: Cluster, make_topic: Callable[..., str]
 ) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume
+from tests.support.clients.places import Cluster
 
 pa = pytest.importorskip("pyarrow")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import committed, numbered, produce
+from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

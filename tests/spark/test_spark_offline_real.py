@@ -8,10 +8,12 @@ import pytest
 
 from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume, produce, spark_rows
+from tests.support.clients.places import PROCESSES
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
+@pytest.mark.parametrize("cluster", [PROCESSES], indirect=True)
 @pytest.mark.mission("SPK-1")
 def test_offline_read_equals_the_records_served_by_the_broker(
     spark: Any, cluster: Cluster, topic: str

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import committed, numbered, produce
 from tests.spark.standalone import Standalone, parent_of, until
+from tests.support.clients.places import PROCESSES, Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -19,6 +19,7 @@ JOB = Path(__file__).with_name("cluster_job.py")
 RECORDS = 30_000
 
 
+@pytest.mark.parametrize("cluster", [PROCESSES], indirect=True)
 @pytest.mark.mission("SPK-6", "SPK-4")
 def test_an_executor_and_a_python_worker_die_and_nothing_is_lost_or_doubled(
     java_home: Path, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import produce
+from tests.support.clients.places import Cluster
 
 pytest.importorskip("pyspark")
 

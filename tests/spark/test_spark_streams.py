@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import committed, consume, consume_by_kafka_python, numbered, produce
+from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -70,7 +70,7 @@ def test_a_wrong_option_is_the_last_error_that_the_user_reads(
     )
 
 
-@pytest.mark.mission("SPK-2", "SPK-3")
+@pytest.mark.mission("SPK-2", "SPK-3", "IN-97")
 def test_a_restart_goes_on_exactly(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
