@@ -55,7 +55,7 @@ __all__ = [
 T = TypeVar("T", ClientConfig, ProducerConfig, ConsumerConfig)
 
 
-def _world() -> World:
+def world_of_clients() -> World:
     """This machine, as far as clients need it: they never ask ZooKeeper."""
     return World(
         RealClock(),
@@ -76,7 +76,7 @@ class Producer(client.Producer):
         self, bootstrap_servers: str = "localhost:9092", *, world: World | None = None, **keys: Any
     ) -> None:
         common, own = _sorted_out("Producer", bootstrap_servers, ProducerConfig(), keys)
-        super().__init__(world or _world(), common, own)
+        super().__init__(world or world_of_clients(), common, own)
 
 
 class Consumer(client.Consumer):
@@ -97,7 +97,7 @@ class Consumer(client.Consumer):
         common, own = _sorted_out(
             "Consumer", bootstrap_servers, ConsumerConfig(), keys, ("topics",)
         )
-        super().__init__(world or _world(), common, own)
+        super().__init__(world or world_of_clients(), common, own)
         self._wanted = tuple(topics)
 
     async def __aenter__(self) -> Consumer:
@@ -121,7 +121,7 @@ class Admin(client.Admin):
     ) -> None:
         _check_known("Admin", keys, _names(ClientConfig))
         common = replace(ClientConfig(bootstrap_servers), **keys)
-        super().__init__(world or _world(), common)
+        super().__init__(world or world_of_clients(), common)
 
 
 def _sorted_out(

@@ -1,6 +1,65 @@
-"""Clusters for the tests of applications, three kinds of them.
+"""Clusters for the tests of applications, in three places: inside the process, as processes, or in
+simulated time.
 
-``view.py`` is what a test sees of a cluster inside the process (``minikafka.inside``),
-``processes.py`` runs real processes with a real ZooKeeper, ``simulated.py`` a cluster in simulated
-time. ``plugin.py`` defines the pytest fixtures.
+``plugin.py`` has the fixtures and the mark of pytest, ``standalone.py`` the ways without it. Start
+reading at ``view.py``, which is what a test sees, and ``cluster.py``, which is what a place offers.
+Nothing is imported before it is used.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.async_view import AsyncView
+    from minikafka.testing.cluster import AnyCluster, NotInThisPlace, place
+    from minikafka.testing.faults import AsyncFault, FaultInTest, Faults
+    from minikafka.testing.looking import GroupView
+    from minikafka.testing.processes import ClusterNotStarted, ClusterProcesses
+    from minikafka.testing.simulated import SimulatedCluster, play
+    from minikafka.testing.standalone import MiniKafkaTestCase, running
+    from minikafka.testing.view import BrokerHandle, GroupHandle, TestView
+
+__all__ = [
+    "AnyCluster",
+    "AsyncFault",
+    "AsyncView",
+    "BrokerHandle",
+    "ClusterNotStarted",
+    "ClusterProcesses",
+    "FaultInTest",
+    "Faults",
+    "GroupHandle",
+    "GroupView",
+    "InsideCluster",
+    "MiniKafkaTestCase",
+    "NotInThisPlace",
+    "SimulatedCluster",
+    "TestView",
+    "place",
+    "play",
+    "running",
+]
+
+_MODULES = {
+    "minikafka.inside.cluster": ("InsideCluster",),
+    "minikafka.testing.async_view": ("AsyncView",),
+    "minikafka.testing.cluster": ("AnyCluster", "NotInThisPlace", "place"),
+    "minikafka.testing.faults": ("AsyncFault", "FaultInTest", "Faults"),
+    "minikafka.testing.looking": ("GroupView",),
+    "minikafka.testing.processes": ("ClusterNotStarted", "ClusterProcesses"),
+    "minikafka.testing.standalone": ("MiniKafkaTestCase", "running"),
+    "minikafka.testing.simulated": ("SimulatedCluster", "play"),
+    "minikafka.testing.view": ("BrokerHandle", "GroupHandle", "TestView"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

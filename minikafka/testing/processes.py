@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 ATTEMPTS = 5  # another process may take a port after ``free_ports`` has found it free
 PORT_RANGE = 20_000, 60_000
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
-DEBUG_PORT_OFFSET = 10_000  # from a broker's port to that of its debug listener (`minikafka up`)
+MIN_DEBUG_OFFSET = 100  # as in `minikafka up`: see ``debug_offset``
 STOP_TIMEOUT_S = 60
 DEFAULTS = (
     "group.initial.rebalance.delay.ms=0",
@@ -79,10 +79,10 @@ class ClusterProcesses:
         raise ClusterNotStarted(f"not within {ATTEMPTS} attempts: {self._end_of_stderr()}")
 
     def _try_to_start(self, home: Path) -> bool:
-        ports = free_ports(self.brokers + 1)
+        ports = free_ports(self.brokers)
         command = [sys.executable, "-m", "minikafka.cli.main", "up", "--data-dir", str(home)]
         command += ["--brokers", str(self.brokers)]
-        command += ["--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1])]
+        command += ["--base-port", str(ports.first), "--zookeeper-port", str(ports.zookeeper)]
         if self.secure:
             command.append("--secure")
         for setting in self._settings:
@@ -124,8 +124,31 @@ class ClusterProcesses:
 
     def kill_broker(self, broker_id: int) -> None:
         """Kill a broker's process with SIGKILL."""
-        pid = int((self._broker_home(broker_id) / "pid").read_text())
-        os.kill(pid, signal.SIGKILL)
+        os.kill(self._pid(broker_id), signal.SIGKILL)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Begin the controlled shutdown of a broker with SIGTERM; return at once."""
+        os.kill(self._pid(broker_id), signal.SIGTERM)
+
+    def pause_broker(self, broker_id: int) -> None:
+        """Stop a broker's time with SIGSTOP."""
+        os.kill(self._pid(broker_id), signal.SIGSTOP)
+
+    def resume_broker(self, broker_id: int) -> None:
+        """End a pause with SIGCONT."""
+        os.kill(self._pid(broker_id), signal.SIGCONT)
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker's process has not ended; a paused one is alive."""
+        try:
+            pid = self._pid(broker_id)
+        except FileNotFoundError:  # `minikafka up` removes it when its child has ended
+            return False
+        return all(each.poll() is None for each in self._restarted if each.pid == pid)
+
+    def address(self, broker_id: int) -> str:
+        """Return where a broker listens."""
+        return self.bootstrap.split(",")[broker_id - 1]
 
     def restart_broker(self, broker_id: int) -> None:
         """Start a killed broker on its old data and port; return at once."""
@@ -166,6 +189,9 @@ class ClusterProcesses:
         found: dict[str, Any] = runpy.run_path(str(self.client_folder(user) / f"for_{client}.py"))
         return dict(found[name])
 
+    def _pid(self, broker_id: int) -> int:
+        return int((self._broker_home(broker_id) / "pid").read_text())
+
     def _broker_home(self, broker_id: int) -> Path:
         return self.home / f"broker-{broker_id}"
 
@@ -174,17 +200,32 @@ class ClusterProcesses:
         return path.read_text(errors="replace")[-2000:] if path.exists() else ""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return consecutive ports that are free, as are those of their debug listeners."""
+class ClusterPorts(NamedTuple):
+    """Brokers have ports from ``first`` on, and their debug listeners from ``first_debug`` on."""
+
+    first: int
+    first_debug: int
+    zookeeper: int
+
+
+def debug_offset(brokers: int) -> int:
+    """Return how far a broker's debug listener is above its port in `minikafka up`."""
+    return max(MIN_DEBUG_OFFSET, brokers)
+
+
+def free_ports(brokers: int) -> ClusterPorts:
+    """Return ports that are free for `minikafka up`. Raises ClusterNotStarted."""
+    offset = debug_offset(brokers)
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             first = probe.getsockname()[1]
-        if not PORT_RANGE[0] <= first < PORT_RANGE[1] - DEBUG_PORT_OFFSET:
+        zookeeper = offset + brokers  # above them all
+        if not PORT_RANGE[0] <= first < PORT_RANGE[1] - zookeeper:
             first = PORT_RANGE[0] + first % 30_000
-        ports = list(range(first, first + count))
-        if all(_is_free(port) for number in ports for port in (number, number + DEBUG_PORT_OFFSET)):
-            return ports
+        used = [*range(brokers), *range(offset, offset + brokers), zookeeper]
+        if all(_is_free(first + number) for number in used):
+            return ClusterPorts(first, first + offset, first + zookeeper)
     raise ClusterNotStarted("no free ports")
 
 

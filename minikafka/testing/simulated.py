@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
-from minikafka.client import (
-    Admin,
-    Consumer,
-    ConsumerConfig,
-    Producer,
-    ProducerConfig,
-)
+from minikafka.aio import Admin, Consumer, Producer
 from minikafka.simulator.cluster import SimCluster
 
 T = TypeVar("T")
@@ -28,17 +21,24 @@ class SimulatedCluster:
         self.simulation = cluster
 
     def producer(self, **keys: Any) -> Producer:
-        """Return a producer; ``keys`` are fields of ``ProducerConfig``."""
-        world, config = self.simulation.client_host.world, self.simulation.client_config
-        return Producer(world, config, replace(ProducerConfig(), **keys))
+        """Return a producer; ``keys`` are those of ``minikafka.aio.Producer``."""
+        return Producer(**self._of_clients() | keys)
 
     def consumer(self, **keys: Any) -> Consumer:
-        """Return a consumer; ``keys`` are fields of ``ConsumerConfig``."""
-        world, config = self.simulation.client_host.world, self.simulation.client_config
-        return Consumer(world, config, replace(ConsumerConfig(), **keys))
+        """Return a consumer; ``keys`` are those of ``minikafka.aio.Consumer``, also ``topics``."""
+        return Consumer(**self._of_clients() | keys)
 
-    def admin(self) -> Admin:
-        return Admin(self.simulation.client_host.world, self.simulation.client_config)
+    def _of_clients(self) -> dict[str, Any]:
+        config = self.simulation.client_config
+        return {
+            "bootstrap_servers": config.bootstrap_servers,
+            "request_timeout_ms": config.request_timeout_ms,
+            "world": self.simulation.client_host.world,
+        }
+
+    def admin(self, **keys: Any) -> Admin:
+        """Return an admin client; ``keys`` are those of ``minikafka.aio.Admin``."""
+        return Admin(**self._of_clients() | keys)
 
     async def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic with up to three replicas and wait until it is usable."""
@@ -57,7 +57,7 @@ class SimulatedCluster:
 
 
 class Play(Protocol):
-    """The type of ``play``, which is also the type of the fixture ``simulated_cluster``."""
+    """The type of ``play``, which is also the type of the fixture ``minikafka_simulated``."""
 
     def __call__(
         self,
@@ -79,18 +79,33 @@ def play(
     Raises what the scenario raises. The simulation has its own event loop: do not call this
     function from a running loop.
     """
+
+    async def run(simulation: SimCluster) -> T:
+        return await scenario(SimulatedCluster(simulation))
+
+    return run_with_brokers(simulation_of(seed, brokers, settings or {}), run)
+
+
+def simulation_of(seed: int, brokers: int, settings: Mapping[str, str]) -> SimCluster:
+    """Return a cluster of brokers 1, 2, ... that has not begun."""
     factor = str(min(3, brokers))
     defaults = {
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": factor,
     }
-    ids = range(1, brokers + 1)
-    cluster = SimCluster(seed, tuple(ids), defaults | dict(settings or {}))
+    return SimCluster(seed, tuple(range(1, brokers + 1)), defaults | dict(settings))
+
+
+def run_with_brokers(
+    cluster: SimCluster, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]
+) -> T:
+    """Run a scenario that begins when all brokers are up; see ``SimCluster.run``."""
 
     async def run(simulation: SimCluster) -> T:
         simulation.start()
-        await simulation.until("brokers up", lambda: len(simulation.nodes()) == brokers)
-        return await scenario(SimulatedCluster(simulation))
+        wanted = len(simulation.broker_ids)
+        await simulation.until("brokers up", lambda: len(simulation.nodes()) == wanted)
+        return await scenario(simulation)
 
     return cluster.run(run)

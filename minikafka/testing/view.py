@@ -1,82 +1,71 @@
-"""What one test sees of a cluster inside the process: its own topics, records, groups.
+"""What one test sees of a cluster and does to it, in methods that block: the fixture ``minikafka``.
 
-``TestView`` is the fixture ``minikafka``. The cluster is shared by the tests of a session; topics
-and groups that a test has made are deleted at its end.
+``aio`` has the same methods as coroutines. The cluster may be shared with other tests: topics and
+groups that a test has made are deleted at its end, faults are removed, and brokers brought back.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, Producer
-from minikafka.inside.cluster import InsideCluster
+from minikafka.client import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
-from minikafka.world.real.clock import RealClock
+from minikafka.testing.async_view import AsyncBroker, AsyncGroup, AsyncView
+from minikafka.testing.cluster import AnyCluster, ClusterEvent, SimulatedClock, Where
+from minikafka.testing.faults import FaultInTest, Faults
+from minikafka.testing.looking import GroupView, IsolationLevel, Predicate
 
-POLL_S = 0.01
-IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
-
-INTERNAL = "__"  # begins the names of topics that tests leave alone
-
-# How each client spells the addresses of the brokers.
-_SPELLINGS: Mapping[str, Callable[[str], dict[str, object]]] = {
-    "confluent": lambda bootstrap: {"bootstrap.servers": bootstrap},
-    "java": lambda bootstrap: {"bootstrap.servers": bootstrap},
-    "kafka-python": lambda bootstrap: {"bootstrap_servers": bootstrap.split(",")},
-    "aiokafka": lambda bootstrap: {"bootstrap_servers": bootstrap},
-    "kafkajs": lambda bootstrap: {"brokers": bootstrap.split(",")},
-    "spark": lambda bootstrap: {"kafka.bootstrap.servers": bootstrap},
-}
-
-
-class GroupView(NamedTuple):
-    """A group at one moment. ``lag`` is the number of records before the end of the partitions
-    that it has committed offsets of."""
-
-    state: str
-    members: int
-    committed: Mapping[TopicPartition, int]
-    lag: int
+T = TypeVar("T")
 
 
 class TestView:
-    """All methods but the constructor block, and may be called from any thread; in a coroutine use
-    ``asyncio.to_thread``. They raise KafkaError."""
+    """A cluster as one test sees it. Methods may be called from any thread; in a coroutine use
+    ``aio``, whose methods are the same. They raise KafkaError, AssertionError for what has not
+    come about in time, and NotInThisPlace for what the place of the cluster cannot do.
 
-    __test__ = False  # it is no class of tests
+    In simulated time all methods that block raise NotInThisPlace: only ``aio`` works there.
+    """
 
-    def __init__(self, cluster: InsideCluster, name: str) -> None:
+    __test__ = False
+
+    def __init__(self, cluster: AnyCluster, name: str) -> None:
+        """``name`` begins the names of the topics that ``topic`` creates."""
         self.cluster = cluster
-        self._name = name
-        self._numbers = itertools.count(1)
-        self._topics, self._groups = cluster.call(self._existing())
+        self.aio = AsyncView(cluster, name)
+        self.faults = Faults(cluster, self.aio.added_faults, FaultInTest)
+
+    # --------------------------------------------------------------------------------- the cluster
+
+    @property
+    def where(self) -> Where:
+        """The place: "inside", "processes" or "simulated"."""
+        return self.cluster.where
 
     @property
     def bootstrap(self) -> str:
+        """The addresses of all brokers."""
         return self.cluster.bootstrap
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """The ids of all brokers, whether they run or not."""
+        return self.cluster.brokers
 
     def config(self, client: str) -> dict[str, object]:
         """Return the settings that connect a client: ``confluent``, ``kafka-python``, ``aiokafka``,
-        ``java``, ``kafkajs`` or ``spark``. Raises ValueError for another name."""
-        if client not in _SPELLINGS:
-            raise ValueError(f"no client {client!r}; there are {', '.join(_SPELLINGS)}")
-        return _SPELLINGS[client](self.bootstrap)
+        ``java``, ``kafkajs``, ``spark``, or ``minikafka`` for keywords of ``minikafka.aio``, the
+        only ones in simulated time. Raises ValueError for another name."""
+        return self.cluster.config(client)
 
-    def topic(self, partitions: int = 1, **settings: str) -> str:
-        """Create a topic with a new name, and return the name. ``settings`` have ``_`` for
-        the dots in their names: ``cleanup_policy="compact"``."""
-        name = f"{self._name}-{next(self._numbers)}"
-        named = {key.replace("_", "."): value for key, value in settings.items()}
-        self.cluster.create_topic(name, partitions, settings=named)
-        return name
+    @property
+    def clock(self) -> SimulatedClock:
+        """The clock of a simulated cluster: ``await minikafka.clock.advance(3600)``. Raises
+        NotInThisPlace in the other places."""
+        return self.cluster.clock
 
-    def produce(self, topic: str, *values: bytes, key: bytes | None = None) -> None:
-        """Append records, and return when all in-sync replicas have them."""
-        self.cluster.call(self._produce(topic, values, key))
+    # ----------------------------------------------------------------------------------------- look
 
     def records(
         self,
@@ -89,90 +78,205 @@ class TestView:
 
         With ``count`` wait until there are as many. Raises AssertionError with their number if
         they are not there within ``timeout`` seconds."""
-        return self.cluster.call(self._records(topic, count, timeout, isolation_level))
+        return self._call(self.aio.records(topic, count, timeout, isolation_level))
 
-    def group(self, group_id: str) -> GroupView:
-        """Return what a group is now; a group that does not exist has the state "Dead"."""
-        return self.cluster.call(self._group(group_id))
+    def expect(self, topic: str, predicate: Predicate, timeout: float = 5.0) -> ConsumerRecord:
+        """Return the first record of a topic for which ``predicate`` is true, as soon as there is
+        one. Raises AssertionError with the last record after ``timeout`` seconds."""
+        return self._call(self.aio.expect(topic, predicate, timeout))
 
-    def wait_for_group(
-        self, group_id: str, until: Callable[[GroupView], bool], timeout: float = 10.0
-    ) -> GroupView:
-        """Return the group as soon as ``until`` is true of it. Raises AssertionError with its last
-        state after ``timeout`` seconds."""
-        return self.cluster.call(self._wait_for_group(group_id, until, timeout))
-
-    def clean(self) -> None:
-        """Delete the topics and groups that were made since the view was."""
-        self.cluster.call(self._clean())
-
-    # ---------------------------------------------------------------------- on the cluster's thread
-
-    async def _existing(self) -> tuple[set[str], set[str]]:
-        async with self.cluster.admin() as admin:
-            topics = {topic.name for topic in await admin.list_topics()}
-            return topics, {group.group_id for group in await admin.list_groups()}
-
-    async def _clean(self) -> None:
-        topics, groups = await self._existing()
-        async with self.cluster.admin() as admin:
-            await admin.delete_groups(groups - self._groups)
-            made = {name for name in topics - self._topics if not name.startswith(INTERNAL)}
-            if made:
-                await admin.delete_topics(made)
-
-    async def _produce(self, topic: str, values: tuple[bytes, ...], key: bytes | None) -> None:
-        world, config = self.cluster.client()
-        async with Producer(world, config) as producer:
-            waiting = [await producer.send(topic, value, key=key) for value in values]
-            await asyncio.gather(*waiting)
-
-    async def _records(
-        self, topic: str, count: int | None, timeout_s: float, isolation_level: IsolationLevel
-    ) -> list[ConsumerRecord]:
-        world, config = self.cluster.client()
-        reading = ConsumerConfig(auto_offset_reset="earliest", isolation_level=isolation_level)
+    @contextmanager
+    def produces(
+        self, topic: str, count: int = 1, timeout: float = 5.0
+    ) -> Iterator[list[ConsumerRecord]]:
+        """A context whose list has, at its end, the records that were produced to the topic within.
+        Raises AssertionError if they are not at least ``count`` within ``timeout`` seconds after
+        the end of the block."""
         found: list[ConsumerRecord] = []
-        async with Consumer(world, config, reading) as consumer:
-            await consumer.assign_topics(topic)
-            for _ in attempts(timeout_s):
-                found += [record async for record in consumer.read_to()]
-                if count is None or len(found) >= count:
-                    return sorted(found, key=lambda record: (record.partition, record.offset))
-                await asyncio.sleep(POLL_S)
-        raise AssertionError(f"{len(found)} of {count} records in {topic} after {timeout_s} s")
+        start = self._call(self.aio.ends(topic))
+        yield found
+        found += self._call(self.aio.records_from(topic, start, count, timeout))
 
-    async def _group(self, group_id: str) -> GroupView:
-        world, config = self.cluster.client()
-        async with self.cluster.admin() as admin:
-            described = (await admin.describe_groups([group_id]))[group_id]
-            if isinstance(described, KafkaError):
-                raise described
-            offsets = await admin.group_offsets(group_id)
-        async with Consumer(world, config, ConsumerConfig()) as consumer:
-            consumer.assign(offsets)
-            ends = await consumer.end_offsets() if offsets else {}
-        committed = {tp: each.offset for tp, each in offsets.items() if each.offset >= 0}
-        lag = sum(max(0, ends[tp] - offset) for tp, offset in committed.items())
-        return GroupView(described.state, len(described.members), committed, lag)
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed."""
+        return self._call(self.aio.committed(group_id))
 
-    async def _wait_for_group(
-        self, group_id: str, until: Callable[[GroupView], bool], timeout_s: float
+    def group(self, group_id: str) -> GroupHandle:
+        """Return the handle of a group, whether the group exists or not."""
+        return GroupHandle(self.cluster, self.aio.group(group_id))
+
+    def events(self, name: str | None = None) -> Sequence[ClusterEvent]:
+        """Return the last events of the brokers' logs, or those of one name, from the oldest."""
+        return self.aio.events(name)
+
+    def requests(self, **select: Any) -> Sequence[Any]:
+        """Return the last requests that were served, from the oldest. ``select`` are the fields of
+        a fault's selection, such as ``api="fetch"`` and ``client_id``."""
+        return self.aio.requests(**select)
+
+    # ------------------------------------------------------------------------------------------- do
+
+    def topic(self, partitions: int = 1, replicas: int | None = None, **settings: str) -> str:
+        """Create a topic with a new name, and return the name. It has a replica on each broker, but
+        three at most, or ``replicas``. ``settings`` have ``_`` for the dots in their names:
+        ``cleanup_policy="compact"``."""
+        return self._call(self.aio.topic(partitions, replicas, **settings))
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replicas: int | None = None, **settings: str
+    ) -> str:
+        """As ``topic``, with a name of your choice, which other tests may use after this one."""
+        return self._call(self.aio.create_topic(name, partitions, replicas, **settings))
+
+    def produce(
+        self, topic: str, *values: bytes, key: bytes | None = None, partition: int | None = None
+    ) -> None:
+        """Append records, and return when all in-sync replicas have them."""
+        self._call(self.aio.produce(topic, *values, key=key, partition=partition))
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the broker that leads a partition, as soon as there is one."""
+        return self._call(self.aio.leader(topic, partition))
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Make a broker the leader of a partition. If it has no replica, it takes the place of the
+        last one."""
+        self._call(self.aio.move_leader(topic, partition, broker))
+
+    def coordinator(self, group_id: str) -> int:
+        """Return the broker that coordinates a group, whether the group exists or not."""
+        return self._call(self.aio.coordinator(group_id))
+
+    def move_coordinator(self, group_id: str, broker: int) -> None:
+        """Make a broker the coordinator of a group."""
+        self._call(self.aio.move_coordinator(group_id, broker))
+
+    def broker(self, broker: int) -> BrokerHandle:
+        """Return the handle of a broker. Raises ValueError if there is none with this id."""
+        return BrokerHandle(self.cluster, self.aio.broker(broker))
+
+    def expire_session(self, broker: int) -> None:
+        """Expire a broker's ZooKeeper session: it registers again under a new one."""
+        self._call(self.aio.expire_session(broker))
+
+    def add_broker(self) -> int:
+        """Start another broker, and return its id when it serves. The cluster ends with the
+        test."""
+        return self._call(self.aio.add_broker())
+
+    def compact(self, topic: str) -> None:
+        """Compact a topic now, except its active segments."""
+        self._call(self.aio.compact(topic))
+
+    def apply_retention(self, topic: str | None = None) -> None:
+        """Delete now what the retention of a topic, or of all, allows to delete."""
+        self._call(self.aio.apply_retention(topic))
+
+    def as_version(self, version: str | None) -> None:
+        """Offer clients only what a release of Kafka has, such as "2.8"; None: everything."""
+        self._call(self.aio.as_version(version))
+
+    def reset(self) -> None:
+        """Bring the cluster back to where the test found it: without faults, with all brokers, and
+        without the topics and groups that have been made since."""
+        self._call(self.aio.reset())
+
+    # ----------------------------------------------------------------------------- the test's frame
+
+    def begin(self) -> None:
+        """Note what the cluster has, for ``reset``. Call it before the test."""
+        self._call(self.aio.begin())
+
+    def check_faults(self) -> None:
+        """Raises AssertionError with the faults that have not struck, except those with
+        ``must_hit=False``. Call it after a test that has passed."""
+        self.aio.added_faults.check()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.cluster.call(work)
+
+
+class BrokerHandle:
+    """One broker. Methods return when it is done."""
+
+    def __init__(self, cluster: AnyCluster, broker: AsyncBroker) -> None:
+        self._cluster = cluster
+        self._broker = broker
+        self.broker_id = broker.broker_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker has been started and not ended since; a paused broker runs."""
+        return self._broker.is_running
+
+    def stop(self) -> None:
+        """Stop the broker by controlled shutdown."""
+        self._cluster.call(self._broker.stop())
+
+    def kill(self) -> None:
+        """End the broker as SIGKILL does. Its disk is kept."""
+        self._cluster.call(self._broker.kill())
+
+    def start(self) -> None:
+        """Start the broker again on its disk and its port, and wait until it serves."""
+        self._cluster.call(self._broker.start())
+
+    def pause(self) -> None:
+        """Stop the broker's time as SIGSTOP does: its connections stay open, and mute."""
+        self._cluster.call(self._broker.pause())
+
+    def resume(self) -> None:
+        """End a pause."""
+        self._cluster.call(self._broker.resume())
+
+    def isolate(self) -> None:
+        """Cut the broker off from ZooKeeper and all other brokers, but not from clients."""
+        self._cluster.call(self._broker.isolate())
+
+    def heal(self) -> None:
+        """Connect the isolated broker again."""
+        self._cluster.call(self._broker.heal())
+
+
+class GroupHandle:
+    """One group. Each property is read from the cluster; ``now`` has all of one moment."""
+
+    def __init__(self, cluster: AnyCluster, group: AsyncGroup) -> None:
+        self._cluster = cluster
+        self._group = group
+        self.group_id = group.group_id
+
+    def now(self) -> GroupView:
+        """Return what the group is now; a group that does not exist has the state "Dead"."""
+        return self._cluster.call(self._group.now())
+
+    @property
+    def state(self) -> str:
+        return self.now().state
+
+    @property
+    def members(self) -> int:
+        """The number of members."""
+        return self.now().members
+
+    @property
+    def lag(self) -> int:
+        """The number of records that the group has not consumed, in the partitions in which it has
+        committed offsets."""
+        return self.now().lag
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        return dict(self.now().committed)
+
+    def wait(
+        self,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        until: Callable[[GroupView], object] | None = None,
+        timeout: float = 10.0,
     ) -> GroupView:
-        view = await self._group(group_id)
-        for _ in attempts(timeout_s):
-            if until(view):
-                return view
-            await asyncio.sleep(POLL_S)
-            view = await self._group(group_id)
-        raise AssertionError(f"after {timeout_s} s the group {group_id} is {view}")
-
-
-def attempts(timeout_s: float) -> Iterator[int]:
-    """Count from 0 until the time has passed; at least one attempt."""
-    clock = RealClock()
-    deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
-    for number in itertools.count():
-        yield number
-        if clock.monotonic_ms() >= deadline_ms:
-            return
+        """Return the group as soon as everything given is true of it. Raises AssertionError with
+        its last state after ``timeout`` seconds."""
+        return self._cluster.call(self._group.wait(state, members, lag, until, timeout))

@@ -41,7 +41,7 @@ async def test_an_example(number: int, shop: ClusterProcesses) -> None:
 
 def test_the_fixtures_in_a_users_own_test_run(tmp_path: Path) -> None:
     """The documented fixtures work in a user's project. Each of two workers has its cluster."""
-    assert len(TESTS) == 4
+    assert len(TESTS) == 5
     for number, block in enumerate(TESTS):
         (tmp_path / f"test_{number}.py").write_text(block)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")

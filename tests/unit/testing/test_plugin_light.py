@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka import aio
+from minikafka import aio, testing
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY
 
 
@@ -20,6 +20,31 @@ def test_the_plugin_imports_nothing_of_the_rest() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     names = ["minikafka", "minikafka.testing", "minikafka.testing.plugin"]
     assert done.stdout.strip() == repr(names), done.stderr
+
+
+@pytest.mark.mission("IN-48")
+def test_the_package_imports_nothing_until_a_name_is_used() -> None:
+    program = (
+        "import sys, minikafka.testing; "
+        "print([name for name in sys.modules if name.startswith(('minikafka', 'structlog'))]); "
+        "from minikafka.testing import NotInThisPlace; "
+        "print([name for name in sys.modules if name.startswith(('minikafka', 'structlog'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    names = ["minikafka", "minikafka.testing"]
+    lines = [repr(names), repr([*names, "minikafka.testing.cluster"])]
+    assert done.stdout.splitlines() == lines, done.stderr
+
+
+@pytest.mark.mission("IN-48")
+def test_every_name_of_the_package_is_found() -> None:
+    assert sorted(testing.__all__) == testing.__all__
+    assert sorted(name for names in testing._MODULES.values() for name in names) == testing.__all__
+    for name in testing.__all__:
+        assert getattr(testing, name).__name__ == name
+        assert name in dir(testing)
+    with pytest.raises(AttributeError, match="has no attribute 'Nope'"):
+        _ = testing.Nope
 
 
 def test_applications_need_no_zookeeper_library() -> None:

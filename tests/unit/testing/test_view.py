@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.testing.inside_place import InsidePlace
 from minikafka.testing.view import TestView
 
-pytestmark = pytest.mark.mission("IN-5")
+pytestmark = pytest.mark.mission("IN-5", "IN-45")
 
 
 def names(cluster: InsideCluster) -> tuple[set[str], set[str]]:
@@ -66,31 +68,67 @@ def test_a_group_is_seen_with_its_lag(minikafka: TestView) -> None:
     consumer.subscribe([topic])
     first = next(iter(consumer.consume(1, 20)))
     consumer.commit(message=first, asynchronous=False)
-    group = minikafka.wait_for_group("billing", lambda group: group.lag == 2)
-    assert (group.state, group.members) == ("Stable", 1)
-    assert group.committed == {TopicPartition(topic, 0): 1}
+    group = minikafka.group("billing")
+    assert group.wait(lag=2).state == "Stable"
+    assert (group.state, group.members, group.lag) == ("Stable", 1, 2)
+    assert group.committed == minikafka.committed("billing") == {TopicPartition(topic, 0): 1}
     consumer.close()
-    assert minikafka.wait_for_group("billing", lambda group: not group.members).state == "Empty"
-    with pytest.raises(AssertionError, match="Empty"):
-        minikafka.wait_for_group("billing", lambda group: group.members > 0, timeout=0.01)
-    assert minikafka.group("nobody").state == "Dead"
+    assert group.wait(members=0).state == "Empty"
+    assert group.wait(state="Empty", until=lambda group: group.lag == 2).members == 0
+    for other in ({"state": "Stable"}, {"members": 1}, {"lag": 0}, {"until": lambda _: False}):
+        with pytest.raises(AssertionError, match="Empty"):
+            group.wait(**other, timeout=0.01)
+    assert minikafka.group("nobody").now() == ("Dead", 0, {}, 0)
+    assert minikafka.committed("nobody") == {}
 
 
-def test_topics_and_groups_of_a_test_are_deleted(minikafka_inside: InsideCluster) -> None:
-    minikafka_inside.create_topic("before")
-    view = TestView(minikafka_inside, "a-test")
-    topic = view.topic(cleanup_policy="compact")
-    view.produce(topic, b"x", key=b"k")
-    consumer = Consumer({**view.config("confluent"), "group.id": "g-clean", "log_level": 0})
-    consumer.subscribe([topic])
-    view.wait_for_group("g-clean", lambda group: (consumer.poll(0.01), group.members)[1] > 0)
-    consumer.close()
-    assert topic in names(minikafka_inside)[0]
-    view.clean()
-    topics, groups = names(minikafka_inside)
-    assert "before" in topics
-    assert topic not in topics
-    assert "g-clean" not in groups
+def test_a_record_is_expected(minikafka: TestView) -> None:
+    topic = minikafka.topic()
+    minikafka.produce(topic, b"pear")
+    late = threading.Timer(0.05, minikafka.produce, (topic, b"plum"))
+    late.start()
+    assert minikafka.expect(topic, lambda r: r.value == b"plum", timeout=20).offset == 1
+    late.join()
+    assert minikafka.expect(topic, lambda r: r.value == b"pear").offset == 0
+    with pytest.raises(AssertionError, match=r"none of 2 records in .*the last one is b'plum'"):
+        minikafka.expect(topic, lambda r: r.value == b"fig", timeout=0.01)
+
+
+def test_records_produced_within_a_block_are_collected(minikafka: TestView) -> None:
+    topic = minikafka.topic(partitions=2)
+    minikafka.produce(topic, b"before")
+    with minikafka.produces(topic, count=2) as produced:
+        minikafka.produce(topic, b"one", b"two", partition=1)
+        assert produced == []
+    assert [record.value for record in produced] == [b"one", b"two"]
+    with (
+        pytest.raises(AssertionError, match="0 of 1 records"),
+        minikafka.produces(topic, timeout=0),
+    ):
+        pass
+    with pytest.raises(ZeroDivisionError), minikafka.produces(topic):
+        _ = 1 / 0
+    with minikafka.produces("not-yet") as produced:
+        minikafka.create_topic("not-yet")
+        minikafka.produce("not-yet", b"x")
+    assert len(produced) == 1
+
+
+def test_topics_and_groups_of_a_test_are_deleted() -> None:
+    with closing(InsidePlace(1, {})) as cluster:
+        cluster.inside.create_topic("before")
+        view = TestView(cluster, "a-test")
+        view.begin()
+        topic = view.topic(cleanup_policy="compact")
+        view.produce(topic, b"x", key=b"k")
+        consumer = Consumer({**view.config("confluent"), "group.id": "g-clean", "log_level": 0})
+        consumer.subscribe([topic])
+        view.group("g-clean").wait(until=lambda group: (consumer.poll(0.01), group.members)[1] > 0)
+        consumer.close()
+        assert topic in names(cluster.inside)[0]
+        view.reset()
+        assert names(cluster.inside) == ({"before"}, set())
+        view.create_topic(topic)  # nothing is left of the one before
 
 
 def test_each_client_gets_its_spelling(minikafka: TestView) -> None:

@@ -1,0 +1,207 @@
+"""What a test sees of a cluster: records, groups, leaders, and the topics and groups that exist.
+
+Coroutines on the loop of the clients. They raise KafkaError, and AssertionError for what was
+waited for and has not come about in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from minikafka.client import LATEST_TIMESTAMP, Admin, ConsumerConfig, ConsumerRecord
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.testing.clients import ClusterClients, attempts
+
+IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
+Predicate: TypeAlias = Callable[[ConsumerRecord], object]
+
+POLL_MS = 10
+MAX_POLL_MS = 50  # where the first attempts follow each other more quickly
+FIRST_ATTEMPT_S = 10  # a short time-out still lets the first attempt end
+INTERNAL = "__"  # begins the names of topics that tests leave alone
+
+
+class GroupView(NamedTuple):
+    """A group at one moment. ``lag`` is the number of records before the end of the partitions
+    that it has committed offsets of."""
+
+    state: str
+    members: int
+    committed: Mapping[TopicPartition, int]
+    lag: int
+
+
+# ------------------------------------------------------------------------------------------ records
+
+
+async def read_records(
+    clients: ClusterClients,
+    topic: str,
+    count: int | None,
+    timeout_s: float,
+    isolation_level: IsolationLevel = "read_committed",
+    start: Mapping[TopicPartition, int] | None = None,
+) -> list[ConsumerRecord]:
+    """Return the records of a topic, in the order of their offsets in each partition, from the
+    first offsets or from those in ``start``. With ``count`` wait until there are as many."""
+    found: list[ConsumerRecord] = []
+    try:
+        async with asyncio.timeout(max(timeout_s, FIRST_ATTEMPT_S)):
+            async with following(clients, topic, isolation_level, start or {}) as more:
+                for _ in attempts(clients.world.clock, timeout_s):
+                    found += await more()
+                    if count is None or len(found) >= count:
+                        return sorted(found, key=lambda record: (record.partition, record.offset))
+                    await clients.world.clock.sleep(POLL_MS)
+    except TimeoutError:
+        if count is None:
+            raise AssertionError(f"{topic} could not be read within {timeout_s} s") from None
+    raise AssertionError(f"{len(found)} of {count} records in {topic} after {timeout_s} s")
+
+
+async def expect_record(
+    clients: ClusterClients, topic: str, predicate: Predicate, timeout_s: float
+) -> ConsumerRecord:
+    """Return the first record of the topic that satisfies ``predicate``, as soon as there is
+    one."""
+    last: ConsumerRecord | None = None
+    seen = 0
+    try:
+        async with asyncio.timeout(max(timeout_s, FIRST_ATTEMPT_S)):
+            async with following(clients, topic, "read_committed", {}) as more:
+                for _ in attempts(clients.world.clock, timeout_s):
+                    for record in await more():
+                        last, seen = record, seen + 1
+                        if predicate(record):
+                            return record
+                    await clients.world.clock.sleep(POLL_MS)
+    except TimeoutError:
+        pass
+    shown = "" if last is None else f"; the last one is {last.value!r}"
+    raise AssertionError(
+        f"none of {seen} records in {topic} is the expected one after {timeout_s} s{shown}"
+    )
+
+
+@asynccontextmanager
+async def following(
+    clients: ClusterClients,
+    topic: str,
+    isolation_level: IsolationLevel,
+    start: Mapping[TopicPartition, int],
+) -> AsyncIterator[Callable[[], Coroutine[Any, Any, list[ConsumerRecord]]]]:
+    """A function that returns the records that have been added since its last call."""
+    reading = ConsumerConfig(auto_offset_reset="earliest", isolation_level=isolation_level)
+    async with clients.consumer(reading) as consumer:
+        for partition in await consumer.assign_topics(topic):
+            if partition in start:
+                consumer.seek(partition, start[partition])
+
+        async def more() -> list[ConsumerRecord]:
+            return [record async for record in consumer.read_to()]
+
+        yield more
+
+
+async def ends_of(clients: ClusterClients, topic: str) -> dict[TopicPartition, int]:
+    """Return where the partitions of a topic end; nothing if there is no such topic."""
+    async with clients.admin() as admin:
+        view = (await admin.describe_topics([topic]))[topic]
+        if isinstance(view, KafkaError):
+            return {}
+        wanted = {TopicPartition(topic, each): LATEST_TIMESTAMP for each in view.partitions}
+        offsets = await admin.list_offsets(wanted, read_committed=True)
+    return {partition: each.offset for partition, each in offsets.items()}
+
+
+# ------------------------------------------------------------------------------------------- groups
+
+
+async def committed_offsets(clients: ClusterClients, group_id: str) -> dict[TopicPartition, int]:
+    """Return the offsets that a group has committed; none for a group that does not exist."""
+    async with clients.admin() as admin:
+        offsets = await admin.group_offsets(group_id)
+    return {tp: each.offset for tp, each in offsets.items() if each.offset >= 0}
+
+
+async def group_now(clients: ClusterClients, group_id: str) -> GroupView:
+    """Return what a group is now; a group that does not exist has the state "Dead"."""
+    async with clients.admin() as admin:
+        described = (await admin.describe_groups([group_id]))[group_id]
+        if isinstance(described, KafkaError):
+            raise described
+        offsets = await admin.group_offsets(group_id)
+        committed = {tp: each.offset for tp, each in offsets.items() if each.offset >= 0}
+        ends = await admin.list_offsets(dict.fromkeys(committed, LATEST_TIMESTAMP))
+    lag = sum(max(0, ends[tp].offset - offset) for tp, offset in committed.items())
+    return GroupView(described.state, len(described.members), committed, lag)
+
+
+async def wait_for_group(
+    clients: ClusterClients, group_id: str, until: Callable[[GroupView], object], timeout_s: float
+) -> GroupView:
+    """Return the group as soon as ``until`` is true of it."""
+    view = await group_now(clients, group_id)
+    for _ in attempts(clients.world.clock, timeout_s):
+        if until(view):
+            return view
+        await clients.world.clock.sleep(POLL_MS)
+        view = await group_now(clients, group_id)
+    raise AssertionError(f"after {timeout_s} s the group {group_id} is {view}")
+
+
+# ---------------------------------------------------------------------------- what a cluster has
+
+
+class Existing(NamedTuple):
+    """The names of all topics, without internal ones, and of all groups."""
+
+    topics: frozenset[str]
+    groups: frozenset[str]
+
+
+async def until_known(
+    clients: ClusterClients, brokers: Iterable[int], timeout_s: float = 30
+) -> None:
+    """Wait until all these brokers are registered, and the metadata lists them."""
+    missing = set(brokers)
+    async with clients.admin() as admin:
+        for _ in attempts(clients.world.clock, timeout_s):
+            cluster = await admin.describe_cluster()
+            missing = set(brokers) - {node.id for node in cluster.nodes}
+            if not missing:
+                return
+            await clients.world.clock.sleep(POLL_MS)
+    raise AssertionError(f"brokers {sorted(missing)} are not registered after {timeout_s} s")
+
+
+async def existing(clients: ClusterClients) -> Existing:
+    async with clients.admin() as admin:
+        return await _listed(admin)
+
+
+async def delete_made(clients: ClusterClients, before: Existing, timeout_s: float = 10) -> None:
+    """Delete the topics and groups that are not in ``before``, and wait until no topic of theirs
+    is left. Groups that still have members stay."""
+    clock = clients.world.clock
+    async with clients.admin() as admin:
+        now = await _listed(admin)
+        await admin.delete_groups(now.groups - before.groups)
+        made = now.topics - before.topics
+        for number in attempts(clock, timeout_s):
+            if not made:
+                return
+            await admin.delete_topics(made)
+            await clock.sleep(min(MAX_POLL_MS, 1 << number))
+            made = (await _listed(admin)).topics - before.topics
+    raise AssertionError(f"topics are left after {timeout_s} s: {', '.join(sorted(made))}")
+
+
+async def _listed(admin: Admin) -> Existing:
+    topics = [topic.name for topic in await admin.list_topics()]
+    groups = frozenset(group.group_id for group in await admin.list_groups())
+    return Existing(frozenset(name for name in topics if not name.startswith(INTERNAL)), groups)
