@@ -217,17 +217,23 @@ class AddedFaults:
         for control, _ in self._faults:
             control.remove()
 
-    def check(self) -> None:
-        """Raises AssertionError with the faults that had to strike and did not."""
+    def complaint(self) -> str:
+        """Return a sentence that names the faults that had to strike and did not; "" if there are
+        none."""
         idle = [
             control.describe()
             for control, must_hit in self._faults
             if must_hit and control.hits == 0
         ]
-        if idle:
-            raise AssertionError(
-                f"never struck: {'; '.join(idle)} (must_hit=False allows a fault to be unused)"
-            )
+        if not idle:
+            return ""
+        return f"never struck: {'; '.join(idle)} (must_hit=False allows a fault to be unused)"
+
+    def check(self) -> None:
+        """Raises AssertionError with the faults that had to strike and did not."""
+        complaint = self.complaint()
+        if complaint:
+            raise AssertionError(complaint)
 
 
 H = TypeVar("H")

@@ -156,8 +156,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that has passed without one of its faults."""
     result = yield
     view = _view_of(item)
-    if view is not None:
-        view.check_faults()
+    if view is not None and (complaint := view.aio.added_faults.complaint()):
+        pytest.fail(complaint, pytrace=False)
     return result
 
 

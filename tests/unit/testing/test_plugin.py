@@ -190,6 +190,50 @@ def test_clusters(minikafka, brokers):
 """
 
 
+IDLE = """
+import pytest
+
+class Idle:
+    hits = 0
+    removed = 0
+    def remove(self):
+        Idle.removed += 1
+    def describe(self):
+        return "an idle fault"
+
+def test_that_has_passed(minikafka):
+    minikafka.aio.added_faults.add(Idle(), must_hit=True)
+
+def test_that_may_be_without(minikafka):
+    minikafka.aio.added_faults.add(Idle(), must_hit=False)
+
+def test_that_has_failed(minikafka):
+    minikafka.aio.added_faults.add(Idle(), must_hit=True)
+    assert 0, "another reason"
+
+def test_that_is_skipped(minikafka):
+    minikafka.aio.added_faults.add(Idle(), must_hit=True)
+    pytest.skip("not today")
+
+def test_all_are_removed():
+    assert Idle.removed == 4
+"""
+
+
+@pytest.mark.mission("IN-46")
+def test_an_idle_fault_fails_the_test_that_has_passed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(IDLE)
+    result = run(pytester, "-p", "no:randomly")
+    result.assert_outcomes(passed=2, failed=2, skipped=1)
+    failures = result.stdout.str().partition("= FAILURES =")[2]
+    _, first, second = failures.split("_ test_that_has_")
+    sentence = "never struck: an idle fault (must_hit=False allows a fault to be unused)"
+    assert sentence in first.splitlines()
+    assert "plugin.py" not in first  # the sentence is all
+    assert "another reason" in second
+    assert "never struck" not in second
+
+
 @pytest.mark.mission("IN-43")
 def test_few_clusters_are_kept(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BOUNDED)
