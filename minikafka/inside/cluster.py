@@ -121,6 +121,11 @@ class InsideCluster:
         """The addresses of all brokers."""
         return ",".join(f"{HOST}:{broker.port}" for broker in self._brokers.values())
 
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The ids of all brokers, whether they run or not."""
+        return tuple(self._brokers)
+
     def start(self) -> None:
         """Start the brokers, and return when all of them serve. Raises ConfigError for settings
         that cannot be used, and OSError."""

@@ -14,18 +14,22 @@ T = TypeVar("T")
 
 
 class InsidePlace(AnyCluster):
-    """Brokers inside this process, started. ``inside`` is the cluster itself. Raises ConfigError
-    for settings that cannot be used."""
+    """``inside``, a cluster that has been started, as tests see it."""
 
     where: Where = "inside"
 
-    def __init__(self, brokers: int, settings: Mapping[str, str]) -> None:
-        self.inside = InsideCluster(brokers, settings)
-        self.inside.start()
-        self._brokers = list(range(1, brokers + 1))
-        self._started = brokers
+    def __init__(self, inside: InsideCluster) -> None:
+        self.inside = inside
+        self._started = tuple(inside.broker_ids)
         self._ended: set[int] = set()
-        self._loop = self.inside.call(_running_loop())
+        self._loop = inside.call(_running_loop())
+
+    @classmethod
+    def start_brokers(cls, brokers: int, settings: Mapping[str, str]) -> InsidePlace:
+        """Start a cluster. Raises ConfigError for settings that cannot be used, and OSError."""
+        inside = InsideCluster(brokers, settings)
+        inside.start()
+        return cls(inside)
 
     @property
     def bootstrap(self) -> str:
@@ -33,11 +37,11 @@ class InsidePlace(AnyCluster):
 
     @property
     def brokers(self) -> Sequence[int]:
-        return tuple(self._brokers)
+        return self.inside.broker_ids
 
     @property
     def is_as_started(self) -> bool:
-        return len(self._brokers) == self._started
+        return tuple(self.brokers) == self._started
 
     def clients(self) -> ClusterClients:
         return ClusterClients(*self.inside.client())

@@ -22,7 +22,7 @@ def start_cluster(choice: ClusterChoice, directory: Callable[[], Path]) -> AnyCl
     if choice.where == "inside":
         from minikafka.testing.inside_place import InsidePlace
 
-        return InsidePlace(choice.brokers, settings)
+        return InsidePlace.start_brokers(choice.brokers, settings)
     if choice.where == "processes":
         from minikafka.testing.processes_place import ProcessesPlace
 

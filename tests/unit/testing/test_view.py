@@ -115,7 +115,7 @@ def test_records_produced_within_a_block_are_collected(minikafka: TestView) -> N
 
 
 def test_topics_and_groups_of_a_test_are_deleted() -> None:
-    with closing(InsidePlace(1, {})) as cluster:
+    with closing(InsidePlace.start_brokers(1, {})) as cluster:
         cluster.inside.create_topic("before")
         view = TestView(cluster, "a-test")
         view.begin()

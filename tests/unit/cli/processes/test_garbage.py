@@ -15,7 +15,8 @@ import pytest
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.inside.cluster import InsideCluster
 from minikafka.network.server import ServerConnection
-from minikafka.testing.view import attempts
+from minikafka.testing.clients import attempts
+from minikafka.world.real.clock import RealClock
 
 PROGRAM = """
 import gc
@@ -69,7 +70,7 @@ def test_requests_and_connections_that_have_ended_are_no_cycles() -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    for _ in attempts(10):
+    for _ in attempts(RealClock(), 10):
         if condition():
             return
         time.sleep(0.01)
