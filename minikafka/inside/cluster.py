@@ -184,6 +184,11 @@ class InsideCluster:
 
     # ------------------------------------------------------------------------------- single brokers
 
+    def is_running(self, broker_id: int) -> bool:
+        """Whether a broker has been started and not ended since, not even by itself."""
+        running = self._brokers[broker_id].running
+        return running is not None and not running.done()
+
     def kill_broker(self, broker_id: int) -> None:
         """End a broker as SIGKILL does. Its disk is kept, and its session expires at once."""
         self.call(self._kill(self._brokers[broker_id]))

@@ -21,7 +21,6 @@ class InsidePlace(AnyCluster):
     def __init__(self, inside: InsideCluster) -> None:
         self.inside = inside
         self._started = tuple(inside.broker_ids)
-        self._ended: set[int] = set()
         self._loop = inside.call(_running_loop())
 
     @classmethod
@@ -60,22 +59,21 @@ class InsidePlace(AnyCluster):
     # ------------------------------------------------------------------------------- single brokers
 
     def is_running(self, broker: int) -> bool:
-        return broker not in self._ended
+        return self.inside.is_running(broker)
 
     async def stop(self, broker: int) -> None:
         await in_thread(self.inside.stop_broker, broker)
-        self._ended.add(broker)
 
     async def kill(self, broker: int) -> None:
         await in_thread(self.inside.kill_broker, broker)
-        self._ended.add(broker)
 
     async def start(self, broker: int) -> None:
+        if not self.is_running(broker):
+            await in_thread(self.inside.kill_broker, broker)  # what is left, if it ended by itself
         await in_thread(self.inside.start_broker, broker)
-        self._ended.discard(broker)
 
     async def restore(self) -> bool:
-        ended = sorted(self._ended)
+        ended = [broker for broker in self.brokers if not self.is_running(broker)]
         for broker in ended:
             await self.start(broker)
         return bool(ended)

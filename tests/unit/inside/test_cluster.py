@@ -93,8 +93,10 @@ def test_brokers_are_killed_stopped_and_started_again() -> None:
         cluster.create_topic("t", 3)
         produce(cluster, "t")
         cluster.kill_broker(1)
+        assert [cluster.is_running(broker) for broker in cluster.broker_ids] == [False, True, True]
         produce(cluster, "t")
         cluster.start_broker(1)
+        assert cluster.is_running(1)
         cluster.stop_broker(2)
         assert [event.facts["broker"] for event in cluster.events("broker_stopped")] == [2]
         produce(cluster, "t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -70,6 +71,21 @@ def test_two_clients_survive_the_leader(minikafka: TestView) -> None:
         minikafka.broker(1).start()
     with pytest.raises(ValueError, match="no broker 4; there are 1, 2, 3"):
         minikafka.broker(4)
+
+
+@pytest.mark.mission("IN-40")
+def test_a_broker_that_ended_by_itself_is_brought_back(minikafka: TestView) -> None:
+    node = minikafka.cluster.inside._brokers[1].node  # type: ignore[attr-defined]
+
+    async def stop() -> None:
+        node.request_stop()
+        while minikafka.broker(1).is_running:  # noqa: ASYNC110 - nothing else notices its end
+            await asyncio.sleep(0.001)
+
+    minikafka.cluster.call(stop())
+    minikafka.reset()
+    assert minikafka.broker(1).is_running
+    minikafka.produce(minikafka.topic(), b"x")
 
 
 @pytest.mark.mission("IN-40")
