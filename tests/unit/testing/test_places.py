@@ -143,7 +143,7 @@ async def test_a_session_expires_in_simulated_time(minikafka: TestView) -> None:
 
 
 @pytest.mark.mission("IN-40")
-@pytest.mark.parametrize("where", ["processes", "simulated"])
+@pytest.mark.parametrize("where", OF_PLACES)
 def test_the_table_of_abilities_is_true(where: str) -> None:
     for ability, operation in OPERATIONS.items():
         own = inspect.getattr_static(OF_PLACES[where], operation)

@@ -1,0 +1,185 @@
+"""Operations and faults that a test has inside the process, through the fixture ``minikafka``."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+
+from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.view import TestView
+
+TIMEOUT_S = 30
+QUICK = {"zookeeper.session.timeout.ms": 1000, "min.insync.replicas": 2}
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Skip a test until the cluster inside the process has these."""
+    missing = [name for name in names if not hasattr(InsideCluster(), name)]
+    return pytest.mark.skipif(bool(missing), reason=f"InsideCluster has no {', '.join(missing)}")
+
+
+def confluent(minikafka: TestView, **settings: Any) -> Producer:
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    return Producer({**minikafka.config("confluent"), "log_level": 0, "linger.ms": 0, **named})
+
+
+def send(producer: Producer, topic: str, value: bytes = b"x") -> None:
+    producer.produce(topic, value)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+# --------------------------------------------------------------------------------------- operations
+
+
+@needs("pause_broker", "isolate_broker")
+@pytest.mark.mission("IN-52")
+@pytest.mark.minikafka(brokers=3, settings=QUICK)
+@pytest.mark.parametrize("how", ["pause", "isolate"])
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_leader_is_out_of_touch(minikafka: TestView, how: str, mended: bool) -> None:
+    topic = minikafka.topic(replicas=3)  # all brokers are there, whatever the last test has left
+    leader = minikafka.leader(topic)
+    broker = minikafka.broker(leader)
+    getattr(broker, how)()
+    assert broker.is_running
+    send(confluent(minikafka), topic)
+    assert minikafka.leader(topic) != leader
+    if mended:
+        (broker.resume if how == "pause" else broker.heal)()
+        minikafka.move_leader(topic, 0, leader)
+        send(confluent(minikafka), topic)
+
+
+@needs("expire_session")
+@pytest.mark.mission("IN-52")
+def test_a_session_expires(minikafka: TestView) -> None:
+    before = len(minikafka.events("session_expired"))
+    minikafka.expire_session(1)
+    assert len(minikafka.events("session_expired")) == before + 1
+    minikafka.topic()  # the broker has registered again
+    with pytest.raises(ValueError, match="no broker 9"):
+        minikafka.expire_session(9)
+
+
+@needs("add_broker")
+@pytest.mark.mission("IN-52")
+@pytest.mark.minikafka(brokers=2)
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_broker_is_added(minikafka: TestView, turn: int) -> None:
+    assert list(minikafka.brokers) == [1, 2]
+    assert minikafka.add_broker() == 3
+    assert list(minikafka.brokers) == [1, 2, 3]
+    minikafka.broker(3).kill()
+    minikafka.broker(3).start()
+    minikafka.topic(replicas=3)
+
+
+@needs("compact", "apply_retention")
+@pytest.mark.mission("IN-52")
+def test_records_are_compacted_and_expire(minikafka: TestView) -> None:
+    compacted = minikafka.topic(cleanup_policy="compact", segment_bytes="200")
+    expiring = minikafka.topic(retention_ms="1", segment_bytes="200")
+    for number in range(20):
+        for topic in (compacted, expiring):
+            minikafka.produce(topic, b"%d" % number, key=b"k")
+    minikafka.compact(compacted)
+    assert minikafka.records(compacted)[-1].value == b"19"
+    assert len(minikafka.records(compacted)) < 20
+    minikafka.apply_retention(expiring)
+    assert len(minikafka.records(expiring)) < 20
+
+
+@needs("as_version", "requests")
+@pytest.mark.mission("IN-52")
+@pytest.mark.parametrize("version", ["2.8", None])
+def test_an_old_broker_serves_two_clients(minikafka: TestView, version: str | None) -> None:
+    """The cap of the first turn is gone in the second."""
+    if version is not None:
+        minikafka.as_version(version)
+    topic = minikafka.topic()
+    send(confluent(minikafka, client_id="app"), topic)
+    python = KafkaProducer(**minikafka.config("kafka-python"), client_id="app")
+    python.send(topic, b"x").get(TIMEOUT_S)
+    python.close()
+    assert len(minikafka.records(topic, count=2)) == 2
+    assert len(minikafka.requests(api="produce", client_id="app")) >= 2
+    assert not minikafka.requests(api="produce", client_id="another")
+
+
+# ------------------------------------------------------------------------------------------- faults
+
+
+@needs("request_faults")
+@pytest.mark.mission("IN-53")
+def test_an_error_strikes_two_clients(minikafka: TestView) -> None:
+    topic = minikafka.topic()
+    with minikafka.faults.answer(
+        "NOT_LEADER_OR_FOLLOWER", api="produce", topic=topic, partition=0, times=2
+    ) as fault:
+        send(confluent(minikafka), topic)
+        assert fault.hits == 2
+    with minikafka.faults.disconnect("after", api="Produce", topic=topic) as fault:
+        python = KafkaProducer(**minikafka.config("kafka-python"), retries=10)
+        python.send(topic, b"y").get(TIMEOUT_S)
+        python.close()
+        fault.wait(1)
+    assert {record.value for record in minikafka.records(topic, count=2)} == {b"x", b"y"}
+
+
+@needs("request_faults")
+@pytest.mark.mission("IN-53")
+def test_a_request_is_held_until_its_release(minikafka: TestView) -> None:
+    topic = minikafka.topic()
+    fault = minikafka.faults.hold(api="produce", topic=topic)
+    sending = threading.Thread(target=send, args=(confluent(minikafka), topic))
+    sending.start()
+    fault.wait(1, TIMEOUT_S)
+    assert minikafka.records(topic) == []
+    fault.release()
+    sending.join()
+    assert len(minikafka.records(topic, count=1)) == 1
+
+
+@needs("request_faults")
+@pytest.mark.mission("IN-53")
+async def test_a_request_is_held_in_a_loop(minikafka: TestView) -> None:
+    topic = await minikafka.aio.topic()
+    settings: Any = minikafka.config("aiokafka")
+    async with (
+        AIOKafkaProducer(**settings) as producer,
+        minikafka.aio.faults.hold(api="produce", topic=topic) as fault,
+    ):
+        sending = asyncio.create_task(producer.send_and_wait(topic, b"x"))
+        await fault.wait(1, TIMEOUT_S)
+        assert await minikafka.aio.records(topic) == []
+        await fault.release()
+        await sending
+    assert len(await minikafka.aio.records(topic, count=1)) == 1
+
+
+@needs("request_faults")
+@pytest.mark.mission("IN-53")
+@pytest.mark.parametrize("turn", [1, 2])
+def test_no_fault_is_left_for_the_next_test(minikafka: TestView, turn: int) -> None:
+    topic = minikafka.create_topic("orders")
+    fault = minikafka.faults.observe(api="produce", topic=topic, times=None)
+    send(confluent(minikafka), topic)
+    assert fault.hits == 1
+    minikafka.faults.swallow(api="produce", topic=topic, times=None, must_hit=False)
+
+
+@needs("environment_faults")
+@pytest.mark.mission("IN-53")
+@pytest.mark.minikafka(brokers=3, settings={"replica.lag.time.max.ms": 500})
+def test_a_slow_disk_is_struck(minikafka: TestView) -> None:
+    topic = minikafka.topic()
+    with minikafka.faults.slow_disk(minikafka.leader(topic), 0.01, must_hit=False):
+        send(confluent(minikafka), topic)
+    with minikafka.faults.cut_link(1, 2) as fault:
+        fault.wait(1, TIMEOUT_S)
