@@ -82,7 +82,8 @@ class TestView:
 
     def expect(self, topic: str, predicate: Predicate, timeout: float = 5.0) -> ConsumerRecord:
         """Return the first record of a topic for which ``predicate`` is true, as soon as there is
-        one. Raises AssertionError with the last record after ``timeout`` seconds."""
+        one. ``predicate`` is called in the cluster's thread. Raises AssertionError with the last
+        record after ``timeout`` seconds."""
         return self._call(self.aio.expect(topic, predicate, timeout))
 
     @contextmanager

@@ -11,6 +11,7 @@ import pytest
 import uvloop
 from aiokafka import AIOKafkaConsumer
 
+from minikafka.client import ConsumerRecord
 from minikafka.testing.async_view import AsyncBroker, AsyncGroup, AsyncView
 from minikafka.testing.clients import in_thread
 from minikafka.testing.faults import AsyncFault, FaultInTest
@@ -49,6 +50,20 @@ async def test_a_waiting_coroutine_does_not_stop_the_loop(minikafka: TestView) -
     waiting = [asyncio.create_task(minikafka.aio.records(topic, 1, 30)) for _ in range(20)]
     await minikafka.aio.produce(topic, b"x")
     assert [len(found) for found in await asyncio.gather(*waiting)] == 20 * [1]
+
+
+async def test_clients_of_the_view_run_on_the_loop_of_the_cluster(minikafka: TestView) -> None:
+    topic = await minikafka.aio.topic()
+    await minikafka.aio.produce(topic, b"x")
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def note(_: ConsumerRecord) -> bool:
+        loops.append(asyncio.get_running_loop())
+        return True
+
+    await minikafka.aio.expect(topic, note)
+    await asyncio.to_thread(minikafka.expect, topic, note)
+    assert loops[0] is loops[1] is not asyncio.get_running_loop()
 
 
 async def test_an_error_arrives_where_it_is_awaited(minikafka: TestView) -> None:

@@ -192,6 +192,7 @@ def test_clusters(minikafka, brokers):
 
 IDLE = """
 import pytest
+from minikafka.testing import MiniKafkaTestCase
 
 class Idle:
     hits = 0
@@ -215,8 +216,15 @@ def test_that_is_skipped(minikafka):
     minikafka.aio.added_faults.add(Idle(), must_hit=True)
     pytest.skip("not today")
 
+class TestOfUnittest(MiniKafkaTestCase):
+    def test_it(self):
+        self.minikafka.aio.added_faults.add(Idle(), must_hit=True)
+
+    def test_that_may_be_without(self):
+        self.minikafka.aio.added_faults.add(Idle(), must_hit=False)
+
 def test_all_are_removed():
-    assert Idle.removed == 4
+    assert Idle.removed == 6
 """
 
 
@@ -224,14 +232,15 @@ def test_all_are_removed():
 def test_an_idle_fault_fails_the_test_that_has_passed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(IDLE)
     result = run(pytester, "-p", "no:randomly")
-    result.assert_outcomes(passed=2, failed=2, skipped=1)
+    result.assert_outcomes(passed=3, failed=3, skipped=1)
     failures = result.stdout.str().partition("= FAILURES =")[2]
-    _, first, second = failures.split("_ test_that_has_")
+    _, first, second = failures.partition("_ TestOfUnittest.")[0].split("_ test_that_has_")
     sentence = "never struck: an idle fault (must_hit=False allows a fault to be unused)"
     assert sentence in first.splitlines()
     assert "plugin.py" not in first  # the sentence is all
     assert "another reason" in second
     assert "never struck" not in second
+    assert sentence in failures.partition("_ TestOfUnittest.test_it _")[2]
 
 
 @pytest.mark.mission("IN-43")
