@@ -20,13 +20,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import uvloop
 
-from minikafka.broker.requests.faults import InjectedFaults
+from minikafka.broker.requests.faults import InjectedFaults, SeenRequest
 from minikafka.client import Admin, ClientConfig
 from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.world.inside import InsideProcess, inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
@@ -171,6 +172,15 @@ class InsideCluster:
     def events(self, name: str | None = None) -> list[BrokerEvent]:
         """Return the last events of the brokers' logs, or those of one name, from the oldest."""
         return [event for event in list(self._events) if name in (None, event.name)]
+
+    def requests(
+        self,
+        api: str | ApiKey | None = None,
+        client_id: str | None = None,
+        broker: int | None = None,
+    ) -> list[SeenRequest]:
+        """Return the last requests that brokers have received, from the oldest; of 10,000."""
+        return self.request_faults.requests(api, client_id, broker)
 
     def create_topic(
         self,

@@ -63,11 +63,13 @@ def cycle(_: float, __: str) -> dict[str, float]:
     import confluent_kafka
 
     from minikafka.inside.cluster import InsideCluster
+    from minikafka.testing.inside_place import InsidePlace
     from minikafka.testing.view import TestView
 
     def one(number: int) -> float:
         begun = time.monotonic()
-        view = TestView(cluster, f"cycle-{number}")
+        view = TestView(InsidePlace(cluster), f"cycle-{number}")
+        view.begin()
         topic = view.topic()
         settings = {**view.config("confluent"), "log_level": 0}
         producer = confluent_kafka.Producer({**settings, "linger.ms": 0})
@@ -79,7 +81,7 @@ def cycle(_: float, __: str) -> dict[str, float]:
         assert message is not None
         assert message.value() == b"value"
         consumer.close()
-        view.clean()
+        view.reset()
         return ms_since(begun)
 
     with InsideCluster() as cluster:
