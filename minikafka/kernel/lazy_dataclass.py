@@ -3,8 +3,8 @@
 ``dataclasses`` compiles ``__init__``, ``__repr__``, ``__eq__`` and others while a module is
 imported, which takes about half a millisecond a class. A broker has hundreds of such classes, most
 of them for messages, and uses few of them soon. With this decorator a class compiles its methods
-once: when the first of them is called, or the fields are read. From then on it is as
-``dataclasses`` would have made it, and costs the same.
+once: ``__init__`` when it is called or the fields are read, the others when one of them is called.
+From then on it is as ``dataclasses`` would have made it, and costs the same.
 
 Only slotted classes without ``InitVar`` fields can be made: ``slots=True`` is required. Type
 checkers see the decorator of ``dataclasses``.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 __all__ = ["dataclass"]
 
@@ -24,7 +24,11 @@ T = TypeVar("T")
 _OWN = frozenset({"__annotations__", "__doc__", "__module__", "__slots__"})
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 _FROZEN = ("__setattr__", "__delattr__")
+# ``__init__``, which is needed first, and what is made with it.
+_SOON = ("__init__", "__dataclass_fields__", "__match_args__", "__signature__")
 _FACTS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+
+Make: TypeAlias = Callable[[type], type]
 
 
 def _lazy_dataclass(
@@ -39,6 +43,9 @@ def _lazy_dataclass(
     if not slots:
         raise TypeError("slots=True is required")
     make = dataclasses.dataclass(slots=True, frozen=frozen, eq=eq, order=order, kw_only=kw_only)
+    make_soon = dataclasses.dataclass(
+        slots=True, frozen=frozen, repr=False, eq=False, kw_only=kw_only
+    )
     methods = ["__init__", "__repr__"]
     if eq:
         methods.append("__eq__")
@@ -47,7 +54,7 @@ def _lazy_dataclass(
     methods += [*(_ORDER if order else ()), *(_FROZEN if frozen else ())]
 
     def decorate(cls: type[T]) -> type[T]:
-        return _slotted(cls, make, methods, picklable=frozen)
+        return _slotted(cls, make_soon, make, methods, picklable=frozen)
 
     return decorate
 
@@ -59,27 +66,32 @@ else:
 
 
 def _slotted(
-    cls: type[T], make: Callable[[type], type], methods: list[str], *, picklable: bool
+    cls: type[T], make_soon: Make, make: Make, methods: list[str], *, picklable: bool
 ) -> type[T]:
-    """Return ``cls`` with slots, and with stubs of ``methods``, which ``make`` compiles later."""
+    """Return ``cls`` with slots, and with stubs of ``methods``. Later ``make_soon`` compiles what
+    is in ``_SOON``, and ``make`` everything."""
     metaclass: Any = type(cls)
     written = {n: v for n, v in vars(cls).items() if n not in ("__dict__", "__weakref__")}
     written |= {"__qualname__": cls.__qualname__, "__annotations__": cls.__annotations__}
     fields = [name for name, hint in cls.__annotations__.items() if _is_field(hint)]
     inherited = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
 
-    def compile_methods() -> None:
+    def compile_for(wanted: str) -> None:
         """Let ``dataclasses`` make the class from what is written, and take over its additions."""
+        soon = wanted in _SOON
         # A class each time: two threads may come here together.
-        twin = make(metaclass(cls.__name__, cls.__bases__, {**written, "__doc__": "-"}))
+        twin = (make_soon if soon else make)(
+            metaclass(cls.__name__, cls.__bases__, {**written, "__doc__": "-"})
+        )
+        left = {*written, *fields, *_OWN, *(["__dataclass_params__"] if soon else [])}
         for name, value in vars(twin).items():
-            if name not in written and name not in fields and name not in _OWN:
+            if name not in left:
                 setattr(lazy, name, value)
         lazy.__signature__ = None  # type: ignore[attr-defined]  # inspect finds it in __init__
 
     def stub(method: str) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **keywords: Any) -> Any:
-            compile_methods()
+            compile_for(method)
             return getattr(lazy, method)(self, *args, **keywords)
 
         return call
@@ -87,8 +99,8 @@ def _slotted(
     namespace = {name: value for name, value in written.items() if name not in fields}
     namespace["__slots__"] = tuple(name for name in fields if name not in inherited)
     namespace |= {name: stub(name) for name in methods if name not in written}
-    namespace |= {name: _Fact(name, compile_methods) for name in _FACTS}
-    namespace["__signature__"] = _Signature(compile_methods)
+    namespace |= {name: _Fact(name, compile_for) for name in _FACTS}
+    namespace["__signature__"] = _Signature(compile_for)
     if picklable:  # the default way would use __setattr__
         namespace = {"__getstate__": _get_state, "__setstate__": _set_state} | namespace
     lazy: type[T] = metaclass(cls.__name__, cls.__bases__, namespace)
@@ -105,27 +117,27 @@ def _is_field(hint: object) -> bool:
 class _Fact:
     """An attribute of a lazy class that ``dataclasses`` sets. Reading it compiles the class."""
 
-    __slots__ = ("_compile", "_name")
+    __slots__ = ("_compile_for", "_name")
 
-    def __init__(self, name: str, compile_methods: Callable[[], None]) -> None:
+    def __init__(self, name: str, compile_for: Callable[[str], None]) -> None:
         self._name = name
-        self._compile = compile_methods
+        self._compile_for = compile_for
 
     def __get__(self, instance: object, owner: type) -> Any:
-        self._compile()
+        self._compile_for(self._name)
         return getattr(owner, self._name)
 
 
 class _Signature:
     """``__signature__`` of a lazy class: compiles the class, then lets ``inspect`` find it."""
 
-    __slots__ = ("_compile",)
+    __slots__ = ("_compile_for",)
 
-    def __init__(self, compile_methods: Callable[[], None]) -> None:
-        self._compile = compile_methods
+    def __init__(self, compile_for: Callable[[str], None]) -> None:
+        self._compile_for = compile_for
 
     def __get__(self, instance: object, owner: type) -> None:
-        self._compile()
+        self._compile_for("__signature__")
 
 
 def _get_state(self: Any) -> list[Any]:

@@ -194,12 +194,16 @@ def test_methods_are_compiled_at_first_use_and_only_once(monkeypatch: pytest.Mon
         return of
 
     monkeypatch.setattr(dataclasses, "dataclass", counted)
-    cls = derived(dataclass)
+    cls = plain(dataclass)
     assert made == []
-    assert [repr(cls(1)), repr(cls(2))]
-    assert made == ["Derived", "Frozen"]
-    assert inspect.isfunction(cls.__init__)
+    first, second = cls(1), cls(2)
+    assert dataclasses.fields(first) == dataclasses.fields(second)
+    assert made == ["Point"]  # __init__ alone
     assert cls.__init__.__code__.co_varnames[:2] == ("self", "x")
+    assert first != second
+    assert repr(first) != repr(second)
+    assert made == ["Point", "Point"]  # all methods
+    assert cls.__dataclass_params__.eq
 
 
 def test_threads_may_use_a_class_for_the_first_time_together() -> None:
