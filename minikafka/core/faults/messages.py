@@ -8,10 +8,10 @@ error in each innermost row. ``SHAPES`` says how the lists and fields are called
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 
 # What a list names, and the field of ``Row`` that holds it.
