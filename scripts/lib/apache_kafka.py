@@ -29,10 +29,20 @@ class NoApacheKafka(Exception):
 
 def class_path(version: str = NEWEST) -> str:
     """Return the class path with a version's jars. Raises NoApacheKafka."""
-    folder = Path(os.environ.get(JARS) or REPOSITORY / ".kafka") / version
+    folder = _folder(version)
     if not any(folder.glob(f"kafka_2.*-{version}.jar")):
         raise NoApacheKafka(f"no Apache Kafka {version} in {folder}: {HOW_TO_GET}")
     return f"{folder}/*"
+
+
+def archive_path(version: str) -> Path:
+    """Return the file with classes that Java maps into its memory instead of reading the jars. One
+    of another Java or of other jars has no effect."""
+    return _folder(version) / "classes.jsa"
+
+
+def _folder(version: str) -> Path:
+    return Path(os.environ.get(JARS) or REPOSITORY / ".kafka") / version
 
 
 def java_command(
@@ -44,6 +54,9 @@ def java_command(
         java = find_java(os.environ)
     except ZookeeperError as error:
         raise NoApacheKafka(str(error)) from None
+    archive = archive_path(version)
+    if "-Xshare:auto" in jvm and archive.exists():
+        jvm = (*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")  # on standard output
     # Its broker logs what a test wants to read when it fails; the ZooKeeper client says too much.
     logger = "-Dorg.slf4j.simpleLogger."
     logging = (

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from scripts.lib.apache_kafka import VERSIONS, NoApacheKafka, java_command
+from tests.support.cluster.class_archive import archive_classes
 from tests.support.cluster.mixed_cluster import MixedCluster
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
@@ -27,8 +28,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def zookeeper() -> Iterator[ZookeeperProcess]:
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperProcess]:
     with running_zookeeper() as server:
+        archive_classes(tmp_path_factory.mktemp("archive"), f"{server.connect}/archive")
         yield server
 
 
