@@ -57,7 +57,7 @@ class HoldControl(FaultControl, Protocol):
 class RequestFaultControl(Protocol):
     """The faults of the requests of a cluster."""
 
-    def answer(self, error: str | ErrorCode, **select: Any) -> FaultControl: ...
+    def answer(self, error: str | ErrorCode, at: At = "before", **select: Any) -> FaultControl: ...
 
     def delay(self, seconds: float, at: At = "before", **select: Any) -> FaultControl: ...
 
@@ -256,11 +256,11 @@ class Faults(Generic[H]):
 
     # ------------------------------------------------------------------------------------- requests
 
-    def answer(self, error: str | ErrorCode, **select: Unpack[Selection]) -> H:
+    def answer(self, error: str | ErrorCode, at: At = "before", **select: Unpack[Selection]) -> H:
         """Respond with an error, such as "NOT_LEADER_OR_FOLLOWER", for the rows concerned. The rest
-        of the request is served."""
+        of the request is served, and with ``after`` all of it."""
         must_hit, others = _split(select)
-        return self._add(self._cluster.request_faults.answer(error, **others), must_hit)
+        return self._add(self._cluster.request_faults.answer(error, at, **others), must_hit)
 
     def delay(self, seconds: float, at: At = "before", **select: Unpack[Selection]) -> H:
         """Wait before the request is served, or after that and before the response."""

@@ -48,6 +48,7 @@ def test_coroutines_run_on_any_loop(run: Callable[..., Any], minikafka: TestView
 async def test_a_waiting_coroutine_does_not_stop_the_loop(minikafka: TestView) -> None:
     topic = await minikafka.aio.topic()
     waiting = [asyncio.create_task(minikafka.aio.records(topic, 1, 30)) for _ in range(20)]
+    await asyncio.sleep(0)  # they all wait
     await minikafka.aio.produce(topic, b"x")
     assert [len(found) for found in await asyncio.gather(*waiting)] == 20 * [1]
 

@@ -89,7 +89,7 @@ def test_each_method_reaches_the_cluster(
     faults.slow_link(1, 2, 0.1)
     faults.cut_link(1, 2)
     assert [made.call for made in control.made] == [
-        ("answer", ("NOT_COORDINATOR",), {"api": "JoinGroup", "group": "g", "times": 2}),
+        ("answer", ("NOT_COORDINATOR", "before"), {"api": "JoinGroup", "group": "g", "times": 2}),
         ("delay", (0.5, "after"), {"api": "fetch"}),
         ("disconnect", ("after",), {"topic": "t", "partition": 0, "on_call": 3}),
         ("swallow", (), {"client_id": "app"}),
