@@ -22,13 +22,15 @@ import uvloop
 
 from minikafka.broker.requests.faults import InjectedFaults, SeenRequest
 from minikafka.client import Admin, ClientConfig
+from minikafka.inside.brokers import BrokerState, until
+from minikafka.inside.operations import ClusterOperations
 from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.world.inside import InsideProcess, inside_process
+from minikafka.world.inside import inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.real.clock import RealClock
@@ -59,18 +61,6 @@ class BrokerEvent(NamedTuple):
     facts: Mapping[str, Any]
 
 
-class BrokerState:
-    """One broker: its disk, and the process that it runs as, if it runs."""
-
-    def __init__(self, broker_id: int, port: int) -> None:
-        self.broker_id = broker_id
-        self.tree = FileTree()
-        self.port = port  # 0: the system chooses one at the first start
-        self.process: InsideProcess | None = None
-        self.node: BrokerNode | None = None
-        self.running: asyncio.Task[None] | None = None
-
-
 class InsideCluster:
     """Brokers 1, 2, ... as a context. ``settings`` are broker properties for all of them. Their
     ports are ``base_port`` and the next ones; with 0 the system chooses them.
@@ -95,6 +85,7 @@ class InsideCluster:
         }
         ports = [base_port and base_port + index for index in range(brokers)]
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
+        self._operations = ClusterOperations(self._brokers, self.admin)
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
         self._faults = InjectedFaults(self._clock.monotonic_ms)
@@ -211,6 +202,42 @@ class InsideCluster:
         """Start a broker that has ended, on its disk and its port, and wait until it serves."""
         self.call(self._start(self._brokers[broker_id]))
 
+    def add_broker(self) -> int:
+        """Start one more broker on an empty disk, and return its id when all brokers know it. No
+        partition moves to it."""
+        return self.call(self._add_broker())
+
+    def expire_session(self, broker_id: int) -> None:
+        """Expire a broker's ZooKeeper session. Returns when the broker is registered again. Raises
+        ValueError if it does not run."""
+        self.call(self._operations.expire_session(broker_id))
+
+    # --------------------------------------------------------------------- leaders and coordinators
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the leader of a partition. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        LEADER_NOT_AVAILABLE."""
+
+        async def read() -> int:
+            return self._operations.leader(topic, partition)
+
+        return self.call(read())
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition, by a reassignment and an election; it need not
+        have had a replica. Returns when it serves. Raises KafkaError, and ValueError for a broker
+        that does not run."""
+        self.call(self._operations.move_leader(topic, partition, broker_id))
+
+    def coordinator(self, group: str) -> int:
+        """Return the broker that coordinates a group, which need not exist. Raises KafkaError."""
+        return self.call(self._operations.coordinator(group))
+
+    def move_coordinator(self, group: str, broker_id: int) -> None:
+        """Make a broker the coordinator of a group. Returns when it has loaded the group. Raises as
+        ``move_leader``."""
+        self.call(self._operations.move_coordinator(group, broker_id))
+
     # ---------------------------------------------------------------------- on the cluster's thread
 
     def _run(self, ready: Future[None]) -> None:
@@ -236,10 +263,10 @@ class InsideCluster:
     async def _until_known(self) -> None:
         """Wait until every broker knows all brokers."""
         nodes = [broker.node for broker in self._brokers.values() if broker.node is not None]
-        while any(  # noqa: ASYNC110 - metadata has no event
-            len(node.parts.cache.live_brokers()) < len(nodes) for node in nodes
-        ):
-            await asyncio.sleep(0.001)
+        await until(
+            lambda: all(len(node.parts.cache.live_brokers()) >= len(nodes) for node in nodes),
+            "every broker knows all brokers",
+        )
 
     async def _start(self, broker: BrokerState) -> None:
         if broker.node is not None:
@@ -259,6 +286,13 @@ class InsideCluster:
             raise RuntimeError(f"broker {broker.broker_id} ended at its start")
         broker.process, broker.node, broker.running = process, node, running
         broker.port = node.ports[0]
+
+    async def _add_broker(self) -> int:
+        broker = BrokerState(max(self._brokers) + 1)
+        await self._start(broker)
+        self._brokers[broker.broker_id] = broker
+        await self._until_known()
+        return broker.broker_id
 
     async def _stop(self, broker: BrokerState) -> None:
         if broker.node is None or broker.running is None:
