@@ -23,6 +23,7 @@ import uvloop
 from minikafka.broker.requests.faults import InjectedFaults, SeenRequest
 from minikafka.client import Admin, ClientConfig
 from minikafka.inside.brokers import BrokerState, until
+from minikafka.inside.clearing import ClusterClearing
 from minikafka.inside.operations import ClusterOperations
 from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
@@ -83,6 +84,7 @@ class InsideCluster:
             "default.replication.factor": str(factor),
             **{key: str(value) for key, value in (settings or {}).items()},
         }
+        self._first_brokers = range(1, brokers + 1)
         ports = [base_port and base_port + index for index in range(brokers)]
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
         self._operations = ClusterOperations(self._brokers, self.admin)
@@ -91,6 +93,7 @@ class InsideCluster:
         self._faults = InjectedFaults(self._clock.monotonic_ms)
         self.request_faults = RequestFaults(self.call, self._faults)
         self._zookeeper: MemoryZookeeper
+        self._clearing: ClusterClearing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -142,6 +145,17 @@ class InsideCluster:
         self._loop = self._thread = None
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+    def reset(self) -> None:
+        """Make the cluster equal to a new one, at the same addresses.
+
+        Topics and groups are deleted, which takes milliseconds. If anything else has changed
+        (brokers stopped or added, leaders of internal topics moved, settings, quotas, ACLs, users,
+        transactions), all brokers start again on empty disks, which takes about as long as
+        ``start``. The events are forgotten. Close the clients before: a consumer that still runs
+        joins its group again, and a client with a subscription may create a topic again.
+        """
+        self.call(self._reset())
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the cluster's event loop, and return its result."""
@@ -259,6 +273,24 @@ class InsideCluster:
         async with asyncio.timeout(START_LIMIT_S):
             await asyncio.gather(*(self._start(broker) for broker in self._brokers.values()))
             await self._until_known()
+        self._clearing = ClusterClearing(self._brokers, self._zookeeper)
+
+    async def _reset(self) -> None:
+        if not await self._clearing.clear():
+            await self._begin_again()
+        self._events.clear()
+
+    async def _begin_again(self) -> None:
+        for broker in self._brokers.values():
+            await self._kill(broker)
+        for number in set(self._brokers).difference(self._first_brokers):
+            del self._brokers[number]
+        for broker in self._brokers.values():
+            broker.tree = FileTree()
+        users = self._zookeeper.users
+        self._zookeeper = MemoryZookeeper()
+        self._zookeeper.users = users
+        await self._start_all()
 
     async def _until_known(self) -> None:
         """Wait until every broker knows all brokers."""
