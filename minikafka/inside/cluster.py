@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -24,6 +25,7 @@ from minikafka.broker.requests.faults import InjectedFaults, SeenRequest
 from minikafka.client import Admin, ClientConfig
 from minikafka.inside.brokers import BrokerState, until
 from minikafka.inside.clearing import ClusterClearing
+from minikafka.inside.environment_faults import EnvironmentFaults
 from minikafka.inside.operations import ClusterOperations
 from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
@@ -87,6 +89,7 @@ class InsideCluster:
         self._first_brokers = range(1, brokers + 1)
         ports = [base_port and base_port + index for index in range(brokers)]
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
+        self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop)
         self._operations = ClusterOperations(self._brokers, self.admin)
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
@@ -155,6 +158,7 @@ class InsideCluster:
         ``start``. The events are forgotten. Close the clients before: a consumer that still runs
         joins its group again, and a client with a subscription may create a topic again.
         """
+        self.environment_faults.remove_all()
         self.call(self._reset())
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -164,6 +168,12 @@ class InsideCluster:
             raise RuntimeError("the cluster is not running")
         with kept(self._keep):  # the work runs in a copy of this context
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _run_on_loop(self, work: Callable[[], object]) -> None:
+        async def run() -> None:
+            work()
+
+        self.call(run())
 
     def client(self) -> tuple[World, ClientConfig]:
         """Return what our own clients need, on the cluster's event loop."""
@@ -211,6 +221,10 @@ class InsideCluster:
     def stop_broker(self, broker_id: int) -> None:
         """Stop a broker by controlled shutdown."""
         self.call(self._stop(self._brokers[broker_id]))
+
+    def is_running(self, broker_id: int) -> bool:
+        """Whether a broker runs: it has not been ended, and has not failed."""
+        return self._brokers[broker_id].node is not None
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker that has ended, on its disk and its port, and wait until it serves."""
@@ -318,6 +332,17 @@ class InsideCluster:
             raise RuntimeError(f"broker {broker.broker_id} ended at its start")
         broker.process, broker.node, broker.running = process, node, running
         broker.port = node.ports[0]
+        running.add_done_callback(partial(self._note_failure, broker))
+
+    def _note_failure(self, broker: BrokerState, running: asyncio.Task[None]) -> None:
+        """End a broker that has failed, as the kernel does when its process has exited."""
+        if broker.running is not running or running.cancelled() or broker.node is None:
+            return
+        error = running.exception()
+        if error is not None:
+            self._keep("error", "broker_failed", {"broker": broker.broker_id, "error": repr(error)})
+            broker.node.abandon()
+            self._end(broker)
 
     async def _add_broker(self) -> int:
         broker = BrokerState(max(self._brokers) + 1)

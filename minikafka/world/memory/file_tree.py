@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import field
+from enum import Enum
 from typing import TypeAlias
 
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -88,17 +90,28 @@ def enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
             entries[name] = node
 
 
+class DiskTrouble(Enum):
+    """Why a file operation failed or took long."""
+
+    FULL = "full"
+    BROKEN = "broken"
+    SLOW = "slow"
+
+
 class FileTree:
     """The file system of one host.
 
     ``capacity_bytes`` limits the sum of all file sizes (None: no limit). A write beyond it writes
     the bytes that fit and then fails with ENOSPC. Operations below a path in ``broken`` fail with
-    EIO.
+    EIO. Flushes and reads take ``latency_s``; writes do not, as where the system has memory left
+    for them. ``troubled`` is called with each operation that meets one of these.
     """
 
     def __init__(self) -> None:
         self.capacity_bytes: int | None = None
         self.broken: list[str] = []
+        self.latency_s = 0.0
+        self.troubled: Callable[[DiskTrouble], object] = lambda trouble: None
         self.used_bytes = 0
         self.root: Directory = self.new_directory()
 
@@ -154,6 +167,7 @@ class FileTree:
         """Raise ``OSError`` (EIO) if ``path`` is on a broken part of the disk."""
         for broken in self.broken:
             if path == broken or path.startswith(f"{broken.rstrip('/')}/"):
+                self.troubled(DiskTrouble.BROKEN)
                 raise os_error(errno.EIO, path)
 
     # ------------------------------------------------------------------------------------- names
@@ -244,6 +258,7 @@ class FileTree:
             inode.write(memoryview(data).cast("B")[:fits], offset)
             self.used_bytes += len(inode.data) - before
         if fits < length:
+            self.troubled(DiskTrouble.FULL)
             raise os_error(errno.ENOSPC, path)
 
     def truncate(self, inode: Inode, length: int, path: str) -> None:
@@ -253,6 +268,7 @@ class FileTree:
             and self.capacity_bytes is not None
             and self.used_bytes + growth > self.capacity_bytes
         ):
+            self.troubled(DiskTrouble.FULL)
             raise os_error(errno.ENOSPC, path)
         if growth:
             inode.truncate(length)

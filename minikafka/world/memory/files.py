@@ -8,7 +8,7 @@ import errno
 import time
 
 from minikafka.kernel.ports import Buffer, File, FileLock, Volume
-from minikafka.world.memory.file_tree import Directory, FileTree, Inode, os_error
+from minikafka.world.memory.file_tree import Directory, DiskTrouble, FileTree, Inode, os_error
 
 VOLUME_BYTES = 1 << 40  # total size of a tree without ``capacity_bytes``
 
@@ -36,11 +36,12 @@ class MemoryFile:
         return bytes(memoryview(self.checked().data)[offset : offset + length])
 
     async def read_cold(self, length: int, offset: int) -> bytes:
+        await self.files.reading()
         return self.read(length, offset)
 
     def is_cached(self, length: int, offset: int) -> bool:
         self.checked()
-        return True
+        return not self.files.tree.latency_s
 
     def truncate(self, length: int) -> None:
         self.files.tree.truncate(self.checked(), length, self._path)
@@ -96,8 +97,16 @@ class MemoryFiles:
         """Raise an exception if the process has died."""
 
     async def flushing(self) -> None:
-        """Wait as long as a flush takes: here for one turn of the loop."""
-        await asyncio.sleep(0)
+        """Wait as long as a flush takes: for one turn of the loop, unless the disk is slow."""
+        await asyncio.sleep(self.tree.latency_s)
+        if self.tree.latency_s:
+            self.tree.troubled(DiskTrouble.SLOW)
+
+    async def reading(self) -> None:
+        """Wait as long as a read takes."""
+        if self.tree.latency_s:
+            await asyncio.sleep(self.tree.latency_s)
+            self.tree.troubled(DiskTrouble.SLOW)
 
     def open_inode(self, path: str, inode: Inode) -> MemoryFile:
         return MemoryFile(self, path, inode)

@@ -204,6 +204,6 @@ def test_any_other_change_is_undone(
     three.reset()
 
 
-def test_reset_of_a_cluster_that_nobody_used(three: InsideCluster) -> None:
+def test_reset_of_an_unused_cluster(three: InsideCluster) -> None:
     three.reset()
     three.reset()
