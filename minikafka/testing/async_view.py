@@ -13,6 +13,7 @@ from typing import Any
 from minikafka.client import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing import looking, moving
+from minikafka.testing.clients import in_thread
 from minikafka.testing.cluster import AnyCluster, ClusterEvent, on_cluster
 from minikafka.testing.faults import AddedFaults, AsyncFault, Faults
 from minikafka.testing.looking import Existing, GroupView, IsolationLevel, Predicate
@@ -173,7 +174,7 @@ class AsyncView:
     async def reset(self) -> None:
         """Bring the cluster back to where the test found it: without faults, with all brokers, and
         without the topics and groups that have been made since."""
-        self.added_faults.remove_all()
+        await in_thread(self.added_faults.remove_all)  # which waits for the cluster's loop
         if await self.cluster.restore():
             await looking.until_known(self.cluster.clients(), self.cluster.brokers)
         if self._before is not None:
