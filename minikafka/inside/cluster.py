@@ -222,10 +222,6 @@ class InsideCluster:
         """Stop a broker by controlled shutdown."""
         self.call(self._stop(self._brokers[broker_id]))
 
-    def is_running(self, broker_id: int) -> bool:
-        """Whether a broker runs: it has not been ended, and has not failed."""
-        return self._brokers[broker_id].node is not None
-
     def start_broker(self, broker_id: int) -> None:
         """Start a broker that has ended, on its disk and its port, and wait until it serves."""
         self.call(self._start(self._brokers[broker_id]))
