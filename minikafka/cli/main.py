@@ -31,6 +31,10 @@ VERBS = {
         "minikafka.cli.processes.up",
         "run a whole cluster in the foreground: ZooKeeper and N brokers",
     ),
+    "fake": (
+        "minikafka.cli.processes.fake",
+        "run brokers for tests in one process, with faults over HTTP",
+    ),
     "broker": ("minikafka.cli.processes.broker", "run one broker in the foreground"),
     "secure": (
         "minikafka.cli.processes.secure",
