@@ -112,7 +112,7 @@ def test_brokers_are_killed_and_started_over_http(fake: Fake) -> None:
         ("GET", "/requests?apis=Fetch", None, "no field 'apis' (did you mean api?)"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_reason(
+def test_senseless_requests_are_refused_with_a_reason(
     fake: Fake, method: str, path: str, value: Any, error: str
 ) -> None:
     status, text = fake.request(method, path, value)
