@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from minikafka.broker.requests.apis import RequestContext, RequestReply
 from minikafka.broker.requests.produce import copy_records
 from minikafka.core.faults import requests as named
-from minikafka.core.faults.responses import joined, refusal
+from minikafka.core.faults.responses import (
+    is_done_all_the_same,
+    joined,
+    metadata_with_error,
+    refusal,
+    with_wrong_crc,
+)
 from minikafka.core.faults.rules import (
-    DONE_ALL_THE_SAME,
     Answer,
     Corrupt,
     CutConnection,
@@ -28,6 +33,7 @@ from minikafka.core.faults.rules import (
     Hold,
     Moment,
     RequestFacts,
+    Row,
     Rule,
     RuleBook,
     Strike,
@@ -42,7 +48,6 @@ from minikafka.protocol.schema import Message
 MAX_SEEN = 10_000
 REASON = "fault_injected"
 NO_SESSION, FULL_FETCH = 0, -1
-CRC_BYTE = 17  # of a record batch: the first byte of its CRC
 NO_ACKS = 0
 
 
@@ -55,6 +60,26 @@ class SeenRequest(NamedTuple):
     version: int
     client_id: str
     client_host: str
+    rows: Sequence[Row] = ()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the request names."""
+        return list(dict.fromkeys(row.topic for row in self.rows if row.topic is not None))
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        """The partitions that the request names, with their topics."""
+        return [
+            (row.topic, row.partition)
+            for row in self.rows
+            if row.topic is not None and row.partition is not None
+        ]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that the request names."""
+        return list(dict.fromkeys(row.group for row in self.rows if row.group is not None))
 
 
 class InjectedFaults:
@@ -125,27 +150,23 @@ class FaultSeam:
         serve: ServeRequest,
     ) -> Coroutine[Any, Any, None] | None:
         """Note a request. Return what serves it, as a task, if a fault strikes it."""
-        faults = self._faults
+        faults, version = self._faults, context.version
+        facts = named.facts(
+            self._broker_id, api_key, version, context.client_id, request, self._topic_name
+        )
         faults.seen.append(
             SeenRequest(
                 faults.now_ms(),
                 self._broker_id,
                 api_key.api_name,
-                context.version,
+                version,
                 context.client_id,
                 context.client_host,
+                facts.rows,
             )
         )
         if not faults.book.may_concern(api_key):
             return None
-        facts = named.facts(
-            self._broker_id,
-            api_key,
-            context.version,
-            context.client_id,
-            request,
-            self._topic_name,
-        )
         if api_key is ApiKey.FETCH and not facts.of_broker and not _leave_session(request):
             return _reply(reply, KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         decision = faults.book.decide(facts)
@@ -259,30 +280,34 @@ class _StruckRequest:
         api_key, version = self._facts.api_key, self._facts.version
         error = final.rule.effect.error
         chosen = named.only(api_key, version, request, final.rows, self._topic_name)
-        refused = refusal(api_key, version, chosen, error)
-        if api_key is ApiKey.PRODUCE and request.acks == NO_ACKS:
-            refused = None  # there is no response: as in Kafka, the connection is closed
         rest = request
         if api_key is ApiKey.FETCH:
             request.max_wait_ms = 0  # an error completes a delayed fetch
-        elif not self._is_done(final):
+        if not self._is_done(final):
             rest = named.without(api_key, version, request, final.rows, self._topic_name)
+        is_whole = all(row in final.rows for row in self._facts.rows)
+        refused = refusal(api_key, version, chosen, error, is_whole)
+        if api_key is ApiKey.PRODUCE and request.acks == NO_ACKS:
+            refused = None  # there is no response: as in Kafka, the connection is closed
         if rest is None:
             return _Refused() if refused is None else refused
         response = await self._served(rest, reply, serve)
         if isinstance(response, _Closed):
             return response
+        if api_key is ApiKey.METADATA and rest is request:
+            named_by = self._topic_name
+            return metadata_with_error(version, request, response, final.rows, error, named_by)
         if refused is None:
             return _Refused()
-        if named.has_rows(api_key, version, chosen):
-            return joined(api_key, version, response, refused)
-        return refused
+        if is_whole and api_key is not ApiKey.METADATA:
+            return refused
+        return joined(api_key, version, response, refused)
 
     def _is_done(self, strike: Strike) -> bool:
         """Whether the rows are served all the same."""
         effect = strike.rule.effect
         assert isinstance(effect, Answer)
-        done = self._facts.api_key is ApiKey.PRODUCE and effect.error in DONE_ALL_THE_SAME
+        done = is_done_all_the_same(self._facts.api_key, effect.error)
         return done or effect.moment is Moment.AFTER
 
     async def _served(self, request: Any, reply: RequestReply, serve: ServeRequest) -> Any:
@@ -305,9 +330,7 @@ class _StruckRequest:
                     (row.topic, row.partition) == (name, data.partition_index)
                     for row in strike.rows
                 ):
-                    damaged = bytearray(data.records)
-                    damaged[CRC_BYTE] ^= 0xFF
-                    data.records = memoryview(damaged)
+                    data.records = with_wrong_crc(data.records)
                     has_struck = True
         return has_struck
 

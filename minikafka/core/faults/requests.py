@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final, TypeAlias
-from uuid import UUID
+import re
+from collections.abc import Collection, Iterator
+from copy import copy
+from typing import Any, Final
 
-from minikafka.core.faults.messages import ListShape, MessageShape, shape_of
+from minikafka.core.faults.messages import GROUP_KEY, Leaf, Level, TopicName, Tree, places
 from minikafka.core.faults.rules import RequestFacts, Row
-from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.api_keys import ApiKey
 
-NO_REPLICA: Final = -1
-GROUP_KEY: Final = 0  # the type of a FindCoordinator key
+__all__ = ["TopicName", "facts", "has_rows", "leaves", "only", "rows_of", "tree", "without"]
 
-# Returns the name of a topic id; None if the id is unknown.
-TopicName: TypeAlias = Callable[[UUID], str | None]
+NO_REPLICA: Final = -1
 
 # What only brokers send.
 OF_BROKERS: Final = frozenset(
@@ -31,6 +28,10 @@ OF_BROKERS: Final = frozenset(
         ApiKey.ENVELOPE,
     }
 )
+# The client ids of brokers among themselves, in requests that clients send as well.
+_OWN_CLIENTS: Final = re.compile(
+    r"broker-\d+-(fetcher|to-controller|shutdown|txn-marker-sender|add-partitions-to-txn)"
+)
 
 
 def facts(
@@ -43,7 +44,14 @@ def facts(
 ) -> RequestFacts:
     """Describe a decoded request. ``broker`` is the broker that serves it."""
     rows = list(rows_of(api_key, version, request, topic_name))
-    of_broker = api_key in OF_BROKERS or _follower(request) >= 0 or _verifies(request)
+    of_broker = (
+        api_key in OF_BROKERS
+        or _follower(request) >= 0
+        or _verifies(request)
+        or _OWN_CLIENTS.fullmatch(client_id) is not None
+        # The controller's client id is its broker's id. It begins with ApiVersions.
+        or (api_key is ApiKey.API_VERSIONS and client_id.isdecimal())
+    )
     return RequestFacts(broker, api_key, version, client_id, rows, request, of_broker)
 
 
@@ -59,57 +67,37 @@ def _verifies(request: Any) -> bool:
     return any(each.verify_only for each in getattr(request, "transactions", ()))
 
 
+def tree(
+    api_key: ApiKey, version: int, request: Any, levels: tuple[Level, ...], topic_name: TopicName
+) -> Tree:
+    """Return the tree of a request, or of its response: they differ in their levels."""
+    found = places(api_key, version)
+    group = getattr(request, found.group) if found.group else None
+    transactional_id = getattr(request, found.transactional_id) if found.transactional_id else None
+    key_type = GROUP_KEY
+    if api_key is ApiKey.FIND_COORDINATOR:
+        key_type = request.key_type
+        if not levels:
+            is_group = key_type == GROUP_KEY
+            group, transactional_id = (request.key, None) if is_group else (None, request.key)
+    top = Row(group=group, transactional_id=transactional_id)
+    return Tree(levels, top, topic_name, key_type)
+
+
+def leaves(
+    api_key: ApiKey, version: int, request: Any, topic_name: TopicName = lambda _: None
+) -> Iterator[Leaf]:
+    """Yield the leaves of a request."""
+    levels = places(api_key, version).request
+    return tree(api_key, version, request, levels, topic_name).leaves(request)
+
+
 def rows_of(
     api_key: ApiKey, version: int, request: Any, topic_name: TopicName = lambda _: None
 ) -> Iterator[Row]:
-    """Yield the rows of a request, in its order; one row for a request without any."""
-    whole = Row(
-        group=getattr(request, "group_id", None) or None,
-        transactional_id=_transactional_id(request),
-    )
-    if api_key is ApiKey.FIND_COORDINATOR:
-        whole = _with_name(whole, "coordinator", request.key, request)
-    shape = shape_of(api_key, version)
-    found = False
-    if shape is not None:
-        for row in _rows(request, request, shape.lists, whole, topic_name):
-            found = True
-            yield row
-    if not found:
-        yield whole
-
-
-def _transactional_id(request: Any) -> str | None:
-    found: str | None = getattr(request, "transactional_id", None)
-    return found or getattr(request, "v3_and_below_transactional_id", None) or None
-
-
-def _rows(
-    request: Any, element: Any, lists: Sequence[ListShape], outer: Row, topic_name: TopicName
-) -> Iterator[Row]:
-    if not lists:
-        yield outer
-        return
-    first, *inner = lists
-    for each in getattr(element, first.requested) or ():
-        row = _with_name(outer, first.named, name_of(each, first, topic_name), request)
-        yield from _rows(request, each, inner, row, topic_name)
-
-
-def name_of(element: Any, shape: ListShape, topic_name: TopicName) -> Any:
-    """Return the name of an element of a request, or the number of a partition."""
-    if shape.name is None:
-        return element
-    name = getattr(element, shape.name)
-    if not name and shape.topic_id and element.topic_id != ZERO_UUID:
-        return topic_name(element.topic_id)
-    return name
-
-
-def _with_name(row: Row, named: str, name: Any, request: Any) -> Row:
-    if named == "coordinator":
-        named = "group" if request.key_type == GROUP_KEY else "transactional_id"
-    return row._replace(**{named: name})
+    """Yield the rows of a request, each once; one row for a request without any."""
+    rows = (leaf.row for leaf in leaves(api_key, version, request, topic_name))
+    yield from dict.fromkeys(rows)
 
 
 def without(
@@ -119,12 +107,21 @@ def without(
     chosen: Collection[Row],
     topic_name: TopicName = lambda _: None,
 ) -> Any:
-    """Return the request without the chosen rows; None if nothing is left."""
-    shape = shape_of(api_key, version)
-    if shape is None:
-        return None
-    kept = _selected(api_key, version, request, shape, lambda row: row not in chosen, topic_name)
-    return kept if getattr(kept, shape.lists[0].requested) else None
+    """Return the request without the chosen rows; None if nothing is left. The request itself is
+    not changed.
+
+    Metadata without topics is served for the list of brokers. Where no topics mean all of them
+    (version 0, or a request for all topics), the request stays as it is."""
+    levels = places(api_key, version).request
+    named = tree(api_key, version, request, levels, topic_name)
+    rest = named.without(request, frozenset(chosen))
+    if api_key is not ApiKey.METADATA or rest is not None:
+        return rest
+    if version == 0 or request.topics is None:
+        return request
+    rest = copy(request)
+    rest.topics = []
+    return rest
 
 
 def only(
@@ -135,41 +132,13 @@ def only(
     topic_name: TopicName = lambda _: None,
 ) -> Any:
     """Return the request with the chosen rows only; as it is if the API has no rows."""
-    shape = shape_of(api_key, version)
-    if shape is None:
+    others = frozenset(rows_of(api_key, version, request, topic_name)) - frozenset(chosen)
+    levels = places(api_key, version).request
+    if not others or not levels:
         return request
-    return _selected(api_key, version, request, shape, lambda row: row in chosen, topic_name)
+    return tree(api_key, version, request, levels, topic_name).without(request, others)
 
 
 def has_rows(api_key: ApiKey, version: int, request: Any) -> bool:
     """Whether the error of a request is one of its rows, and not of the whole request."""
-    shape = shape_of(api_key, version)
-    return shape is not None and bool(getattr(request, shape.lists[0].requested))
-
-
-def _selected(
-    api_key: ApiKey,
-    version: int,
-    request: Any,
-    shape: MessageShape,
-    fits: Callable[[Row], bool],
-    topic_name: TopicName,
-) -> Any:
-    whole = next(
-        rows_of(api_key, version, replace(request, **{shape.lists[0].requested: []}), topic_name)
-    )
-
-    def selected(element: Any, lists: Sequence[ListShape], outer: Row) -> Any:
-        first, *inner = lists
-        kept = []
-        for each in getattr(element, first.requested) or ():
-            row = _with_name(outer, first.named, name_of(each, first, topic_name), request)
-            if inner:
-                each = selected(each, inner, row)
-                if getattr(each, inner[0].requested):
-                    kept.append(each)
-            elif fits(row):
-                kept.append(each)
-        return replace(element, **{first.requested: kept})
-
-    return selected(request, shape.lists, whole)
+    return any(leaf.path for leaf in leaves(api_key, version, request))
