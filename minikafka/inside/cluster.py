@@ -26,6 +26,7 @@ from minikafka.client import Admin, ClientConfig
 from minikafka.inside.brokers import BrokerState, until
 from minikafka.inside.clearing import ClusterClearing
 from minikafka.inside.environment_faults import EnvironmentFaults
+from minikafka.inside.log_maintenance import LogMaintenance
 from minikafka.inside.operations import ClusterOperations
 from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
@@ -95,6 +96,7 @@ class InsideCluster:
         self._clock = RealClock()
         self._faults = InjectedFaults(self._clock.monotonic_ms)
         self.request_faults = RequestFaults(self.call, self._faults)
+        self._maintenance = LogMaintenance(self._brokers, self._clock)
         self._zookeeper: MemoryZookeeper
         self._clearing: ClusterClearing
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -206,6 +208,18 @@ class InsideCluster:
     ) -> None:
         """Create a topic and wait until it is usable. Raises KafkaError."""
         self.call(self._create_topic(name, partitions, replication_factor, settings or {}))
+
+    def compact(self, topic: str) -> None:
+        """Compact a topic now, on all replicas: of each key the last value remains. Records of open
+        transactions and behind them are left alone. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        INVALID_CONFIG if the topic is not compacted."""
+        self.call(self._maintenance.compact(topic))
+
+    def apply_retention(self, topic: str | None = None) -> int:
+        """Delete what the retention of a topic, or of all topics, leaves to delete, now and on all
+        replicas. Returns the number of deleted segments. Raises KafkaError
+        UNKNOWN_TOPIC_OR_PARTITION, and OSError."""
+        return self.call(self._maintenance.apply_retention(topic))
 
     # ------------------------------------------------------------------------------- single brokers
 

@@ -124,7 +124,7 @@ class BrokerParts:
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._zk = zk
-        self._logs = logs
+        self.logs = logs
         self._controller = controller
         self.memory = views.memory_budget(config)
         self.cache = MetadataCache(broker_id)
@@ -219,7 +219,7 @@ class BrokerParts:
         return OrphanedLogs(
             self._world.clock,
             self.replicas,
-            self._logs,
+            self.logs,
             lambda: self._zk.store.topics(),
             lambda: self.fence.controller_epoch > 0,
         )
@@ -393,7 +393,7 @@ class BrokerParts:
         ]
 
     def _routes_of_log_dirs(self) -> list[Route]:
-        logs, hosted = self._logs, self.replicas.hosted
+        logs, hosted = self.logs, self.replicas.hosted
         return [
             Route(
                 ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsHandler(logs, hosted), task=True
@@ -414,7 +414,7 @@ class BrokerParts:
             self._topic_changed,
             self.groups.coordinator.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
-            drop_strays=StrayReplicas(self.replicas, self._logs, self._replica_gone).drop,
+            drop_strays=StrayReplicas(self.replicas, self.logs, self._replica_gone).drop,
             get_ready=self._internal_sizes.learn,
         )
         leader_and_isr = LeaderAndIsrHandler(

@@ -144,6 +144,18 @@ class LogCleaner:
         filthy = await self._filthiest()
         if filthy is None:
             return False
+        await self._clean_alone(filthy)
+        return True
+
+    async def clean_now(self, directory: LogDirectory, log: UnifiedLog, dirt: Dirt) -> None:
+        """Clean a part of a log in ``directory``, however small its dirty ratio is, after the
+        cleaning of this log that is under way. Errors are handled as in ``clean_filthiest``."""
+        while (over := self._cleaning.get(log)) is not None:
+            await over.wait()
+        await self._clean_alone(Filthy(directory, log, dirt, 0))
+
+    async def _clean_alone(self, filthy: Filthy) -> None:
+        """Clean a log that is not being cleaned, so that ``pause`` can wait for the end."""
         log = filthy.log
         over = self._cleaning[log] = asyncio.Event()
         try:
@@ -151,7 +163,6 @@ class LogCleaner:
         finally:
             del self._cleaning[log]
             over.set()
-        return True
 
     async def _filthiest(self) -> Filthy | None:
         self._last_run_ms = self._clock.monotonic_ms()

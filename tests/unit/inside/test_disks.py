@@ -147,7 +147,7 @@ def test_a_slow_disk_delays_flushes(two: InsideCluster) -> None:
     assert fault.describe() == f"slow disk of broker 1, 0.05 s ({hits} hits, removed)"
 
 
-def test_a_handle_reports_missing_hits(two: InsideCluster) -> None:
+def test_handles_report_missing_hits(two: InsideCluster) -> None:
     fault = two.environment_faults.full_disk(2, free_bytes=1 << 30)
     with pytest.raises(AssertionError, match=r"full disk of broker 2.*: 0 of 3 hits within 0 s"):
         fault.wait(3, timeout=0)
