@@ -111,13 +111,13 @@ def without(
     not changed.
 
     Metadata without topics is served for the list of brokers. Where no topics mean all of them
-    (version 0, or a request for all topics), the request stays as it is."""
+    (version 0, or a request for all topics), or there are none, the request stays as it is."""
     levels = places(api_key, version).request
     named = tree(api_key, version, request, levels, topic_name)
     rest = named.without(request, frozenset(chosen))
     if api_key is not ApiKey.METADATA or rest is not None:
         return rest
-    if version == 0 or request.topics is None:
+    if version == 0 or not request.topics:
         return request
     rest = copy(request)
     rest.topics = []

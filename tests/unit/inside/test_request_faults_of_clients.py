@@ -263,12 +263,22 @@ async def test_the_record_of_requests_has_their_rows(
 
 
 @pytest.mark.mission("IN-34")
-def test_a_broker_starts_while_all_of_its_clients_are_refused() -> None:
-    """The controller's ApiVersions is no client's: else the broker would get no metadata."""
+def test_api_versions_of_brokers_are_not_those_of_clients() -> None:
     with InsideCluster(brokers=2) as cluster:
-        fault = cluster.request_faults.answer("UNSUPPORTED_VERSION", times=None)
+        of_clients = cluster.request_faults.observe(api="api_versions")
+        of_brokers = cluster.request_faults.observe(api="api_versions", of_broker=True)
         cluster.stop_broker(2)
         cluster.start_broker(2)
-        assert len(cluster.events("broker_started")) == 3
-        fault.remove()
-        cluster.create_topic("t", 2, 2)
+        of_brokers.wait()  # the controller's
+        assert of_clients.hits == 0
+
+
+@pytest.mark.mission("IN-33")
+def test_metadata_of_all_topics_has_the_error_in_each(
+    cluster: InsideCluster, faults: RequestFaults, topic: str
+) -> None:
+    with faults.answer("TOPIC_AUTHORIZATION_FAILED", api="metadata", times=None):
+        listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=LIMIT_S)
+    assert len(listed.brokers) == 1
+    assert topic in listed.topics
+    assert all(found.error is not None for found in listed.topics.values())
