@@ -34,9 +34,10 @@ from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.world.inside import inside_process
+from minikafka.world.inside import LinkedNetwork, inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
+from minikafka.world.memory.links import LinkFault, Links
 from minikafka.world.real.clock import RealClock
 
 T = TypeVar("T")
@@ -90,7 +91,9 @@ class InsideCluster:
         self._first_brokers = range(1, brokers + 1)
         ports = [base_port and base_port + index for index in range(brokers)]
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
-        self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop)
+        self._links = Links()
+        self._isolated: dict[int, LinkFault] = {}
+        self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop, self._links)
         self._operations = ClusterOperations(self._brokers, self.admin)
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
@@ -161,6 +164,8 @@ class InsideCluster:
         joins its group again, and a client with a subscription may create a topic again.
         """
         self.environment_faults.remove_all()
+        for broker_id in list(self._isolated):
+            self.heal_broker(broker_id)
         self.call(self._reset())
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -239,6 +244,19 @@ class InsideCluster:
     def start_broker(self, broker_id: int) -> None:
         """Start a broker that has ended, on its disk and its port, and wait until it serves."""
         self.call(self._start(self._brokers[broker_id]))
+
+    def isolate_broker(self, broker_id: int) -> None:
+        """Cut a broker off from all others, from clients and from ZooKeeper.
+
+        Nothing is delivered on its connections in either direction; the kernel still accepts new
+        ones from clients, on which nothing is delivered either. ZooKeeper ends its session after
+        ``zookeeper.session.timeout.ms``. Raises ValueError if it does not run."""
+        self.call(self._isolate(self._brokers[broker_id]))
+
+    def heal_broker(self, broker_id: int) -> None:
+        """Undo ``isolate_broker``: what was held back is delivered, and a broker without a session
+        registers again. Returns when all brokers know it."""
+        self.call(self._heal(self._brokers[broker_id]))
 
     def add_broker(self) -> int:
         """Start one more broker on an empty disk, and return its id when all brokers know it. No
@@ -328,7 +346,8 @@ class InsideCluster:
         if broker.node is not None:
             raise RuntimeError(f"broker {broker.broker_id} runs")
         own = {"broker.id": str(broker.broker_id), "listeners": f"PLAINTEXT://{HOST}:{broker.port}"}
-        process = inside_process(self._zookeeper, broker.tree)
+        network = LinkedNetwork(self._links, broker.broker_id)
+        process = inside_process(self._zookeeper, broker.tree, network)
         node = BrokerNode(
             process.world, BROKER_CONFIG.parse(self._settings | own), HOST, self._faults
         )
@@ -361,9 +380,33 @@ class InsideCluster:
         await self._until_known()
         return broker.broker_id
 
+    async def _isolate(self, broker: BrokerState) -> None:
+        if broker.process is None:
+            raise ValueError(f"broker {broker.broker_id} does not run")
+        if broker.broker_id in self._isolated:
+            return
+        fault = self._isolated[broker.broker_id] = LinkFault(broker.broker_id, None)
+        self._links.add(fault)
+        broker.process.coordination.cut_off()
+
+    async def _heal(self, broker: BrokerState) -> None:
+        if self._connect_again(broker):
+            await self._until_known()
+
+    def _connect_again(self, broker: BrokerState) -> bool:
+        """Return False if the broker is not isolated."""
+        fault = self._isolated.pop(broker.broker_id, None)
+        if fault is None:
+            return False
+        self._links.remove(fault)
+        if broker.process is not None:
+            broker.process.coordination.connect_again()
+        return True
+
     async def _stop(self, broker: BrokerState) -> None:
         if broker.node is None or broker.running is None:
             return
+        self._connect_again(broker)
         broker.node.request_stop()
         await broker.running
         self._end(broker)
@@ -377,6 +420,7 @@ class InsideCluster:
         self._end(broker)
 
     def _end(self, broker: BrokerState) -> None:
+        self._connect_again(broker)
         if broker.process is not None:
             broker.process.end()
         broker.process = broker.node = broker.running = None

@@ -11,6 +11,7 @@ from typing import Protocol, Self
 
 from minikafka.inside.brokers import BrokerState
 from minikafka.inside.disks import DiskFault, DiskFaults
+from minikafka.world.memory.links import LinkFault, Links
 
 WAIT_S = 10.0
 
@@ -78,8 +79,9 @@ class EnvironmentFaults:
 
     All methods may be called from any thread but the cluster's own."""
 
-    def __init__(self, brokers: Mapping[int, BrokerState], run: RunOnLoop) -> None:
+    def __init__(self, brokers: Mapping[int, BrokerState], run: RunOnLoop, links: Links) -> None:
         self._brokers = brokers
+        self._links = links
         self._run = run
         self._disks = DiskFaults()
         self._faults: list[EnvironmentFault] = []
@@ -135,6 +137,43 @@ class EnvironmentFaults:
         handle = EnvironmentFault(description, remove)
         fault.struck = handle.strike
         self._run(lambda: self._disks.add(broker.tree, fault))
+        self._faults.append(handle)
+        return handle
+
+    # --------------------------------------------------------------------------------------- links
+
+    def slow_link(self, broker: int, other: int | None, seconds: float) -> EnvironmentFault:
+        """Let data take ``seconds`` longer between two brokers, in each direction; with ``other``
+        None between a broker and all others, its clients too. A hit is a piece of data. Raises
+        ValueError for an unknown broker."""
+        if seconds < 0:
+            raise ValueError(f"a link cannot be {seconds} s slow")
+        described = f"slow link of {self._both(broker, other)}, {seconds} s"
+        return self._add_link(described, LinkFault(broker, other, seconds))
+
+    def cut_link(self, broker: int, other: int | None) -> EnvironmentFault:
+        """Let nothing pass between two brokers; with ``other`` None between a broker and all others
+        and its clients. What is held back is delivered when the fault is removed. Raises
+        ValueError for an unknown broker."""
+        described = f"cut link of {self._both(broker, other)}"
+        return self._add_link(described, LinkFault(broker, other))
+
+    def _both(self, broker: int, other: int | None) -> str:
+        self._broker(broker)
+        if other is None:
+            return f"broker {broker}"
+        self._broker(other)
+        if broker == other:
+            raise ValueError(f"broker {broker} has no link to itself")
+        return f"brokers {broker} and {other}"
+
+    def _add_link(self, description: str, fault: LinkFault) -> EnvironmentFault:
+        def remove() -> None:
+            self._run(lambda: self._links.remove(fault))
+
+        handle = EnvironmentFault(description, remove)
+        fault.struck = handle.strike
+        self._run(lambda: self._links.add(fault))
         self._faults.append(handle)
         return handle
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from minikafka.kernel.ports import CoordinationSession, ProtocolFactory, World
+from minikafka.kernel.ports import (
+    ConnectionLost,
+    CoordinationSession,
+    Listener,
+    ProtocolFactory,
+    TlsOfListener,
+    World,
+)
 from minikafka.kernel.tls import TlsSettings
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.files import MemoryFiles
+from minikafka.world.memory.links import LinkEnd, Links
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.network import RealNetwork
@@ -27,13 +37,49 @@ class InsideNetwork(RealNetwork):
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         transport, protocol = await super().connect(factory, host, port, tls)
+        self._keep(transport)
+        return transport, protocol
+
+    def _keep(self, transport: asyncio.Transport) -> None:
         self._transports = [each for each in self._transports if not each.is_closing()]
         self._transports.append(transport)
-        return transport, protocol
 
     def abort_all(self) -> None:
         for transport in self._transports:
             transport.abort()
+
+
+class LinkedNetwork(InsideNetwork):
+    """The network of a broker, whose ``links`` a test may cut or slow."""
+
+    def __init__(self, links: Links, broker: int) -> None:
+        super().__init__()
+        self._links = links
+        self._broker = broker
+
+    async def listen(
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        accept_failed: Callable[[OSError], object] = lambda error: None,
+        tls: TlsOfListener | None = None,
+    ) -> Listener:
+        def accepted() -> LinkEnd:
+            return LinkEnd(self._links, self._broker, 0, factory)
+
+        listener = await super().listen(accepted, host, port, accept_failed, tls)
+        self._links.listens(listener.port, self._broker)
+        return listener
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        await self._links.until_open(self._broker, port)
+        end = LinkEnd(self._links, self._broker, port, factory)
+        await RealNetwork.connect(self, lambda: end, host, port, tls)
+        self._keep(end.transport)
+        return end.transport, end.protocol
 
 
 class InsideCoordination:
@@ -41,7 +87,10 @@ class InsideCoordination:
 
     def __init__(self, zookeeper: MemoryZookeeper) -> None:
         self._zookeeper = zookeeper
-        self._sessions: list[CoordinationSession] = []
+        self._sessions: list[tuple[CoordinationSession, int]] = []  # with their time-outs (ms)
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._expirations: list[asyncio.TimerHandle] = []
 
     async def open(
         self,
@@ -50,15 +99,47 @@ class InsideCoordination:
         connection_timeout_ms: int,
         security: CoordinationSecurity = UNSECURED,
     ) -> CoordinationSession:
+        """Raises ConnectionLost while the broker is cut off."""
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await self._connected.wait()
+        except TimeoutError:
+            raise ConnectionLost(
+                f"no ZooKeeper server responded within {connection_timeout_ms} ms"
+            ) from None
         session = await self._zookeeper.open(
             connect, session_timeout_ms, connection_timeout_ms, security
         )
-        self._sessions.append(session)
+        self._sessions.append((session, session_timeout_ms))
         return session
 
     def expire_all(self) -> None:
-        for session in self._sessions:
+        self.connect_again()
+        for session, _ in self._sessions:
             self._zookeeper.expire(session.session_id)
+
+    def cut_off(self) -> None:
+        """Let nothing pass between the broker and ZooKeeper, which ends its sessions after their
+        time-outs."""
+        if not self._connected.is_set():
+            return
+        self._connected.clear()
+        loop = asyncio.get_running_loop()
+        for session, timeout_ms in self._sessions:
+            self._zookeeper.suspend(session.session_id)
+            expire = partial(self._zookeeper.lose, session.session_id)
+            self._expirations.append(loop.call_later(timeout_ms / 1000, expire))
+
+    def connect_again(self) -> None:
+        """Undo ``cut_off``: a broker whose session has ended learns it now."""
+        if self._connected.is_set():
+            return
+        self._connected.set()
+        for expiration in self._expirations:
+            expiration.cancel()
+        self._expirations = []
+        for session, _ in self._sessions:
+            self._zookeeper.resume(session)
 
 
 class InsideProcess(NamedTuple):
@@ -77,10 +158,12 @@ class InsideProcess(NamedTuple):
         self.coordination.expire_all()
 
 
-def inside_process(zookeeper: MemoryZookeeper, tree: FileTree) -> InsideProcess:
+def inside_process(
+    zookeeper: MemoryZookeeper, tree: FileTree, network: InsideNetwork | None = None
+) -> InsideProcess:
     """``zookeeper`` is shared by the brokers of a cluster; ``tree`` outlives the broker, as a disk
     does."""
-    network, files = InsideNetwork(), MemoryFiles(tree)
+    network, files = network or InsideNetwork(), MemoryFiles(tree)
     coordination = InsideCoordination(zookeeper)
     world = World(RealClock(), network, files, coordination, RealEntropy(), RealWorkers())
     return InsideProcess(network, files, coordination, world)

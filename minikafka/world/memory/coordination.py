@@ -110,6 +110,33 @@ class MemoryZookeeper:
             self.end(session)
             session.change_state(SessionState.EXPIRED)
 
+    def suspend(self, session_id: int) -> None:
+        """Cut off one session. Its watches are kept, but none of them is called."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            session.change_state(SessionState.SUSPENDED)
+
+    def lose(self, session_id: int) -> None:
+        """End a session that is cut off, as after its time-out. Its client learns it later."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            self.end(session)
+
+    def resume(self, session: CoordinationSession) -> None:
+        """Connect one session again. If it has ended, it expires; otherwise its watchers are
+        called, since their znodes may have changed."""
+        found = self.sessions.get(session.session_id)
+        if found is None:
+            if isinstance(session, MemorySession):
+                session.change_state(SessionState.EXPIRED)
+            return
+        found.change_state(SessionState.CONNECTED)
+        loop = asyncio.get_running_loop()
+        for (kind, path), waiting in list(self._watchers.items()):
+            for owner, watcher in [each for each in waiting if each[0] is found]:
+                del waiting[owner, watcher]
+                loop.call_soon(owner.notify, watcher, WatchEvent(kind, path))
+
     # ------------------------------------------------------------------------------ for sessions
 
     def end(self, session: MemorySession) -> None:
@@ -138,7 +165,12 @@ class MemoryZookeeper:
         for event in events:
             notified: dict[tuple[MemorySession, Watcher], None] = {}
             for kind in TRIGGERED_WATCHES[event.kind]:
-                notified.update(self._watchers.pop((kind, event.path), {}))
+                key = kind, event.path
+                for each in self._watchers.pop(key, {}):
+                    if each[0].state is SessionState.SUSPENDED and self._running.is_set():
+                        self._watchers.setdefault(key, {})[each] = None  # ``resume`` calls it
+                    else:
+                        notified[each] = None
             for session, watcher in notified:
                 asyncio.get_running_loop().call_soon(session.notify, watcher, event)
 

@@ -27,12 +27,12 @@ def three() -> Iterator[InsideCluster]:
 class SteadyProducer:
     """Produces numbers with acks=all in a thread, and remembers those that were acknowledged."""
 
-    def __init__(self, cluster: InsideCluster, topic: str) -> None:
+    def __init__(self, cluster: InsideCluster, topic: str, **own: int) -> None:
         self.acknowledged: list[bytes] = []
         self.errors: list[KafkaError] = []
         self._topic = topic
         settings = {"linger.ms": 0, "acks": "all", "enable.idempotence": True, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings, **own})
         self._ending = threading.Event()
         self._progress = threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True)

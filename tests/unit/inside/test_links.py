@@ -1,0 +1,112 @@
+"""Links of brokers that a test cuts and slows, with clients of others beside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka.admin import AdminClient
+
+from minikafka.inside.cluster import InsideCluster
+from tests.unit.inside.test_operations import TIMEOUT_S, SteadyProducer, read_all
+
+SETTINGS = {
+    "min.insync.replicas": 2,
+    "replica.lag.time.max.ms": 500,
+    "zookeeper.session.timeout.ms": 500,
+}
+
+
+# A client waits so long for the response of a broker that is gone without a word.
+IMPATIENT = {"socket.timeout.ms": 1000, "request.timeout.ms": 1000}
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[InsideCluster]:
+    with InsideCluster(3, SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.mark.mission("IN-69")
+async def test_an_isolated_leader_loses_nothing_that_was_acknowledged(
+    three: InsideCluster,
+) -> None:
+    three.create_topic("isolated")
+    with SteadyProducer(three, "isolated", **IMPATIENT) as producer:
+        for _ in range(2):
+            producer.more()
+            old = three.leader("isolated")
+            three.isolate_broker(old)
+            producer.more()
+            three.heal_broker(old)
+            producer.more()
+    assert set(producer.acknowledged) <= set(await read_all(three, "isolated"))
+
+
+@pytest.mark.mission("IN-69")
+def test_others_see_an_isolated_broker_go_and_come_back(three: InsideCluster) -> None:
+    def seen() -> list[int]:
+        client = AdminClient({"bootstrap.servers": bootstrap})
+        return sorted(client.list_topics(timeout=TIMEOUT_S).brokers)
+
+    bootstrap = ",".join(three.bootstrap.split(",")[:2])
+    three.isolate_broker(3)
+    eventually(lambda: seen() == [1, 2])
+    three.heal_broker(3)
+    assert seen() == [1, 2, 3]
+
+
+@pytest.mark.mission("IN-70")
+async def test_records_arrive_over_slow_links(three: InsideCluster) -> None:
+    three.create_topic("slow")
+    with three.environment_faults.slow_link(1, None, 0.02) as fault:
+        async with AIOKafkaProducer(bootstrap_servers=three.bootstrap, acks="all") as producer:
+            for number in range(5):
+                await producer.send_and_wait("slow", str(number).encode())
+        assert fault.hits > 0
+    hits = fault.hits
+    assert await read_all(three, "slow") == [b"%d" % number for number in range(5)]
+    assert fault.hits == hits
+
+
+@pytest.mark.mission("IN-70")
+async def test_a_follower_behind_a_cut_link_leaves_the_isr(three: InsideCluster) -> None:
+    three.create_topic("cut")
+    three.move_leader("cut", 0, 1)
+    admin = AdminClient({"bootstrap.servers": three.bootstrap})
+    # The leader changes the ISR by way of the controller, which it has to reach.
+    controller = admin.list_topics(timeout=TIMEOUT_S).controller_id
+    follower = 2 if controller == 3 else 3
+    with SteadyProducer(three, "cut") as producer:
+        producer.more()
+        with three.environment_faults.cut_link(1, follower) as fault:
+            producer.more()
+            fault.wait()
+            eventually(lambda: set(in_sync(three, "cut")) == {1, 2, 3} - {follower})
+        eventually(lambda: set(in_sync(three, "cut")) == {1, 2, 3})
+        producer.more()
+    assert set(producer.acknowledged) <= set(await read_all(three, "cut"))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def in_sync(cluster: InsideCluster, topic: str) -> list[int]:
+    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, TIMEOUT_S)
+    found: list[int] = metadata.topics[topic].partitions[0].isrs
+    return found
+
+
+def test_links_that_are_not_there_are_refused(three: InsideCluster) -> None:
+    with pytest.raises(ValueError, match="there is no broker 7"):
+        three.environment_faults.cut_link(1, 7)
+    with pytest.raises(ValueError, match="no link to itself"):
+        three.environment_faults.cut_link(1, 1)
+    with pytest.raises(ValueError, match="slow"):
+        three.environment_faults.slow_link(1, 2, -1)
