@@ -33,7 +33,7 @@ from minikafka.kernel.events import kept
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.world.inside import LinkedNetwork, inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
@@ -95,6 +95,7 @@ class InsideCluster:
         self._isolated: dict[int, LinkFault] = {}
         self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop, self._links)
         self._operations = ClusterOperations(self._brokers, self.admin)
+        self._release = Release.KAFKA_3_9
         self._events: deque[BrokerEvent] = deque(maxlen=MAX_EVENTS)
         self._clock = RealClock()
         self._faults = InjectedFaults(self._clock.monotonic_ms)
@@ -214,6 +215,14 @@ class InsideCluster:
         """Create a topic and wait until it is usable. Raises KafkaError."""
         self.call(self._create_topic(name, partitions, replication_factor, settings or {}))
 
+    def as_version(self, version: str | None) -> None:
+        """Serve clients as brokers of Kafka 2.8 (or 2.0) do, until this is called with None:
+        ApiVersions lists the APIs and versions of that release, and no others are served. What
+        brokers call of each other, Fetch among it, is only not listed. Raises ValueError for any
+        other version."""
+        release = Release(Release.KAFKA_3_9.value if version is None else version)
+        self._run_on_loop(lambda: self._serve_as(release))
+
     def compact(self, topic: str) -> None:
         """Compact a topic now, on all replicas: of each key the last value remains. Records of open
         transactions and behind them are left alone. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
@@ -317,7 +326,15 @@ class InsideCluster:
             await self._until_known()
         self._clearing = ClusterClearing(self._brokers, self._zookeeper)
 
+    def _serve_as(self, release: Release) -> None:
+        self._release = release
+        for broker in self._brokers.values():
+            if broker.node is not None:
+                broker.node.serve_clients_as(release)
+
     async def _reset(self) -> None:
+        if self._release is not Release.KAFKA_3_9:
+            self._serve_as(Release.KAFKA_3_9)
         if not await self._clearing.clear():
             await self._begin_again()
         self._events.clear()
@@ -361,6 +378,8 @@ class InsideCluster:
             raise RuntimeError(f"broker {broker.broker_id} ended at its start")
         broker.process, broker.node, broker.running = process, node, running
         broker.port = node.ports[0]
+        if self._release is not Release.KAFKA_3_9:
+            node.serve_clients_as(self._release)
         running.add_done_callback(partial(self._note_failure, broker))
 
     def _note_failure(self, broker: BrokerState, running: asyncio.Task[None]) -> None:

@@ -46,6 +46,7 @@ from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.wiring import BrokerParts
+from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
@@ -148,6 +149,10 @@ class BrokerNode:
             "stop_requested", reason=reason, hurried=self._skip_handover
         )
         self._stop_requested.set()
+
+    def serve_clients_as(self, release: Release) -> None:
+        """Serve clients as a broker of ``release``, see ``Apis``. Call only after ``started``."""
+        self._apis.serve_clients_as(release)
 
     def fail(self, error: BaseException) -> None:
         """Make ``run`` raise an error that occurred outside the node's tasks, in a callback."""

@@ -111,10 +111,12 @@ class Release(Enum):
     3.9 otherwise.
 
     In Kafka that key only decides what brokers send each other and write (``InterBrokerProtocol``).
-    Here a broker with 2.0 also serves clients as Kafka 2.0 did.
+    Here a broker with 2.0 also serves clients as Kafka 2.0 did. Brokers inside a test's process can
+    serve clients as Kafka 2.8 did, too.
     """
 
     KAFKA_3_9 = "3.9"
+    KAFKA_2_8 = "2.8"
     KAFKA_2_0 = "2.0"
 
     @classmethod
@@ -125,7 +127,9 @@ class Release(Enum):
 
     def newest(self, api_key: ApiKey) -> int | None:
         """Return the highest version of an API; None if the release does not have the API."""
-        return api_key.max_version_2_0 if self is Release.KAFKA_2_0 else api_key.max_version
+        if self is Release.KAFKA_3_9:
+            return api_key.max_version
+        return api_key.max_version_2_0 if self is Release.KAFKA_2_0 else api_key.max_version_2_8
 
     def at_most(self, api_key: ApiKey, version: int) -> int:
         """Return the version in which to send a request: ``version``, or the release's highest

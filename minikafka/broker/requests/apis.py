@@ -218,6 +218,17 @@ _BETWEEN_BROKERS = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )
+# The other APIs by which brokers call each other.
+_OF_CLIENTS_AND_BROKERS = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
 
 
 class _Row:
@@ -384,21 +395,36 @@ class Apis:
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
         self._workers = workers
-        kept = [route for r in routes if (route := _limited(r, release)) is not None]
-        last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
-        own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
-        self._served = sorted([own, *(route.listed for route in kept)], key=lambda row: row.api_key)
-        self._api_versions = ApiVersionsHandler(self._served, features)
-        kept.append(
-            Route(ApiKey.API_VERSIONS, self._api_versions, max_version=last, changes_state=False)
-        )
+        self._api_versions = ApiVersionsHandler([], features)
+        own = Route(ApiKey.API_VERSIONS, self._api_versions, changes_state=False)
+        self._routes = [*routes, own]
+        kept = _all_limited(self._routes, release)
         self._rows = {int(route.api_key): _Row(route) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
+        self._list(kept)
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self.is_open = False  # between ``start`` and ``close``
+
+    def _list(self, kept: Sequence[Route]) -> None:
+        self._served = sorted((route.listed for route in kept), key=lambda row: row.api_key)
+        self._api_versions.served = self._served
+
+    def serve_clients_as(self, release: Release) -> None:
+        """List the APIs of a release, and serve no others, from now on. What brokers call of each
+        other is served as before, since they do not negotiate. Connected clients that use a newer
+        version are disconnected at their next request."""
+        kept = _all_limited(self._routes, release)
+        between_brokers = _BETWEEN_BROKERS | _OF_CLIENTS_AND_BROKERS
+        whole = [
+            route
+            for route in _all_limited(self._routes, self._release)
+            if route.api_key in between_brokers
+        ]
+        self._rows = {int(route.api_key): _Row(route) for route in (*kept, *whole)}
+        self._list(kept)
 
     @property
     def served(self) -> list[ApiVersion]:
@@ -727,6 +753,10 @@ def _facts(route: Route, version: int, error: Exception) -> dict[str, object]:
     return {"api": route.api_key.api_name, "api_version": version, "error": _reason(error)}
 
 
+def _all_limited(routes: Sequence[Route], release: Release) -> list[Route]:
+    return [route for each in routes if (route := _limited(each, release)) is not None]
+
+
 def _limited(route: Route, release: Release) -> Route | None:
     """Return the route, limited to the versions of ``release``; None if it has no such API."""
     newest = release.newest(route.api_key)
@@ -742,7 +772,7 @@ class ApiVersionsHandler:
         served: list[ApiVersion],
         features: Callable[[], tuple[int, Mapping[str, int]]],
     ) -> None:
-        self._served = served
+        self.served = served
         self._features = features
 
     def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
@@ -755,7 +785,7 @@ class ApiVersionsHandler:
         epoch, levels = self._features()
         finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
         return ApiVersionsResponse(
-            api_keys=self._served,
+            api_keys=self.served,
             finalized_features_epoch=epoch,
             finalized_features=finalized,
         )
