@@ -37,7 +37,7 @@ from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.world.inside import LinkedNetwork, inside_process
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
-from minikafka.world.memory.links import LinkFault, Links
+from minikafka.world.memory.links import ClusterLinks, LinkFault
 from minikafka.world.real.clock import RealClock
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class InsideCluster:
         self._first_brokers = range(1, brokers + 1)
         ports = [base_port and base_port + index for index in range(brokers)]
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
-        self._links = Links()
+        self._links = ClusterLinks()
         self._isolated: dict[int, LinkFault] = {}
         self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop, self._links)
         self._operations = ClusterOperations(self._brokers, self.admin)

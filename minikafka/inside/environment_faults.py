@@ -11,7 +11,7 @@ from typing import Protocol, Self
 
 from minikafka.inside.brokers import BrokerState
 from minikafka.inside.disks import DiskFault, DiskFaults
-from minikafka.world.memory.links import LinkFault, Links
+from minikafka.world.memory.links import ClusterLinks, LinkFault
 
 WAIT_S = 10.0
 
@@ -79,7 +79,9 @@ class EnvironmentFaults:
 
     All methods may be called from any thread but the cluster's own."""
 
-    def __init__(self, brokers: Mapping[int, BrokerState], run: RunOnLoop, links: Links) -> None:
+    def __init__(
+        self, brokers: Mapping[int, BrokerState], run: RunOnLoop, links: ClusterLinks
+    ) -> None:
         self._brokers = brokers
         self._links = links
         self._run = run

@@ -20,7 +20,7 @@ from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.files import MemoryFiles
-from minikafka.world.memory.links import LinkEnd, Links
+from minikafka.world.memory.links import ClusterLinks, LinkEnd
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.network import RealNetwork
@@ -52,7 +52,7 @@ class InsideNetwork(RealNetwork):
 class LinkedNetwork(InsideNetwork):
     """The network of a broker, whose ``links`` a test may cut or slow."""
 
-    def __init__(self, links: Links, broker: int) -> None:
+    def __init__(self, links: ClusterLinks, broker: int) -> None:
         super().__init__()
         self._links = links
         self._broker = broker
@@ -111,6 +111,8 @@ class InsideCoordination:
             connect, session_timeout_ms, connection_timeout_ms, security
         )
         self._sessions.append((session, session_timeout_ms))
+        if not self._connected.is_set():  # cut off meanwhile
+            self._cut_off(session, session_timeout_ms)
         return session
 
     def expire_all(self) -> None:
@@ -124,11 +126,14 @@ class InsideCoordination:
         if not self._connected.is_set():
             return
         self._connected.clear()
-        loop = asyncio.get_running_loop()
         for session, timeout_ms in self._sessions:
-            self._zookeeper.suspend(session.session_id)
-            expire = partial(self._zookeeper.lose, session.session_id)
-            self._expirations.append(loop.call_later(timeout_ms / 1000, expire))
+            self._cut_off(session, timeout_ms)
+
+    def _cut_off(self, session: CoordinationSession, timeout_ms: int) -> None:
+        self._zookeeper.suspend(session.session_id)
+        expire = partial(self._zookeeper.lose, session.session_id)
+        loop = asyncio.get_running_loop()
+        self._expirations.append(loop.call_later(timeout_ms / 1000, expire))
 
     def connect_again(self) -> None:
         """Undo ``cut_off``: a broker whose session has ended learns it now."""

@@ -51,7 +51,7 @@ class LinkState(NamedTuple):
 WHOLE: Final = LinkState(False, 0.0, ())
 
 
-class Links:
+class ClusterLinks:
     """All links of a cluster, on its event loop."""
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class LinkEnd(asyncio.BufferedProtocol):
     transport: LinkTransport
 
     def __init__(
-        self, links: Links, broker: int, listener_port: int, factory: ProtocolFactory
+        self, links: ClusterLinks, broker: int, listener_port: int, factory: ProtocolFactory
     ) -> None:
         self.broker = broker
         self.is_closed = False  # by the protocol

@@ -29,7 +29,7 @@ def three() -> Iterator[InsideCluster]:
         yield cluster
 
 
-@pytest.mark.mission("IN-69")
+@pytest.mark.mission("IN-71")
 async def test_an_isolated_leader_loses_nothing_that_was_acknowledged(
     three: InsideCluster,
 ) -> None:
@@ -45,7 +45,7 @@ async def test_an_isolated_leader_loses_nothing_that_was_acknowledged(
     assert set(producer.acknowledged) <= set(await read_all(three, "isolated"))
 
 
-@pytest.mark.mission("IN-69")
+@pytest.mark.mission("IN-71")
 def test_others_see_an_isolated_broker_go_and_come_back(three: InsideCluster) -> None:
     def seen() -> list[int]:
         client = AdminClient({"bootstrap.servers": bootstrap})
@@ -58,7 +58,7 @@ def test_others_see_an_isolated_broker_go_and_come_back(three: InsideCluster) ->
     assert seen() == [1, 2, 3]
 
 
-@pytest.mark.mission("IN-70")
+@pytest.mark.mission("IN-72")
 async def test_records_arrive_over_slow_links(three: InsideCluster) -> None:
     three.create_topic("slow")
     with three.environment_faults.slow_link(1, None, 0.02) as fault:
@@ -71,7 +71,7 @@ async def test_records_arrive_over_slow_links(three: InsideCluster) -> None:
     assert fault.hits == hits
 
 
-@pytest.mark.mission("IN-70")
+@pytest.mark.mission("IN-72")
 async def test_a_follower_behind_a_cut_link_leaves_the_isr(three: InsideCluster) -> None:
     three.create_topic("cut")
     three.move_leader("cut", 0, 1)
