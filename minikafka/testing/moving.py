@@ -19,10 +19,16 @@ TIMEOUT_S = 30
 
 
 async def leader_of(clients: ClusterClients, topic: str, partition: int) -> int:
-    """Return the broker that leads the partition, as soon as there is one."""
+    """Return the broker that leads the partition, as soon as there is one. A broker may not know a
+    new topic yet."""
     async with clients.admin() as admin:
         for _ in attempts(clients.world.clock, TIMEOUT_S):
-            leader = (await _described(admin, TopicPartition(topic, partition))).leader
+            try:
+                leader = (await _described(admin, TopicPartition(topic, partition))).leader
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                leader = -1
             if leader >= 0:
                 return leader
             await clients.world.clock.sleep(POLL_MS)

@@ -143,8 +143,8 @@ class InsideCoordination:
         for expiration in self._expirations:
             expiration.cancel()
         self._expirations = []
-        for session, _ in self._sessions:
-            self._zookeeper.resume(session)
+        # A session that has ended is known to have: another one follows it.
+        self._sessions = [each for each in self._sessions if self._zookeeper.resume(each[0])]
 
 
 class InsideProcess(NamedTuple):

@@ -122,20 +122,21 @@ class MemoryZookeeper:
         if session is not None:
             self.end(session)
 
-    def resume(self, session: CoordinationSession) -> None:
-        """Connect one session again. If it has ended, it expires; otherwise its watchers are
-        called, since their znodes may have changed."""
+    def resume(self, session: CoordinationSession) -> bool:
+        """Connect one session again. If it has ended, it expires, and the result is False;
+        otherwise its watchers are called, since their znodes may have changed."""
         found = self.sessions.get(session.session_id)
         if found is None:
             if isinstance(session, MemorySession):
                 session.change_state(SessionState.EXPIRED)
-            return
+            return False
         found.change_state(SessionState.CONNECTED)
         loop = asyncio.get_running_loop()
         for (kind, path), waiting in list(self._watchers.items()):
             for owner, watcher in [each for each in waiting if each[0] is found]:
                 del waiting[owner, watcher]
                 loop.call_soon(owner.notify, watcher, WatchEvent(kind, path))
+        return True
 
     # ------------------------------------------------------------------------------ for sessions
 
