@@ -85,8 +85,8 @@ class AsyncView:
         return self.cluster.events(name)
 
     def requests(self, **select: Any) -> Sequence[Any]:
-        """Return the last requests that were served, from the oldest. ``select`` are the fields of
-        a fault's selection, such as ``api="fetch"`` and ``client_id``."""
+        """Return the last requests that brokers have received, from the oldest. ``select`` are
+        ``api``, ``client_id`` and ``broker``."""
         return self.cluster.requests(**select)
 
     # ------------------------------------------------------------------------------------------- do
@@ -259,7 +259,8 @@ class AsyncBroker:
 
     @on_cluster
     async def isolate(self) -> None:
-        """Cut the broker off from ZooKeeper and all other brokers, but not from clients."""
+        """Cut the broker off from ZooKeeper and all other brokers; inside the process from
+        clients, too."""
         await self.cluster.isolate(self.broker_id)
 
     @on_cluster

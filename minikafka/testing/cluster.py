@@ -44,7 +44,7 @@ ABILITIES: Mapping[str, Ability] = {
     "blocking": Ability("run methods that block", ("inside", "processes")),
     "clock": Ability("move its clock", ("simulated",)),
     "real_zookeeper": Ability("use a real ZooKeeper, and real signals", ("processes",)),
-    "pause": Ability("pause a broker", ("inside", "processes", "simulated")),
+    "pause": Ability("pause a broker", ("simulated", "processes")),
     "isolate": Ability("isolate a broker", ("inside", "simulated")),
     "expire_session": Ability("expire a ZooKeeper session", ("inside", "simulated")),
     "events": Ability("return the events of the brokers' logs", ("inside", "simulated")),
@@ -187,7 +187,8 @@ class AnyCluster(Protocol):
         raise NotInThisPlace("pause", self.where)
 
     async def isolate(self, broker: int) -> None:
-        """Cut a broker off from ZooKeeper and all other brokers, but not from clients."""
+        """Cut a broker off from ZooKeeper and all other brokers; inside the process from
+        clients, too."""
         raise NotInThisPlace("isolate", self.where)
 
     async def heal(self, broker: int) -> None:

@@ -19,10 +19,6 @@ T = TypeVar("T")
 class InsideOperations(Protocol):
     """What ``InsideCluster`` does beyond starting and ending brokers. Its methods block."""
 
-    def pause_broker(self, broker_id: int) -> object: ...
-
-    def resume_broker(self, broker_id: int) -> object: ...
-
     def isolate_broker(self, broker_id: int) -> object: ...
 
     def heal_broker(self, broker_id: int) -> object: ...
@@ -55,7 +51,6 @@ class InsidePlace(AnyCluster):
         self.inside = inside
         self._started = tuple(inside.broker_ids)
         self._operations = cast(InsideOperations, inside)
-        self._paused: set[int] = set()
         self._isolated: set[int] = set()
         self._version: str | None = None
         self._loop = inside.call(_running_loop())
@@ -111,14 +106,6 @@ class InsidePlace(AnyCluster):
             await in_thread(self.inside.kill_broker, broker)  # what is left, if it ended by itself
         await in_thread(self.inside.start_broker, broker)
 
-    async def pause(self, broker: int) -> None:
-        await in_thread(self._operations.pause_broker, broker)
-        self._paused.add(broker)
-
-    async def resume(self, broker: int) -> None:
-        await in_thread(self._operations.resume_broker, broker)
-        self._paused.discard(broker)
-
     async def isolate(self, broker: int) -> None:
         await in_thread(self._operations.isolate_broker, broker)
         self._isolated.add(broker)
@@ -133,19 +120,16 @@ class InsidePlace(AnyCluster):
     async def restore(self) -> bool:
         if self._version is not None:
             await self.as_version(None)
-        paused, isolated = sorted(self._paused), sorted(self._isolated)
-        for broker in paused:
-            await self.resume(broker)
+        isolated = sorted(self._isolated)
         for broker in isolated:
             await self.heal(broker)
         ended = [broker for broker in self.brokers if not self.is_running(broker)]
         for broker in ended:
             await self.start(broker)
-        return bool(paused or isolated or ended)
+        return bool(isolated or ended)
 
     def _forget(self, broker: int) -> None:
-        """A broker that has ended is neither paused nor isolated when it starts again."""
-        self._paused.discard(broker)
+        """A broker that has ended is not isolated when it starts again."""
         self._isolated.discard(broker)
 
     # --------------------------------------------------------------------------- only in this place

@@ -16,21 +16,22 @@ from minikafka.testing.clients import ClusterClients, attempts
 GROUP_TOPIC = "__consumer_offsets"
 POLL_MS = 10
 TIMEOUT_S = 30
+MAX_UNKNOWN = 50  # attempts at a topic that the broker does not know
 
 
 async def leader_of(clients: ClusterClients, topic: str, partition: int) -> int:
-    """Return the broker that leads the partition, as soon as there is one. A broker may not know a
-    new topic yet."""
+    """Return the broker that leads the partition, as soon as there is one. Raises KafkaError for a
+    partition that no broker knows; one broker may not know a new topic yet."""
     async with clients.admin() as admin:
-        for _ in attempts(clients.world.clock, TIMEOUT_S):
+        for attempt in attempts(clients.world.clock, TIMEOUT_S):
             try:
                 leader = (await _described(admin, TopicPartition(topic, partition))).leader
-            except KafkaError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            except KafkaError:
+                if attempt >= MAX_UNKNOWN:
                     raise
-                leader = -1
-            if leader >= 0:
-                return leader
+            else:
+                if leader >= 0:
+                    return leader
             await clients.world.clock.sleep(POLL_MS)
     raise AssertionError(f"{topic}-{partition} has no leader after {TIMEOUT_S} s")
 

@@ -111,8 +111,8 @@ class TestView:
         return self.aio.events(name)
 
     def requests(self, **select: Any) -> Sequence[Any]:
-        """Return the last requests that were served, from the oldest. ``select`` are the fields of
-        a fault's selection, such as ``api="fetch"`` and ``client_id``."""
+        """Return the last requests that brokers have received, from the oldest. ``select`` are
+        ``api``, ``client_id`` and ``broker``."""
         return self.aio.requests(**select)
 
     # ------------------------------------------------------------------------------------------- do
@@ -231,7 +231,8 @@ class BrokerHandle:
         self._cluster.call(self._broker.resume())
 
     def isolate(self) -> None:
-        """Cut the broker off from ZooKeeper and all other brokers, but not from clients."""
+        """Cut the broker off from ZooKeeper and all other brokers; inside the process from
+        clients, too."""
         self._cluster.call(self._broker.isolate())
 
     def heal(self) -> None:

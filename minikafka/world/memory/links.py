@@ -86,7 +86,7 @@ class ClusterLinks:
         return self._listeners.get(port)
 
     def state(self, one: int, other: int | None) -> LinkState:
-        if not self._faults:
+        if not self._faults or one == other:  # a broker reaches itself
             return WHOLE
         found = tuple(fault for fault in self._faults if fault.concerns(one, other))
         delays = [fault.delay_s for fault in found if fault.delay_s is not None]
@@ -205,6 +205,7 @@ class LinkEnd(asyncio.BufferedProtocol):
         self._lost: Exception | None = None
         self._is_lost = self._loss_reported = False
         self._is_between = False  # whether the loop calls this object instead of the protocol
+        self._is_passing = False  # ``_go_on`` runs
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -325,28 +326,44 @@ class LinkEnd(asyncio.BufferedProtocol):
         return asyncio.get_running_loop().time() + self._state.delay_s
 
     def _go_on(self) -> None:
-        """Pass what is due, and return to the direct way when no fault is left."""
-        if self._state.is_cut:
+        """Pass what is due, and return to the direct way when no fault is left. What the protocol
+        does meanwhile, such as to write, comes back here and is left to the call that runs."""
+        if self._state.is_cut or self._is_passing:
             return
-        loop = asyncio.get_running_loop()
-        now = loop.time() if self._state.faults else float("inf")
-        while self._sends and self._sends[0][0] <= now:
-            self._send(self._sends.popleft()[1])
-        while self._receipts and self._receipts[0][0] <= now and not self.reading_paused:
-            self._deliver(self._receipts.popleft()[1])
+        self._is_passing = True
+        try:
+            while self._pass_one():
+                pass
+        finally:
+            self._is_passing = False
         if self._is_lost and not self._receipts:
             self._report_loss()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting = [queue[0][0] for queue in (self._sends, self._receipts) if queue]
-        if waiting and self._state.faults:
-            self._timer = loop.call_at(max(min(waiting), now), self._go_on)
-        elif not waiting and not self._state.faults and self._is_between and not self.is_closed:
+        if self._state.faults:
+            receipts = () if self.reading_paused else self._receipts
+            due = [queue[0][0] for queue in (self._sends, receipts) if queue]
+            if due:
+                self._timer = asyncio.get_running_loop().call_at(min(due), self._go_on)
+        elif not (self._sends or self._receipts or self.is_closed) and self._is_between:
             self._is_between = False
             self.transport.pass_writes()
             if not self._is_lost:
                 self._below.set_protocol(self.protocol)
+
+    def _pass_one(self) -> bool:
+        """Pass the next piece that is due. False if there is none."""
+        if self._state.is_cut:
+            return False
+        now = asyncio.get_running_loop().time() if self._state.faults else float("inf")
+        if self._sends and self._sends[0][0] <= now:
+            self._send(self._sends.popleft()[1])
+        elif self._receipts and self._receipts[0][0] <= now and not self.reading_paused:
+            self._deliver(*self._receipts.popleft())
+        else:
+            return False
+        return True
 
     def _send(self, data: bytes | None) -> None:
         if data is None:
@@ -355,9 +372,13 @@ class LinkEnd(asyncio.BufferedProtocol):
             self.held_bytes -= len(data)
             self._below.write(data)
 
-    def _deliver(self, data: bytes) -> None:
+    def _deliver(self, due: float, data: bytes) -> None:
+        """Give data to the protocol, until it pauses reading or closes."""
         at = 0
         while at < len(data) and not self.is_closed:
+            if self.reading_paused:
+                self._receipts.appendleft((due, data[at:]))
+                return
             buffer = memoryview(self.protocol.get_buffer(len(data) - at)).cast("B")
             count = min(len(buffer), len(data) - at)
             buffer[:count] = data[at : at + count]

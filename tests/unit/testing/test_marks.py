@@ -18,7 +18,7 @@ def choice(*marks: Mapping[str, Any], **defaults: Any) -> ClusterChoice:
 
 
 def test_the_fastest_place_with_all_abilities_is_chosen() -> None:
-    assert place() == place(needs=["pause", "faults"]) == "inside"
+    assert place() == place(needs=["isolate", "faults"]) == "inside"
     assert place(needs=["clock"]) == "simulated"
     assert place(needs=["real_zookeeper", "pause"]) == "processes"
     assert place("processes", ["pause"]) == "processes"
