@@ -71,7 +71,7 @@ class BadControl(ValueError):
     """A request that makes no sense; the message says why."""
 
 
-class Outcome(NamedTuple):
+class ControlReply(NamedTuple):
     """An HTTP status, and a value that is sent as JSON."""
 
     status: HTTPStatus
@@ -86,20 +86,22 @@ class ClusterControl:
         self._faults: dict[int, FaultHandle] = {}
         self._numbers = itertools.count(1)
 
-    def handle(self, method: str, target: str, body: bytes) -> Outcome:
+    def handle(self, method: str, target: str, body: bytes) -> ControlReply:
         """Return the outcome of a request. ``target`` is its path, with the query."""
         parts = urlsplit(target)
         path = [word for word in parts.path.split("/") if word]
         try:
             value = self._handle(method, path, dict(parse_qsl(parts.query)), body)
         except (BadControl, ValueError, TypeError) as error:
-            return Outcome(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+            return ControlReply(HTTPStatus.BAD_REQUEST, {"error": str(error)})
         except (KafkaError, RuntimeError, OSError) as error:
-            return Outcome(HTTPStatus.CONFLICT, {"error": str(error)})
+            return ControlReply(HTTPStatus.CONFLICT, {"error": str(error)})
         if value is None:
             paths = list(HELP)
-            return Outcome(HTTPStatus.NOT_FOUND, {"error": f"no {method} here", "paths": paths})
-        return Outcome(HTTPStatus.OK, value)
+            return ControlReply(
+                HTTPStatus.NOT_FOUND, {"error": f"no {method} here", "paths": paths}
+            )
+        return ControlReply(HTTPStatus.OK, value)
 
     def _handle(self, method: str, path: list[str], query: dict[str, str], body: bytes) -> Any:
         """Return the value to send; None if there is no such path."""
@@ -269,17 +271,19 @@ def control_server(cluster: InsideCluster, port: int) -> Iterator[int]:
         def _serve(self) -> None:
             size = self.headers.get("Content-Length", "0")
             if not names_loopback(self.headers.get("Host", HOST)):  # a page of that name, rebound
-                self._send(Outcome(HTTPStatus.MISDIRECTED_REQUEST, {"error": "only on loopback"}))
+                self._send(
+                    ControlReply(HTTPStatus.MISDIRECTED_REQUEST, {"error": "only on loopback"})
+                )
             elif not size.isdecimal() or int(size) > MAX_BODY_BYTES:
                 self.close_connection = True
                 limit = {"error": f"the body must have a size, of {MAX_BODY_BYTES} bytes at most"}
-                self._send(Outcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit))
+                self._send(ControlReply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit))
             else:
                 self._send(control.handle(self.command, self.path, self.rfile.read(int(size))))
 
         do_GET = do_POST = do_DELETE = _serve
 
-        def _send(self, outcome: Outcome) -> None:
+        def _send(self, outcome: ControlReply) -> None:
             text = json.dumps(outcome.value, indent=1).encode() + b"\n"
             self.send_response(outcome.status)
             self.send_header("Content-Type", "application/json")

@@ -23,7 +23,7 @@ class LogMaintenance:
     def __init__(self, brokers: Mapping[int, BrokerState], clock: Clock) -> None:
         self._brokers = brokers
         self._clock = clock
-        self._log = event_log("log-maintenance")
+        self._log = event_log("log_cleaner")
 
     async def compact(self, topic: str) -> None:
         """Compact a topic up to the end of its log, or to the first open transaction. Raises

@@ -148,7 +148,7 @@ class LinkTransport(asyncio.Transport):
         self._end.abort()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        raise NotImplementedError("the protocol of a link's end does not change")
+        raise RuntimeError("the protocol of a link's end does not change")
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._end.protocol
