@@ -141,7 +141,7 @@ class ClientQuotas:
 
 def _metric(group: str, name: str, account: Account) -> str:
     user, client_id = sanitized(account.user), sanitized(account.client_id)
-    return f"kafka.server:type={group},name={name},user={user},client-id={client_id}"
+    return f"kafka.server:type={group},user={user},client-id={client_id}:{name}"
 
 
 class MutationPermits:

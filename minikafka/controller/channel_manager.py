@@ -36,6 +36,7 @@ from minikafka.protocol.messages.stop_replica import StopReplicaResponse
 OLDEST_VERSION = 0
 # A broker that is this far behind is treated as restarted: it gets the current state instead.
 MAX_QUEUED_REQUESTS = 10_000
+_GROUP = "kafka.controller:type=ControllerChannelManager"
 RETRY_BACKOFF_MS = 100
 
 
@@ -166,7 +167,7 @@ class ControllerChannels:
         """Register the metrics. The sender tasks will belong to ``tasks``."""
         self._tasks = tasks
         self._metrics.gauge(
-            "kafka.controller:TotalQueueSize",
+            f"{_GROUP},name=TotalQueueSize",
             lambda: sum(len(peer.queue) for peer in self._peers.values()),
         )
 
@@ -186,7 +187,7 @@ class ControllerChannels:
         peer = _Peer(broker)
         self._peers[broker.id] = peer
         self._metrics.gauge(
-            f"kafka.controller:QueueSize,broker-id={broker.id}",
+            f"{_GROUP},name=QueueSize,broker-id={broker.id}",
             lambda: self._queue_size(broker.id),
         )
         peer.task = self._tasks.create_task(
@@ -240,13 +241,12 @@ class ControllerChannels:
     # ----------------------------------------------------------------------------------- sender
 
     async def _send_all(self, peer: _Peer) -> None:
-        prefix = f"kafka.controller:RequestRateAndQueueTimeMs,broker-id={peer.broker.id}"
-        count = self._metrics.counter(f"{prefix}.count")
-        total = self._metrics.counter(f"{prefix}.total")
+        times_ms = self._metrics.histogram(
+            f"{_GROUP},name=RequestRateAndQueueTimeMs,broker-id={peer.broker.id}"
+        )
         while True:
             since_ms, request = await peer.next_request()
-            count.mark()
-            total.mark(self._clock.monotonic_ms() - since_ms)
+            times_ms.record(self._clock.monotonic_ms() - since_ms)
             response = await self._deliver(peer, request)
             event = response_event(peer.broker.id, request, response)
             if event is not None:

@@ -25,13 +25,13 @@ from typing import Any
 from minikafka.core.controller.events import ControllerEvent
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.kernel.metrics import Counter, Metrics
+from minikafka.kernel.metrics import Histogram, Metrics
 from minikafka.kernel.ports import Clock
 
 # A watch fires once per read and each request has one response, so the queue stays short. Beyond
 # this number, handling events must be creating events without end.
 MAX_QUEUED_EVENTS = 1_000_000
-QUEUE_TIME_SAMPLES = 1024
+_GROUP = "kafka.controller:type=ControllerEventManager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,13 @@ class EventQueue:
         self._events: deque[QueuedEvent] = deque()  # at most MAX_QUEUED_EVENTS
         self._arrival = asyncio.Event()
         self._taking = False
-        self._times_ms: deque[int] = deque(maxlen=QUEUE_TIME_SAMPLES)
+        self._times_ms = Histogram()
         self._closed = False
-        self._taken = Counter()
 
     def start(self) -> None:
         """Register the metrics."""
-        self._metrics.gauge("kafka.controller:EventQueueSize", lambda: len(self._events))
-        self._taken = self._metrics.counter("kafka.controller:EventQueueTimeMs.count")
-        self._metrics.gauge(
-            "kafka.controller:EventQueueTimeMs.max", lambda: max(self._times_ms, default=0)
-        )
-        self._metrics.gauge(
-            "kafka.controller:EventQueueTimeMs.mean",
-            lambda: sum(self._times_ms) / max(1, len(self._times_ms)),
-        )
+        self._metrics.gauge(f"{_GROUP},name=EventQueueSize", lambda: len(self._events))
+        self._times_ms = self._metrics.histogram(f"{_GROUP},name=EventQueueTimeMs")
 
     def __len__(self) -> int:
         return len(self._events)
@@ -117,8 +109,7 @@ class EventQueue:
         finally:
             self._taking = False
         queued = self._events.popleft()
-        self._taken.mark()
-        self._times_ms.append(self._clock.monotonic_ms() - queued.enqueued_ms)
+        self._times_ms.record(self._clock.monotonic_ms() - queued.enqueued_ms)
         return queued
 
     def _append(self, queued: QueuedEvent) -> None:

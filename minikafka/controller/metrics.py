@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.states import RATE_AND_TIME_METRICS, ControllerState
-from minikafka.kernel.metrics import Counter, Metrics
+from minikafka.kernel.metrics import Histogram, Metrics
 
-UNCLEAN_ELECTIONS = "kafka.controller:UncleanLeaderElectionsPerSec"
+UNCLEAN_ELECTIONS = "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"
 
 
 class ControllerMetrics:
@@ -21,7 +21,7 @@ class ControllerMetrics:
     def __init__(self, metrics: Metrics, context: ControllerContext) -> None:
         self._metrics = metrics
         self._context = context
-        self._timers: dict[ControllerState, tuple[Counter, Counter]] = {}
+        self._timers: dict[ControllerState, Histogram] = {}
 
     def register(self, is_active: Callable[[], bool], state: Callable[[], ControllerState]) -> None:
         context = self._context
@@ -40,18 +40,15 @@ class ControllerMetrics:
             "ReplicasIneligibleToDeleteCount": context.replicas_ineligible_count,
         }
         for name, read in gauges.items():
-            self._metrics.gauge(f"kafka.controller:{name}", read)
+            self._metrics.gauge(f"kafka.controller:type=KafkaController,name={name}", read)
         self._metrics.counter(UNCLEAN_ELECTIONS)
         for timed, name in RATE_AND_TIME_METRICS.items():
-            prefix = f"kafka.controller:{name}RateAndTimeMs"
-            self._timers[timed] = (
-                self._metrics.counter(f"{prefix}.count"),
-                self._metrics.counter(f"{prefix}.total"),
+            self._timers[timed] = self._metrics.histogram(
+                f"kafka.controller:type=ControllerStats,name={name}RateAndTimeMs"
             )
 
     def processed(self, state: ControllerState, took_ms: int) -> None:
         """Add an event of this state to its timer."""
         timer = self._timers.get(state)
         if timer is not None:
-            timer[0].mark()
-            timer[1].mark(took_ms)
+            timer.record(took_ms)

@@ -1,8 +1,28 @@
-"""Counters and gauges under Kafka's metric names."""
+"""Metrics under Kafka's JMX names: counters, gauges and histograms.
+
+A name is an ObjectName of Kafka, such as ``kafka.server:type=ReplicaManager,name=LeaderCount``,
+with tags behind it: ``...,topic=orders``. An MBean of several attributes has one metric for each,
+as ``JmxTool`` writes it: ``kafka.server:type=LeaderReplication:byte-rate``. Names in the domains
+``minikafka.*`` are not Kafka's. ``core/metrics`` turns them into the names of Prometheus.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
+
+# The quantiles of a histogram, and the attributes under which Kafka shows them.
+QUANTILES = {
+    0.5: "50thPercentile",
+    0.75: "75thPercentile",
+    0.95: "95thPercentile",
+    0.98: "98thPercentile",
+    0.99: "99thPercentile",
+    0.999: "999thPercentile",
+}
+WINDOW_MS = 30_000  # how often ``Metrics.rotate`` shall be called
 
 
 class Counter:
@@ -17,35 +37,198 @@ class Counter:
         self.value += amount
 
 
+_SUB_BITS = 3  # buckets for each power of two, as bits: a quantile is at most an eighth too large
+_EXACT = 1 << (_SUB_BITS + 1)  # each smaller value has a bucket
+_MAX_BITS = 44  # larger values are counted in the last bucket: 2**44 us are 200 days
+_NUM_BUCKETS = ((_MAX_BITS - _SUB_BITS) << _SUB_BITS) + (1 << _SUB_BITS)
+_FOLD_AT = 512
+
+
+class Histogram:
+    """The distribution of a measurement: integers from 0.
+
+    ``record`` appends the value to a list, since it runs for each request; values are put into
+    logarithmic buckets many at once. Quantiles and maximum are those of the last one to two windows
+    (``rotate``), count and sum those of all time. Shown values are divided by ``scale``: a time
+    that is recorded in microseconds and named in milliseconds has the scale 1000.
+    """
+
+    __slots__ = ("_before", "_buckets", "_count", "_fresh", "_largest", "_sum", "scale")
+
+    def __init__(self, scale: int = 1) -> None:
+        self.scale = scale
+        self._fresh: list[int] = []
+        self._count = 0
+        self._sum = 0
+        self._buckets = [0] * _NUM_BUCKETS
+        self._before = [0] * _NUM_BUCKETS
+        self._largest = (0, 0)  # of the last window, and of this one
+
+    def record(self, value: int) -> None:
+        self._fresh.append(value)
+        if len(self._fresh) >= _FOLD_AT:
+            self._fold()
+
+    @property
+    def count(self) -> int:
+        return self._count + len(self._fresh)
+
+    @property
+    def sum(self) -> float:
+        return (self._sum + sum(self._fresh)) / self.scale
+
+    @property
+    def mean(self) -> float:
+        return self.sum / self.count if self.count else 0.0
+
+    @property
+    def max(self) -> float:
+        """The largest of the last values, exactly."""
+        self._fold()
+        return max(self._largest) / self.scale
+
+    def quantiles(self, shares: Iterable[float]) -> list[float]:
+        """Return the values below which these shares of the last values lie; 0 without values."""
+        self._fold()
+        counts = list(accumulate(a + b for a, b in zip(self._buckets, self._before, strict=True)))
+        return [self._quantile(counts, share) for share in shares]
+
+    def _quantile(self, counts: list[int], share: float) -> float:
+        total = counts[-1]
+        if total == 0:
+            return 0.0
+        rank = max(1.0, share * total)
+        bucket = next(number for number, count in enumerate(counts) if count >= rank)
+        return min(_upper_bound(bucket), max(self._largest)) / self.scale
+
+    def rotate(self) -> None:
+        """Begin a window, and forget the values before the last one."""
+        self._fold()
+        self._before, self._buckets = self._buckets, [0] * _NUM_BUCKETS
+        self._largest = (self._largest[1], 0)
+
+    def _fold(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        if not fresh:
+            return
+        self._largest = (self._largest[0], max(self._largest[1], *fresh))
+        self._count += len(fresh)
+        self._sum += sum(fresh)
+        buckets = self._buckets
+        for value in fresh:
+            buckets[_bucket(value)] += 1
+
+
+def _bucket(value: int) -> int:
+    bits = value.bit_length()
+    if bits <= _SUB_BITS:
+        return value
+    if bits > _MAX_BITS:
+        return _NUM_BUCKETS - 1
+    shift = bits - _SUB_BITS - 1
+    return (shift << _SUB_BITS) + (value >> shift)
+
+
+def _upper_bound(bucket: int) -> int:
+    """Return the largest value of a bucket."""
+    if bucket < _EXACT:
+        return bucket
+    shift = (bucket >> _SUB_BITS) - 1
+    return (((bucket & ((1 << _SUB_BITS) - 1)) + (1 << _SUB_BITS) + 1) << shift) - 1
+
+
+class MetricKind(Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Sample(NamedTuple):
+    """The present value of one metric. ``value`` is None for a histogram."""
+
+    name: str
+    kind: MetricKind
+    value: float
+    histogram: Histogram | None = None
+
+
+ReadGauge: TypeAlias = Callable[[], float]
+ReadFamily: TypeAlias = Callable[[], Iterable[tuple[str, float]]]
+
+
 class Metrics:
-    """The metrics of one node, by name such as ``kafka.controller:ActiveControllerCount``."""
+    """The metrics of one node, by name."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Callable[[], float]] = {}
-        self._families: list[Callable[[], Iterable[tuple[str, float]]]] = []
+        self._metrics: dict[str, Counter | Histogram | ReadGauge] = {}
+        self._families: list[tuple[MetricKind, ReadFamily]] = []
 
     def counter(self, name: str) -> Counter:
         """Return the counter of that name; the first call creates it."""
-        return self._counters.setdefault(name, Counter())
+        found = self._metrics.setdefault(name, Counter())
+        assert isinstance(found, Counter), name
+        return found
 
-    def gauge(self, name: str, read: Callable[[], float]) -> None:
+    def histogram(self, name: str, scale: int = 1) -> Histogram:
+        """Return the histogram of that name; the first call creates it."""
+        found = self._metrics.get(name)
+        if found is None:
+            found = self._metrics[name] = Histogram(scale)
+        assert isinstance(found, Histogram), name
+        return found
+
+    def gauge(self, name: str, read: ReadGauge) -> None:
         """Register a gauge; one of the same name is replaced."""
-        self._gauges[name] = read
+        self._metrics[name] = read
 
-    def family(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
+    def remove(self, name: str) -> None:
+        """Remove a metric of something that is gone, if there is one of that name."""
+        self._metrics.pop(name, None)
+
+    def family(self, read: ReadFamily, kind: MetricKind = MetricKind.GAUGE) -> None:
         """Register a function that returns the names and values of metrics which come and go, such
-        as those of clients. It returns a bounded number."""
-        self._families.append(read)
+        as those of clients. It returns a bounded number. While they are iterated, other tasks may
+        run: an iterator must not depend on a collection that changes."""
+        self._families.append((kind, read))
+
+    def samples(self, prefix: str = "") -> Iterator[Sample]:
+        """Iterate over the present values of the metrics whose names begin with ``prefix``. Other
+        tasks may run between two of them."""
+        for name, metric in list(self._metrics.items()):
+            if not name.startswith(prefix):
+                continue
+            if isinstance(metric, Counter):
+                yield Sample(name, MetricKind.COUNTER, metric.value)
+            elif isinstance(metric, Histogram):
+                yield Sample(name, MetricKind.HISTOGRAM, 0.0, metric)
+            else:
+                yield Sample(name, MetricKind.GAUGE, metric())
+        for kind, read in self._families:
+            for name, value in read():
+                if name.startswith(prefix):
+                    yield Sample(name, kind, value)
 
     def snapshot(self, prefix: str = "") -> dict[str, float]:
-        """Return the present values of the metrics whose names start with ``prefix``, sorted."""
-        values: dict[str, float] = {
-            name: c.value for name, c in self._counters.items() if name.startswith(prefix)
-        }
-        values.update(
-            {name: read() for name, read in self._gauges.items() if name.startswith(prefix)}
-        )
-        for family in self._families:
-            values.update({name: value for name, value in family() if name.startswith(prefix)})
+        """Return the present values of the metrics whose names begin with ``prefix``, sorted. A
+        histogram has an entry for each of its attributes, such as ``...:99thPercentile``."""
+        values: dict[str, float] = {}
+        for sample in self.samples(prefix):
+            if sample.histogram is None:
+                values[sample.name] = sample.value
+            else:
+                values.update(_attributes(sample.name, sample.histogram))
         return dict(sorted(values.items()))
+
+    def rotate(self) -> None:
+        """Begin a window of all histograms; call it every ``WINDOW_MS``."""
+        for metric in self._metrics.values():
+            if isinstance(metric, Histogram):
+                metric.rotate()
+
+
+def _attributes(name: str, histogram: Histogram) -> Iterator[tuple[str, float]]:
+    yield f"{name}:Count", histogram.count
+    yield f"{name}:Mean", round(histogram.mean, 3)
+    yield f"{name}:Max", histogram.max
+    for attribute, value in zip(QUANTILES.values(), histogram.quantiles(QUANTILES), strict=True):
+        yield f"{name}:{attribute}", value

@@ -417,7 +417,7 @@ class BrokerNode:
         self._quotas.configure(await views.connection_quotas(self._dynamic.current, network))
         register_memory(self.metrics, self.parts.memory)
         self.metrics.gauge(
-            "minikafka.network:AcceptFailuresPerSec",
+            "minikafka.network:type=Acceptor,name=AcceptFailuresPerSec",
             lambda: sum(server.accept_failures for server in self._servers),
         )
         serving = Serving(self._apis, self._quotas, self.parts.memory, self._register_again)
@@ -523,8 +523,10 @@ class BrokerNode:
 
 def register_memory(metrics: Metrics, memory: MemoryBudget) -> None:
     """Register the gauges of the memory that clients make the broker hold."""
-    metrics.gauge("kafka.network:MemoryPoolUsed", lambda: memory.requests.used_bytes)
-    name = "minikafka.server:ClientMemoryBytes"
+    metrics.gauge(
+        "kafka.network:type=SocketServer,name=MemoryPoolUsed", lambda: memory.requests.used_bytes
+    )
+    name = "minikafka.server:type=ClientMemory,name=UsedBytes"
     metrics.gauge(name, lambda: memory.used_bytes)
     metrics.gauge(f"{name},kind=frames", lambda: memory.frame_bytes)
     metrics.gauge(f"{name},kind=requests", lambda: memory.requests.used_bytes)

@@ -9,7 +9,7 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, TimerHandle
 
-GROUP = "minikafka.server"  # Kafka has no such metrics, and so no group for them
+GROUP = "minikafka.server:type=EventLoop"  # Kafka has no such metrics, and so no group for them
 
 
 class LoopStalls:
@@ -29,14 +29,10 @@ class LoopStalls:
         self._log = event_log("loop", broker=broker_id)
         self._timer: TimerHandle | None = None
         meter = self.meter
-        metrics.gauge(
-            f"{GROUP}:EventLoopStallMaxMs", lambda: meter.longest_ms(clock.monotonic_ms())
-        )
-        metrics.gauge(f"{GROUP}:EventLoopStallsPerSec", lambda: meter.stalls)
+        metrics.gauge(f"{GROUP},name=StallMaxMs", lambda: meter.longest_ms(clock.monotonic_ms()))
+        metrics.gauge(f"{GROUP},name=StallsPerSec", lambda: meter.stalls)
         for limit_ms in meter.at_least:
-            metrics.gauge(
-                f"{GROUP}:EventLoopStalls,atLeastMs={limit_ms}", _at_least(meter, limit_ms)
-            )
+            metrics.gauge(f"{GROUP},name=Stalls,atLeastMs={limit_ms}", _at_least(meter, limit_ms))
 
     def start(self) -> None:
         self._timer = self._clock.call_later(self._tick_ms, self._tick)

@@ -33,7 +33,9 @@ class BrokerPurgatories:
         for reaper in reapers:
             for name, read in _gauges(reaper.purgatory):
                 tag = f"delayedOperation={reaper.purgatory.name}"
-                metrics.gauge(f"kafka.server:{name},{tag}", read)
+                metrics.gauge(
+                    f"kafka.server:type=DelayedOperationPurgatory,name={name},{tag}", read
+                )
 
     def __iter__(self) -> Iterator[Reaper[DelayedOperation]]:
         return iter(self._reapers)

@@ -68,7 +68,7 @@ def bytes_out(cluster: RealCluster, broker_id: int) -> float:
     url = f"http://{host}:{int(port) + DEBUG_PORT_OFFSET}/metrics.json?prefix=kafka.server:Bytes"
     with urllib.request.urlopen(url, timeout=30) as answer:
         metrics: dict[str, Any] = json.load(answer)["metrics"]
-    return float(metrics["kafka.server:BytesOutPerSec"])
+    return float(metrics["kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec"])
 
 
 def read_by_librdkafka(cluster: RealCluster, topic: str, rack: str) -> list[bytes | None]:

@@ -379,15 +379,18 @@ def test_large_batches_reach_slow_readers_over_tls_one_at_a_time(
 # -- sessions
 
 
+SOCKET_METRICS = "kafka.server:type=socket-server-metrics"
+
+
 def counts(cluster: MixedCluster) -> dict[str, int]:
     """What the listener whose sessions end has counted, by Kafka's names."""
     address = str(cluster.properties(1)["debug.listener"]).lower()
-    with urllib.request.urlopen(f"{address}/metrics.json?prefix=kafka.server:") as response:
+    with urllib.request.urlopen(f"{address}/metrics.json?prefix={SOCKET_METRICS}") as response:
         metrics = json.load(response)["metrics"]
     return {
-        name.removeprefix("kafka.server:").partition(",")[0]: count
+        name.rpartition(":")[2]: count
         for name, count in metrics.items()
-        if name.endswith(f"listener={SESSIONS[0]}")
+        if name.startswith(f"{SOCKET_METRICS},listener={SESSIONS[0]}:")
     }
 
 

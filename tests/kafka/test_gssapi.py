@@ -263,10 +263,12 @@ def test_brokers_log_in_again_within_their_sessions(cluster: MixedCluster) -> No
     address = str(cluster.properties(1)["debug.listener"]).lower()
 
     def repeated_logins() -> int:
-        with urllib.request.urlopen(f"{address}/metrics.json?prefix=kafka.server:") as response:
+        with urllib.request.urlopen(
+            f"{address}/metrics.json?prefix=kafka.server:type=socket-"
+        ) as response:
             metrics = json.load(response)["metrics"]
-        name = f"kafka.server:successful-reauthentication-total,listener={LISTENER}"
-        return int(metrics[name])
+        mbean = f"kafka.server:type=socket-server-metrics,listener={LISTENER}"
+        return int(metrics[f"{mbean}:successful-reauthentication-total"])
 
     until(lambda: repeated_logins() >= 2, "the official broker has logged in again", 30)
     for partition in (0, 1):

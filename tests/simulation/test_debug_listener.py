@@ -134,9 +134,19 @@ def test_metrics_are_named_as_in_kafka() -> None:
         await start(cluster)
         shown = (await ask(cluster, 1, "/metrics.json"))["metrics"]
         for name in ("Produce", "Fetch", "topic"):
-            assert shown[f"kafka.server:PurgatorySize,delayedOperation={name}"] == 0
-            assert shown[f"kafka.server:NumDelayedOperations,delayedOperation={name}"] == 0
-        assert shown["kafka.server:PartitionCount"] == 0
+            assert (
+                shown[
+                    f"kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation={name}"
+                ]
+                == 0
+            )
+            assert (
+                shown[
+                    f"kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation={name}"
+                ]
+                == 0
+            )
+        assert shown["kafka.server:type=ReplicaManager,name=PartitionCount"] == 0
         assert json.dumps(shown, allow_nan=False)
 
     SimCluster(3, settings=SETTINGS).run(play)

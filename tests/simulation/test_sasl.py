@@ -46,6 +46,8 @@ from minikafka.simulator import faults
 from minikafka.simulator.cluster import PORT, LogEvent, SimCluster, host_name
 from tests.support.security.sasl_connection import Closed, SaslConnection, scram
 
+SOCKETS = "kafka.server:type=socket-server-metrics,listener=CLIENT"
+
 SASL_PORT = 9093
 JAAS = "org.apache.kafka.common.security"
 SETTINGS = {
@@ -235,10 +237,10 @@ def test_a_session_of_plain_on_a_broker() -> None:
         with pytest.raises(Closed):
             await connection.request(METADATA, 1)
         metrics = cluster.nodes()[1].metrics.snapshot("kafka.server:")
-        assert metrics["kafka.server:successful-authentication-total,listener=CLIENT"] == 1
-        assert metrics["kafka.server:failed-authentication-total,listener=CLIENT"] == 1
-        assert metrics["kafka.server:successful-reauthentication-total,listener=CLIENT"] == 1
-        assert metrics["kafka.server:expired-connections-killed-count,listener=CLIENT"] == 1
+        assert metrics[f"{SOCKETS}:successful-authentication-total"] == 1
+        assert metrics[f"{SOCKETS}:failed-authentication-total"] == 1
+        assert metrics[f"{SOCKETS}:successful-reauthentication-total"] == 1
+        assert metrics[f"{SOCKETS}:expired-connections-killed-count"] == 1
 
     SimCluster(3, settings=SETTINGS).run(play)
 
@@ -257,7 +259,7 @@ INTER_BROKER = {
 
 def counted(cluster: SimCluster, name: str) -> int:
     snapshots = [node.metrics.snapshot() for node in cluster.nodes().values()]
-    return sum(int(found[f"kafka.server:{name},listener=CLIENT"]) for found in snapshots)
+    return sum(int(found[f"{SOCKETS}:{name}"]) for found in snapshots)
 
 
 @pytest.mark.mission("SEC-157")

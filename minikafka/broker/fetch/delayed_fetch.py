@@ -190,7 +190,7 @@ class ParkedFetches:
         self._large: dict[DelayedFetch, None] = {}  # of consumers; used as an ordered set
         self._large_of_followers: dict[DelayedFetch, None] = {}
         self._completed_early = metrics.counter(
-            "minikafka.server:ParkedFetchesCompletedEarlyPerSec"
+            "minikafka.server:type=DelayedFetchMetrics,name=CompletedEarlyPerSec"
         )
 
     def add(self, fetch: DelayedFetch) -> None:

@@ -104,13 +104,17 @@ class RecordFetches:
         self._cold_reads = ColdReads(hosted)
         self._tasks: asyncio.TaskGroup | None = None
         self._slicing: set[asyncio.Task[None]] = set()
-        self._bytes_out = metrics.counter("kafka.server:BytesOutPerSec")
-        self._replicated_out = metrics.counter("kafka.server:ReplicationBytesOutPerSec")
+        self._bytes_out = metrics.counter(
+            "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec"
+        )
+        self._replicated_out = metrics.counter(
+            "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec"
+        )
         self._expired_of_followers = metrics.counter(
-            "kafka.server:DelayedFetchFollowerExpiresPerSec"
+            "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=follower"
         )
         self._expired_of_consumers = metrics.counter(
-            "kafka.server:DelayedFetchConsumerExpiresPerSec"
+            "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=consumer"
         )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:

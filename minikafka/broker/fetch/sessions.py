@@ -113,14 +113,18 @@ class FetchSessions:
         self._topic_name = topic_name
         cache: FetchSessionCache[FetchEntry] = FetchSessionCache(slots)
         self.cache = cache
-        self._request_saved = metrics.counter("kafka.server:FetchSessionRequestBytesSavedPerSec")
-        self._response_saved = metrics.counter("kafka.server:FetchSessionResponseBytesSavedPerSec")
+        self._request_saved = metrics.counter(
+            "minikafka.server:type=FetchSessionCache,name=RequestBytesSavedPerSec"
+        )
+        self._response_saved = metrics.counter(
+            "minikafka.server:type=FetchSessionCache,name=ResponseBytesSavedPerSec"
+        )
         for name, read in (
             ("NumIncrementalFetchSessions", lambda: len(cache)),
             ("NumIncrementalFetchPartitionsCached", lambda: cache.partitions),
             ("IncrementalFetchSessionEvictionsPerSec", lambda: cache.evictions),
         ):
-            metrics.gauge(f"kafka.server:{name}", read)
+            metrics.gauge(f"kafka.server:type=FetchSessionCache,name={name}", read)
 
     def context(
         self,

@@ -71,9 +71,11 @@ class IsrMaintenance:
         self._writes = writes
         self._store = store
         self._config = config
-        self._shrinks = metrics.counter("kafka.server:IsrShrinksPerSec")
-        self._expands = metrics.counter("kafka.server:IsrExpandsPerSec")
-        self._failures = metrics.counter("kafka.server:FailedIsrUpdatesPerSec")
+        self._shrinks = metrics.counter("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec")
+        self._expands = metrics.counter("kafka.server:type=ReplicaManager,name=IsrExpandsPerSec")
+        self._failures = metrics.counter(
+            "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec"
+        )
         self._log = event_log("isr", broker=broker_id)
         self._to_write: dict[TopicPartition, LeadershipState] = {}
         self._work = asyncio.Event()

@@ -102,9 +102,13 @@ class RecordAppends:
         self._log_manager = log_manager
         self._disk_failed = disk_failed
         self._tasks: asyncio.TaskGroup | None = None
-        self._messages_in = metrics.counter("kafka.server:MessagesInPerSec")
-        self._bytes_in = metrics.counter("kafka.server:BytesInPerSec")
-        self._produce_expired = metrics.counter("kafka.server:DelayedProduceExpiresPerSec")
+        self._messages_in = metrics.counter(
+            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec"
+        )
+        self._bytes_in = metrics.counter("kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec")
+        self._produce_expired = metrics.counter(
+            "kafka.server:type=DelayedProduceMetrics,name=ExpiresPerSec"
+        )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks

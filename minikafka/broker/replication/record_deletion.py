@@ -91,7 +91,9 @@ class RecordDeletion:
         self._purgatories = purgatories
         self._write_log_starts = write_log_starts
         self._on_disk_error = on_disk_error
-        self._expired = metrics.counter("kafka.server:DelayedDeleteRecordsExpiresPerSec")
+        self._expired = metrics.counter(
+            "kafka.server:type=DelayedDeleteRecordsMetrics,name=ExpiresPerSec"
+        )
         self._log = event_log("record-deletion", broker=broker_id)
 
     def delete(

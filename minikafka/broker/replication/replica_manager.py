@@ -218,21 +218,32 @@ class ReplicaManager:
         self._log_manager.cleaner.register(metrics)
         self._log_manager.scrubber.register(metrics)
         open_segments = self._log_manager.open_segments
-        metrics.gauge("minikafka.log:OpenColdSegments", lambda: len(open_segments))
-        metrics.gauge("minikafka.log:SegmentsReopenedPerSec", lambda: open_segments.reopened)
-        metrics.gauge("kafka.server:PartitionCount", lambda: len(hosted))
-        metrics.gauge("kafka.server:LeaderCount", lambda: sum(p.is_leader for p in hosted))
-        metrics.gauge("kafka.server:OfflineReplicaCount", lambda: hosted.offline_count)
         metrics.gauge(
-            "kafka.log:OfflineLogDirectoryCount",
+            "minikafka.log:type=LogManager,name=OpenColdSegments", lambda: len(open_segments)
+        )
+        metrics.gauge(
+            "minikafka.log:type=LogManager,name=SegmentsReopenedPerSec",
+            lambda: open_segments.reopened,
+        )
+        metrics.gauge("kafka.server:type=ReplicaManager,name=PartitionCount", lambda: len(hosted))
+        metrics.gauge(
+            "kafka.server:type=ReplicaManager,name=LeaderCount",
+            lambda: sum(p.is_leader for p in hosted),
+        )
+        metrics.gauge(
+            "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
+            lambda: hosted.offline_count,
+        )
+        metrics.gauge(
+            "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
             lambda: len(self._log_manager.directories.offline),
         )
         metrics.gauge(
-            "kafka.server:UnderReplicatedPartitions",
+            "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
             lambda: sum(p.is_under_replicated for p in hosted),
         )
         metrics.gauge(
-            "kafka.server:UnderMinIsrPartitionCount",
+            "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
             lambda: sum(p.is_under_min_isr for p in hosted),
         )
 

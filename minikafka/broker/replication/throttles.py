@@ -103,7 +103,7 @@ class ReplicationThrottles:
             ("FollowerReplication", self.follower.quota),
             ("AlterLogDirsReplication", log_dirs),
         ):
-            metrics.gauge(f"kafka.server:type={kind},name=byte-rate", _rate(quota, clock))
+            metrics.gauge(f"kafka.server:type={kind}:byte-rate", _rate(quota, clock))
 
     def limit(self, leader: int | None, follower: int | None, log_dirs: int | None) -> None:
         """Set the limits in bytes per second; None removes a limit."""

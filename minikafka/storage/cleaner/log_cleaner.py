@@ -288,23 +288,29 @@ class LogCleaner:
         for directory in self._directories():
             tag = f"logDirectory={directory.path}"
             metrics.gauge(
-                f"kafka.log:uncleanable-partitions-count,{tag}",
+                f"kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count,{tag}",
                 lambda d=directory: len(self._uncleanable_in(d)),  # type: ignore[misc]
             )
             metrics.gauge(
-                f"kafka.log:uncleanable-bytes,{tag}",
+                f"kafka.log:type=LogCleanerManager,name=uncleanable-bytes,{tag}",
                 lambda d=directory: sum(log.size_bytes for log in self._uncleanable_in(d)),  # type: ignore[misc]
             )
         for name, read in {
-            "max-dirty-percent": lambda: int(100 * self._max_dirty_ratio),
-            "time-since-last-run-ms": lambda: self._clock.monotonic_ms() - self._last_run_ms,
-            "max-buffer-utilization-percent": lambda: int(100 * self.stats.buffer_utilization),
-            "cleaner-recopy-percent": lambda: (
+            "type=LogCleanerManager,name=max-dirty-percent": lambda: int(
+                100 * self._max_dirty_ratio
+            ),
+            "type=LogCleanerManager,name=time-since-last-run-ms": lambda: (
+                self._clock.monotonic_ms() - self._last_run_ms
+            ),
+            "type=LogCleaner,name=max-buffer-utilization-percent": lambda: int(
+                100 * self.stats.buffer_utilization
+            ),
+            "type=LogCleaner,name=cleaner-recopy-percent": lambda: (
                 100 * self.stats.bytes_written // max(self.stats.bytes_read, 1)
             ),
-            "max-clean-time-secs": lambda: self.stats.elapsed_ms // 1000,
-            "max-compaction-delay-secs": lambda: self._max_overdue_ms // 1000,
-            "DeadThreadCount": lambda: 0,
+            "type=LogCleaner,name=max-clean-time-secs": lambda: self.stats.elapsed_ms // 1000,
+            "type=LogCleaner,name=max-compaction-delay-secs": lambda: self._max_overdue_ms // 1000,
+            "type=LogCleaner,name=DeadThreadCount": lambda: 0,
         }.items():
             metrics.gauge(f"kafka.log:{name}", read)
 

@@ -180,6 +180,10 @@ class LogScrubber:
         }
 
     def register(self, metrics: Metrics) -> None:
-        metrics.gauge("kafka.log:DamagedLogCount", lambda: len(self.damaged()))
-        metrics.gauge("kafka.log:ScrubbedBytes", lambda: self._reads.bytes_read)
-        metrics.gauge("kafka.log:RepairedSegments", lambda: self.repaired)
+        metrics.gauge(
+            "minikafka.log:type=Scrubber,name=DamagedLogCount", lambda: len(self.damaged())
+        )
+        metrics.gauge(
+            "minikafka.log:type=Scrubber,name=ScrubbedBytes", lambda: self._reads.bytes_read
+        )
+        metrics.gauge("minikafka.log:type=Scrubber,name=RepairedSegments", lambda: self.repaired)

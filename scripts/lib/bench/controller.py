@@ -205,7 +205,7 @@ class Lab:
 
     def until_led(self, brokers: tuple[int, ...]) -> float:
         """When these brokers lead all partitions there are."""
-        name = "kafka.server:LeaderCount"
+        name = "kafka.server:type=ReplicaManager,name=LeaderCount"
 
         def led() -> bool:
             return sum(self.metric(b, name) for b in brokers) == self.partitions
@@ -215,7 +215,7 @@ class Lab:
 
     def until_whole(self) -> None:
         """All replicas in sync."""
-        name = "kafka.server:UnderReplicatedPartitions"
+        name = "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions"
         self.until_led(BROKERS)
         until(lambda: [self.metric(b, name) for b in BROKERS] == [0, 0, 0], "replicas in sync")
 

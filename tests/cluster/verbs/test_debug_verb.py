@@ -155,8 +155,13 @@ def test_tasks_and_metrics(duo: RealCluster) -> None:
     assert "ControllerEventThread\t1" in tasks
     assert any(line.startswith("ExpirationReaper-2-Fetch\t") for line in tasks)
     metrics = json.loads(run_verb("debug", "metrics", *server, "--json").stdout)["metrics"]
-    assert metrics["kafka.server:PurgatorySize,delayedOperation=Produce"] == 0
-    assert metrics["kafka.server:PartitionCount"] == 1
+    assert (
+        metrics[
+            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Produce"
+        ]
+        == 0
+    )
+    assert metrics["kafka.server:type=ReplicaManager,name=PartitionCount"] == 1
 
 
 def test_the_address_is_a_setting_of_the_broker(duo: RealCluster) -> None:

@@ -274,7 +274,9 @@ async def test_unclean_election_by_configuration(new_cluster: NewCluster, where:
             cluster.brokers.down.clear()
             await cluster.start(3)
         assert await cluster.state(tp) == (3, (3,), 3)
-        marks = controller._metrics.snapshot()["kafka.controller:UncleanLeaderElectionsPerSec"]
+        marks = controller._metrics.snapshot()[
+            "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"
+        ]
         assert marks == 1
         assert any("There's potential data loss" in e.get("message", "") for e in logs)
 

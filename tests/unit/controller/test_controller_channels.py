@@ -139,7 +139,10 @@ async def test_a_removed_broker_gets_no_further_requests(
         channels.send(request(1, 0))
         channels.send(request(1, 1))
         await turns()
-        assert metrics.snapshot()["kafka.controller:TotalQueueSize"] == 1
+        assert (
+            metrics.snapshot()["kafka.controller:type=ControllerChannelManager,name=TotalQueueSize"]
+            == 1
+        )
         await channels.remove_broker(1)
         await channels.remove_broker(1)
         manual_clock.advance(module.RETRY_BACKOFF_MS)
@@ -178,7 +181,10 @@ async def test_a_broker_that_falls_too_far_behind_gets_full_metadata_again(
         for number in range(1, 5):
             channels.send(request(1, number))
         assert put == [events.BrokerUnresponsive(1)]
-        assert metrics.snapshot()["kafka.controller:TotalQueueSize"] == 0
+        assert (
+            metrics.snapshot()["kafka.controller:type=ControllerChannelManager,name=TotalQueueSize"]
+            == 0
+        )
 
 
 async def test_a_known_broker_keeps_its_queue_and_takes_new_addresses(world: Any) -> None:

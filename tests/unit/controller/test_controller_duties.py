@@ -1,5 +1,6 @@
 """ISR changes, garbled znodes, broker addresses, controlled shutdown, answers, metrics."""
 
+import re
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from minikafka.protocol.messages.leader_and_isr import (
 )
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import InShort, NewCluster
+from tests.support.metric_names import figures
 
 
 @pytest.mark.mission("CDU-3", "CRS-5", "CRS-1")
@@ -177,20 +179,19 @@ async def test_metrics(new_cluster: NewCluster) -> None:
         first, second = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2), (2,))
         await cluster.kill(2)
-        figures = first._metrics.snapshot()
-        assert figures["kafka.controller:ActiveControllerCount"] == 1
-        assert figures["kafka.controller:OfflinePartitionsCount"] == 1
-        assert figures["kafka.controller:GlobalTopicCount"] == 1
-        assert figures["kafka.controller:GlobalPartitionCount"] == 2
-        assert figures["kafka.controller:ActiveBrokerCount"] == 1
-        assert figures["kafka.controller:EventQueueSize"] == 0
-        assert figures["kafka.controller:LeaderElectionRateAndTimeMs.count"] == 2
-        assert figures["kafka.controller:ControllerState"] == 0
-        assert figures["kafka.controller:EventQueueTimeMs.count"] > 2
-        queue_times = "kafka.controller:RequestRateAndQueueTimeMs,broker-id=2"
-        assert figures[f"{queue_times}.count"] >= 2
-        assert figures["kafka.controller:QueueSize,broker-id=2"] == 0
-        assert second._metrics.snapshot()["kafka.controller:ActiveControllerCount"] == 0
+        shown = figures(first._metrics)
+        assert shown["ActiveControllerCount"] == 1
+        assert shown["OfflinePartitionsCount"] == 1
+        assert shown["GlobalTopicCount"] == 1
+        assert shown["GlobalPartitionCount"] == 2
+        assert shown["ActiveBrokerCount"] == 1
+        assert shown["EventQueueSize"] == 0
+        assert shown["LeaderElectionRateAndTimeMs:Count"] == 2
+        assert shown["ControllerState"] == 0
+        assert shown["EventQueueTimeMs:Count"] > 2
+        assert shown["RequestRateAndQueueTimeMs,broker-id=2:Count"] >= 2
+        assert shown["QueueSize,broker-id=2"] == 0
+        assert figures(second._metrics)["ActiveControllerCount"] == 0
 
 
 KAFKAS = """ActiveControllerCount ControllerState ActiveBrokerCount FencedBrokerCount
@@ -215,23 +216,14 @@ async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(
         first, second = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2), (2, 1))
         for controller in (first, second):
-            shown = {
-                name.removeprefix("kafka.controller:").split(".")[0].split(",")[0]
-                for name in controller._metrics.snapshot("kafka.controller:")
-            }
+            shown = {re.split("[,:]", name)[0] for name in figures(controller._metrics)}
             assert set(KAFKAS.split()) <= shown
         state = ("ActiveControllerCount", "GlobalTopicCount", "GlobalPartitionCount")
-        told = [
-            [c._metrics.snapshot()[f"kafka.controller:{name}"] for name in state]
-            for c in (first, second)
-        ]
+        told = [[figures(c._metrics)[name] for name in state] for c in (first, second)]
         assert told == [[1, 1, 2], [0, 0, 0]]
         cluster.zookeeper.delete("/controller")
         await cluster.settle()
-        both = [
-            sum(c._metrics.snapshot()[f"kafka.controller:{name}"] for c in (first, second))
-            for name in state
-        ]
+        both = [sum(figures(c._metrics)[name] for c in (first, second)) for name in state]
         assert both == [1, 1, 2]
 
 
@@ -241,7 +233,7 @@ async def test_the_imbalance_of_leaders_is_counted(new_cluster: NewCluster) -> N
         await cluster.create_topic("t", (2, 1), (1, 2))
 
         def imbalance() -> Any:
-            return first._metrics.snapshot()["kafka.controller:PreferredReplicaImbalanceCount"]
+            return figures(first._metrics)["PreferredReplicaImbalanceCount"]
 
         assert imbalance() == 0
         await cluster.kill(2)

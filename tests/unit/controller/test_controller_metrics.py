@@ -9,13 +9,14 @@ import pytest
 
 from minikafka.core.controller.events import ControlledShutdown
 from minikafka.zookeeper.store import ZkStore
+from tests.support import metric_names
 from tests.support.controller.controller_lab import NewCluster
 
 CONTROLLED_SHUTDOWN = 8  # the number of this state in Kafka
 
 
 def figure(controller: Any, name: str) -> Any:
-    return controller._metrics.snapshot()[f"kafka.controller:{name}"]
+    return metric_names.figures(controller._metrics)[name]
 
 
 def figures(controller: Any, *names: Any) -> Any:
@@ -78,9 +79,9 @@ async def test_the_state_of_the_event_being_handled_and_how_long_it_took(
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1))
         name = "ControlledShutdownRateAndTimeMs"
-        assert figures(controller, f"{name}.count", f"{name}.total") == {
-            f"{name}.count": 0,
-            f"{name}.total": 0,
+        assert figures(controller, f"{name}:Count", f"{name}:Mean") == {
+            f"{name}:Count": 0,
+            f"{name}:Mean": 0,
         }
         asked = controller.queue.submit(ControlledShutdown(2, -1))
         await asyncio.sleep(0)
@@ -89,9 +90,9 @@ async def test_the_state_of_the_event_being_handled_and_how_long_it_took(
         assert await asked == []
         await cluster.settle()
         assert figure(controller, "ControllerState") == 0
-        assert figures(controller, f"{name}.count", f"{name}.total") == {
-            f"{name}.count": 1,
-            f"{name}.total": 70,
+        assert figures(controller, f"{name}:Count", f"{name}:Mean") == {
+            f"{name}:Count": 1,
+            f"{name}:Mean": 70,
         }
 
 

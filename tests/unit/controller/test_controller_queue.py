@@ -51,14 +51,16 @@ async def test_length_and_time_are_measured(made: Any) -> None:
     queue.put(BrokerChange())
     clock.advance(30)
     queue.put(TopicChange())
-    assert metrics.snapshot()["kafka.controller:EventQueueSize"] == 2
+    assert (
+        metrics.snapshot()["kafka.controller:type=ControllerEventManager,name=EventQueueSize"] == 2
+    )
     clock.advance(10)
     await queue.take()
     await queue.take()
     figures = metrics.snapshot()
-    assert figures["kafka.controller:EventQueueSize"] == 0
-    assert figures["kafka.controller:EventQueueTimeMs.max"] == 40
-    assert figures["kafka.controller:EventQueueTimeMs.mean"] == 25
+    assert figures["kafka.controller:type=ControllerEventManager,name=EventQueueSize"] == 0
+    assert figures["kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs:Max"] == 40
+    assert figures["kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs:Mean"] == 25
 
 
 async def test_clearing_the_queue_fails_callers_with_stale_controller_epoch(made: Any) -> None:

@@ -45,14 +45,14 @@ def test_a_stall_is_an_event_and_a_metric() -> None:
         ("warning", "loop_stalled", {**bound, "stalled_ms": 100}),
     ]
     assert metrics.snapshot("minikafka.server:") == {
-        "minikafka.server:EventLoopStallMaxMs": 310,
-        "minikafka.server:EventLoopStalls,atLeastMs=100": 2,
-        "minikafka.server:EventLoopStalls,atLeastMs=1000": 0,
-        "minikafka.server:EventLoopStalls,atLeastMs=10000": 0,
-        "minikafka.server:EventLoopStalls,atLeastMs=300": 1,
-        "minikafka.server:EventLoopStalls,atLeastMs=3000": 0,
-        "minikafka.server:EventLoopStalls,atLeastMs=30000": 0,
-        "minikafka.server:EventLoopStallsPerSec": 2,
+        "minikafka.server:type=EventLoop,name=StallMaxMs": 310,
+        "minikafka.server:type=EventLoop,name=Stalls,atLeastMs=100": 2,
+        "minikafka.server:type=EventLoop,name=Stalls,atLeastMs=1000": 0,
+        "minikafka.server:type=EventLoop,name=Stalls,atLeastMs=10000": 0,
+        "minikafka.server:type=EventLoop,name=Stalls,atLeastMs=300": 1,
+        "minikafka.server:type=EventLoop,name=Stalls,atLeastMs=3000": 0,
+        "minikafka.server:type=EventLoop,name=Stalls,atLeastMs=30000": 0,
+        "minikafka.server:type=EventLoop,name=StallsPerSec": 2,
     }
 
 

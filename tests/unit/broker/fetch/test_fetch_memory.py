@@ -17,7 +17,7 @@ from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, values_in
 
 LARGE = LARGE_FETCH_BYTES // PARKED_PARTITION_BYTES + 1  # partitions of a fetch
 LIMIT = 1_000_000
-EARLY = "minikafka.server:ParkedFetchesCompletedEarlyPerSec"
+EARLY = "minikafka.server:type=DelayedFetchMetrics,name=CompletedEarlyPerSec"
 
 
 async def leader(cluster: ReplicaCluster) -> Node:

@@ -20,6 +20,7 @@ from minikafka.protocol.messages.fetch import (
     PartitionData,
 )
 from tests.support.broker.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, values_in
+from tests.support.metric_names import figures
 
 LAST_BY_NAME, LAST = 12, 17
 
@@ -91,7 +92,7 @@ async def test_before_version_7_there_are_none() -> None:
         node = await alone(cluster)
         for version in range(7):
             assert sorted(partitions_of(fetch(node, {0: 0, 1: 0}, version=version))) == [0, 1]
-        assert node.metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 0
+        assert figures(node.metrics, "kafka.server")["NumIncrementalFetchSessions"] == 0
 
 
 async def test_refusals() -> None:
@@ -115,7 +116,7 @@ async def test_a_full_request_ends_the_session_that_it_names() -> None:
         other = fetch(node, {0: 0}, (session, 0)).session_id
         assert other not in (0, session)
         assert fetch(node, {0: 0}, (other, -1)).session_id == 0
-        assert node.metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 0
+        assert figures(node.metrics, "kafka.server")["NumIncrementalFetchSessions"] == 0
 
 
 async def test_a_session_repeats_an_error_and_reports_its_end() -> None:
@@ -190,9 +191,14 @@ async def test_a_client_without_a_session_slot_gets_full_responses() -> None:
         assert fetch(node, {0: 0, 1: 0, 2: 0}).session_id == 0
         follower = node.ask(FetchRequest(replica_id=2, session_epoch=0), LAST_BY_NAME)[0]
         assert follower.session_id not in (0, first)  # a follower's counts for more
-        metrics = node.metrics.snapshot("kafka.server:")
-        assert metrics["kafka.server:IncrementalFetchSessionEvictionsPerSec"] == 1
-        assert metrics["kafka.server:NumIncrementalFetchSessions"] == 1
+        metrics = node.metrics.snapshot()
+        assert (
+            metrics[
+                "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"
+            ]
+            == 1
+        )
+        assert metrics["kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions"] == 1
 
 
 @pytest.mark.mission("FET-9")
@@ -202,12 +208,15 @@ async def test_metrics_count_bytes_saved_by_incremental_fetches() -> None:
         session = fetch(node, dict.fromkeys(range(100), 0)).session_id
         node.produce("a")
         fetch(node, {5: 0}, (session, 1))
-        metrics = node.metrics.snapshot("kafka.server:")
-        assert metrics["kafka.server:NumIncrementalFetchPartitionsCached"] == 100
+        metrics = node.metrics.snapshot()
+        assert (
+            metrics["kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"]
+            == 100
+        )
         row = FETCH_VERSIONS[LAST_BY_NAME]
-        saved = metrics["kafka.server:FetchSessionRequestBytesSavedPerSec"]
+        saved = metrics["minikafka.server:type=FetchSessionCache,name=RequestBytesSavedPerSec"]
         assert saved == 99 * row.partition_bytes
-        saved = metrics["kafka.server:FetchSessionResponseBytesSavedPerSec"]
+        saved = metrics["minikafka.server:type=FetchSessionCache,name=ResponseBytesSavedPerSec"]
         assert saved == 99 * row.response_bytes
 
 

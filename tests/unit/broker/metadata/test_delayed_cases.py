@@ -35,7 +35,7 @@ from tests.support.broker.replicas import (
 # The last version in which a consumer is served by the leader only.
 LEADER_ONLY = 10
 FOREVER_MS = 3_600_000  # no test here waits for it
-EXPIRES = "kafka.server:Delayed{}ExpiresPerSec"
+EXPIRES = "kafka.server:type=Delayed{}Metrics,name=ExpiresPerSec{}"
 
 
 async def delete_replica(node: Node, leader_epoch: int = -2) -> None:
@@ -47,8 +47,8 @@ async def delete_replica(node: Node, leader_epoch: int = -2) -> None:
     await node.command(request, 4)
 
 
-def expirations(node: Node, kind: str) -> int:
-    return int(node.metrics.snapshot()[EXPIRES.format(kind)])
+def expirations(node: Node, kind: str, tag: str = "") -> int:
+    return int(node.metrics.snapshot()[EXPIRES.format(kind, tag)])
 
 
 def fetch(node: Node, *wanted: FetchPartition, **limits: Any) -> list[dict[int, Any]]:
@@ -222,21 +222,21 @@ class TestDelayedFetch:
         async with ReplicaCluster([1]) as cluster:
             await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
             leader = cluster[1]
-            kinds = ("FetchFollower", "FetchConsumer")
+            kinds = (",fetcherType=follower", ",fetcherType=consumer")
             consumers = leader.fetch(0), leader.fetch(0)
             await cluster.clock.advance(501)
             assert all(len(answers) == 1 for answers in consumers)
-            assert [expirations(leader, kind) for kind in kinds] == [0, 2]
+            assert [expirations(leader, "Fetch", kind) for kind in kinds] == [0, 2]
             leader.fetch(0, replica_id=2, max_wait_ms=0)  # which tells it the high watermark
             follower = leader.fetch(0, replica_id=2)
             await cluster.clock.advance(501)
             assert len(follower) == 1
-            assert [expirations(leader, kind) for kind in kinds] == [1, 2]
+            assert [expirations(leader, "Fetch", kind) for kind in kinds] == [1, 2]
             in_time = leader.fetch(0, replica_id=2)
             leader.produce("a", acks=1)
             await cluster.clock.advance(501)
             assert values_in(in_time[0].records) == ["a"]
-            assert [expirations(leader, kind) for kind in kinds] == [1, 2]
+            assert [expirations(leader, "Fetch", kind) for kind in kinds] == [1, 2]
 
 
 class TestDelayedProduce:

@@ -16,7 +16,7 @@ from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch
 SMALL = ReplicaFetcherConfig(replica_fetch_max_bytes=1)  # each answer brings one batch
 BATCH = len(batch("v10"))
 RATE = 50  # bytes a second
-BYTE_RATE = "kafka.server:type={}Replication,name=byte-rate"
+BYTE_RATE = "kafka.server:type={}Replication:byte-rate"
 
 
 def values(count: int) -> list[str]:

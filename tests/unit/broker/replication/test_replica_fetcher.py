@@ -324,7 +324,12 @@ async def test_after_the_first_request_only_changes_are_named() -> None:
         await cluster.clock.advance(1_000)
         forgotten = [r.forgotten_topics_data for r in fetches(cluster, 2)]
         assert [t.partitions for topics in forgotten for t in topics] == [[0]]
-        assert cluster[1].metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 1
+        assert (
+            cluster[1].metrics.snapshot()[
+                "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions"
+            ]
+            == 1
+        )
 
 
 @pytest.mark.parametrize(

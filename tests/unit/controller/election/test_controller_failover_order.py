@@ -259,7 +259,7 @@ async def test_nothing_reaches_a_controller_that_resigned(
         await cluster.settle()
         assert cluster.active is not first
         assert first.active_controller_id == cluster.active.active_controller_id
-        processed = "kafka.controller:EventQueueTimeMs.count"
+        processed = "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs:Count"
         before = first._metrics.snapshot()[processed]
         store = ZkStore(cluster.zookeeper.new_session())
         await write_isr(cluster, tp, (2,))

@@ -131,7 +131,9 @@ async def lost(cluster: ClusterOfControllers, **config: Any) -> Any:
 
 def unclean_elections(cluster: ClusterOfControllers) -> Any:
     metrics = cluster.active._metrics
-    return metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").value
+    return metrics.counter(
+        "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"
+    ).value
 
 
 @pytest.mark.mission("LEL-4")

@@ -51,7 +51,12 @@ async def test_a_dead_leader_whose_isr_had_grown(new_cluster: NewCluster, unclea
         leader, isr, _ = await cluster.state(tp)
         assert (leader, isr) == (2, (2,))  # not 3, which comes first and lacks records
         metrics = controller._metrics.snapshot()
-        assert metrics.get("kafka.controller:UncleanLeaderElectionsPerSec", 0) == 0
+        assert (
+            metrics.get(
+                "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec", 0
+            )
+            == 0
+        )
 
 
 @pytest.mark.mission("RSM-12")

@@ -19,6 +19,7 @@ from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import NO_REPLICAS, LogManager, LogManagerConfig
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
+from tests.support.metric_names import figures
 from tests.support.storage.compaction import committed_records, latest
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW
@@ -137,14 +138,14 @@ async def test_one_damaged_log_does_not_stop_the_others(lab: Lab) -> None:
     assert lab.cleaner.uncleanable == {a}
     assert a.cleaned_offset is None
     assert b.cleaned_offset == b.segments.base_offsets[-1]
-    found = metrics.snapshot()
-    assert found["kafka.log:uncleanable-partitions-count,logDirectory=/data"] == 1
-    assert found["kafka.log:uncleanable-bytes,logDirectory=/data"] == a.size_bytes
-    assert found["kafka.log:max-dirty-percent"] < 100
+    found = figures(metrics, "kafka.log")
+    assert found["uncleanable-partitions-count,logDirectory=/data"] == 1
+    assert found["uncleanable-bytes,logDirectory=/data"] == a.size_bytes
+    assert found["max-dirty-percent"] < 100
     assert not [n for n in lab.files.list("/data/a-0") if n.endswith((".cleaned", ".swap"))]
     await lab.manager.delete(A)
     assert not await lab.cleaner.clean_filthiest()
-    assert metrics.snapshot()["kafka.log:uncleanable-partitions-count,logDirectory=/data"] == 0
+    assert figures(metrics, "kafka.log")["uncleanable-partitions-count,logDirectory=/data"] == 0
 
 
 @pytest.mark.mission("SAFE-62")

@@ -64,7 +64,7 @@ async def test_a_flipped_byte_in_a_sealed_segment_is_found(tmp_path: Path) -> No
     assert (found.log, found.segment, found.position) == (b, second, fourth.position)
     assert found.offset == fourth.batch.base_offset
     assert [event["event"] for event in events] == ["batch_damaged"]
-    assert metrics.snapshot()["kafka.log:DamagedLogCount"] == 1
+    assert metrics.snapshot()["minikafka.log:type=Scrubber,name=DamagedLogCount"] == 1
     assert a.size_bytes > 0
     b.truncate_to(found.offset)
     assert logs.scrubber.damaged() == []
