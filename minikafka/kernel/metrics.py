@@ -8,6 +8,7 @@ as ``JmxTool`` writes it: ``kafka.server:type=LeaderReplication:byte-rate``. Nam
 
 from __future__ import annotations
 
+from collections import Counter as Occurrences
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import accumulate
@@ -50,13 +51,15 @@ class Histogram:
     ``record`` appends the value to a list, since it runs for each request; values are put into
     logarithmic buckets many at once. Quantiles and maximum are those of the last one to two windows
     (``rotate``), count and sum those of all time. Shown values are divided by ``scale``: a time
-    that is recorded in microseconds and named in milliseconds has the scale 1000.
+    that is recorded in microseconds and named in milliseconds has the scale 1000. ``pull`` is
+    called before values are read: it may record what was measured and not recorded yet.
     """
 
-    __slots__ = ("_before", "_buckets", "_count", "_fresh", "_largest", "_sum", "scale")
+    __slots__ = ("_before", "_buckets", "_count", "_fresh", "_largest", "_pull", "_sum", "scale")
 
-    def __init__(self, scale: int = 1) -> None:
+    def __init__(self, scale: int = 1, pull: Callable[[], None] | None = None) -> None:
         self.scale = scale
+        self._pull = pull
         self._fresh: list[int] = []
         self._count = 0
         self._sum = 0
@@ -69,27 +72,42 @@ class Histogram:
         if len(self._fresh) >= _FOLD_AT:
             self._fold()
 
+    def record_all(self, values: list[int]) -> None:
+        self._fresh += values
+        self._fold()
+
+    def record_zeros(self, count: int) -> None:
+        self._count += count
+        self._buckets[0] += count
+
     @property
-    def count(self) -> int:
+    def recorded(self) -> int:
+        """How many values were recorded; ``pull`` is not called."""
         return self._count + len(self._fresh)
 
     @property
+    def count(self) -> int:
+        self._read()
+        return self._count
+
+    @property
     def sum(self) -> float:
-        return (self._sum + sum(self._fresh)) / self.scale
+        self._read()
+        return self._sum / self.scale
 
     @property
     def mean(self) -> float:
-        return self.sum / self.count if self.count else 0.0
+        return self.sum / self._count if self.count else 0.0
 
     @property
     def max(self) -> float:
         """The largest of the last values, exactly."""
-        self._fold()
+        self._read()
         return max(self._largest) / self.scale
 
     def quantiles(self, shares: Iterable[float]) -> list[float]:
         """Return the values below which these shares of the last values lie; 0 without values."""
-        self._fold()
+        self._read()
         counts = list(accumulate(a + b for a, b in zip(self._buckets, self._before, strict=True)))
         return [self._quantile(counts, share) for share in shares]
 
@@ -103,9 +121,14 @@ class Histogram:
 
     def rotate(self) -> None:
         """Begin a window, and forget the values before the last one."""
-        self._fold()
+        self._read()
         self._before, self._buckets = self._buckets, [0] * _NUM_BUCKETS
         self._largest = (self._largest[1], 0)
+
+    def _read(self) -> None:
+        if self._pull is not None:
+            self._pull()
+        self._fold()
 
     def _fold(self) -> None:
         fresh, self._fresh = self._fresh, []
@@ -115,8 +138,8 @@ class Histogram:
         self._count += len(fresh)
         self._sum += sum(fresh)
         buckets = self._buckets
-        for value in fresh:
-            buckets[_bucket(value)] += 1
+        for value, count in Occurrences(fresh).items():  # microseconds repeat themselves
+            buckets[_bucket(value)] += count
 
 
 def _bucket(value: int) -> int:
@@ -169,11 +192,13 @@ class Metrics:
         assert isinstance(found, Counter), name
         return found
 
-    def histogram(self, name: str, scale: int = 1) -> Histogram:
+    def histogram(
+        self, name: str, scale: int = 1, pull: Callable[[], None] | None = None
+    ) -> Histogram:
         """Return the histogram of that name; the first call creates it."""
         found = self._metrics.get(name)
         if found is None:
-            found = self._metrics[name] = Histogram(scale)
+            found = self._metrics[name] = Histogram(scale, pull)
         assert isinstance(found, Histogram), name
         return found
 

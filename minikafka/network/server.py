@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
@@ -76,23 +76,41 @@ class _Refusal:
         self.facts = facts
 
 
+class ReplyTimes(Protocol):
+    """Is notified of what happens to replies."""
+
+    def response_waited(self, waited_us: int) -> None: ...
+
+    def response_sent(self, took_us: int) -> None: ...
+
+
 class ReplySlot:
     """The place of one reply in its connection's order. Call ``send`` or ``refuse`` exactly once,
     at any time. A reply to a closed connection is dropped.
     """
 
-    __slots__ = ("_connection", "_reply", "_request_bytes", "_sent", "number")
+    __slots__ = (
+        "_connection",
+        "_reply",
+        "_request_bytes",
+        "is_sent",
+        "number",
+        "ready_ns",
+        "times",
+    )
 
     def __init__(self, connection: ServerConnection, number: int, request_bytes: int) -> None:
         self.number = number  # of the request on its connection, from 1
         self._connection = connection
         self._request_bytes = request_bytes
         self._reply: ReplyBytes | _Refusal = None
-        self._sent = False
+        self.is_sent = False
+        self.times: ReplyTimes | None = None
+        self.ready_ns = 0  # since when the reply waits for those of earlier requests
 
     def send(self, reply: ReplyBytes) -> None:
-        assert not self._sent, "a request is answered once"
-        self._sent = True
+        assert not self.is_sent, "a request is answered once"
+        self.is_sent = True
         self._reply = reply
         self._connection.resolve(self)
 
@@ -103,14 +121,14 @@ class ReplySlot:
     def refuse(self, reason: str, **facts: object) -> None:
         """Close the connection because the reply cannot be encoded, and log ``reason``. Replies to
         earlier requests are sent first; later requests are not served."""
-        assert not self._sent, "a request is answered once"
-        self._sent = True
+        assert not self.is_sent, "a request is answered once"
+        self.is_sent = True
         self._reply = _Refusal(reason, facts)
         self._connection.resolve(self)
 
     def abandon(self, reason: str, **facts: object) -> None:
         """Close the connection as ``refuse`` does, whether the request has been answered or not."""
-        if self._sent:
+        if self.is_sent:
             self._connection.refuse(reason, **facts)
         else:
             self.refuse(reason, **facts)
@@ -147,6 +165,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.principal = ANONYMOUS
         self.descriptor = 0  # of the socket, where there is one
+        self.received_ns = 0  # when bytes arrived last
         # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
         self.overlapping: object = None
         self.closed = False  # when True, no frame is served and no reply is sent
@@ -161,6 +180,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.unanswered: deque[ReplySlot] = deque()
         self._requests = 0  # served so far
         self._replies = 0  # of these, those whose reply was handed to ``_out``
+        self._last_times: ReplyTimes | None = None  # of the last of them
+        # The last reply of a write that the peer has not taken yet, and since when.
+        self._sending: ReplyTimes | None = None
+        self._sending_ns = 0
         self._queued_bytes = 0  # bound: queued_max_bytes
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
@@ -209,6 +232,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self._active = True
+        self.received_ns = self._server.now_ns()
         try:
             frames: Sequence[memoryview] = self._reader.buffer_updated(nbytes)
         except FrameError as error:
@@ -224,10 +248,14 @@ class ServerConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The peer reads slower than replies are written: stop reading until it has caught up."""
         self._write_paused = True
+        self._sending, self._sending_ns = self._last_times, self._server.now_ns()
         self._pause_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        if self._sending is not None:
+            self._sending.response_sent((self._server.now_ns() - self._sending_ns) // 1000)
+            self._sending = None
         self._written_unsent = 0
         self._count_unsent(0)
         self._limit_writes()
@@ -405,11 +433,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         if slots[0] is not slot:
             self._refused = self._refused or isinstance(slot._reply, _Refusal)
             self._count_queued(_size(slot._reply))
+            slot.ready_ns = self._server.now_ns()
             return
         freed = slot._request_bytes
         self._add(slots.popleft())
-        while slots and slots[0]._sent:
+        while slots and slots[0].is_sent:
             held = slots.popleft()
+            if held.times is not None:
+                held.times.response_waited((self._server.now_ns() - held.ready_ns) // 1000)
             freed += held._request_bytes + _size(held._reply)
             self._add(held)
         if not self.closed:  # by a refusal
@@ -424,6 +455,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Write the reply of a slot, after those of all requests before it."""
         assert slot.number == self._replies + 1, f"reply {slot.number} after {self._replies}"
         self._replies = slot.number
+        self._last_times = slot.times
         reply = slot._reply
         slot._reply = None  # free it now: the parked operation may keep the slot much longer
         if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
@@ -682,6 +714,7 @@ class Server:
         self.tls = tls
         self.sasl = sasl
         self.clock = clock
+        self.now_ns = clock.monotonic_ns
         self._config = config
         self._on_frame = on_frame
         self._listener_name = listener_name

@@ -45,6 +45,7 @@ from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
+from minikafka.node.metric_windows import MetricWindows
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
@@ -123,6 +124,7 @@ class BrokerNode:
         self._listening: BrokerListeners | None = None
         self._debug: HttpServer | None = None
         self._stalls: LoopStalls | None = None
+        self._windows = MetricWindows(world.clock, self.metrics)
 
     def _make_passwords(self) -> StoredPasswords | None:
         """Return what encrypts passwords in ZooKeeper; None without a secret."""
@@ -178,6 +180,7 @@ class BrokerNode:
         finally:
             if self._stalls is not None:
                 self._stalls.close()
+            self._windows.close()
             self._logs.close()
 
     async def _raise_failure(self) -> None:
@@ -347,7 +350,7 @@ class BrokerNode:
             world.workers,
             release=views.release(self._config),
             stalls=stalls.meter,
-            monotonic_ms=world.clock.monotonic_ms,
+            monotonic_ns=world.clock.monotonic_ns,
             metrics=self.metrics,
             features=lambda: (features.epoch, features.levels),
             quotas=client_quotas,
@@ -386,6 +389,7 @@ class BrokerNode:
         config = views.stall_meter(self._config)
         stalls = LoopStalls(self._world.clock, config, self.metrics, self.broker_id)
         stalls.start()
+        self._windows.start()
         return stalls
 
     def _make_token_handlers(self, listening: BrokerListeners) -> DelegationTokenHandlers:

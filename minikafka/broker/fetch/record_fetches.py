@@ -24,7 +24,8 @@ from minikafka.broker.fetch.reader import (
 )
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.kernel.errors import KafkaError
+from minikafka.broker.topic_metrics import TopicMetrics
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 from minikafka.network.memory_budget import MemoryBudget
@@ -92,11 +93,13 @@ class RecordFetches:
         reader: FetchReader,
         metrics: Metrics,
         memory: MemoryBudget,
+        topic_metrics: TopicMetrics,
     ) -> None:
         self._clock = clock
         self._hosted = hosted
         self._purgatories = purgatories
         self._reader = reader
+        self._topics = topic_metrics
         self._parked = ParkedFetches(memory, metrics)
         self._announcer = HighWatermarkAnnouncer(
             clock, hosted, purgatories.fetch.check_all_and_complete
@@ -104,12 +107,6 @@ class RecordFetches:
         self._cold_reads = ColdReads(hosted)
         self._tasks: asyncio.TaskGroup | None = None
         self._slicing: set[asyncio.Task[None]] = set()
-        self._bytes_out = metrics.counter(
-            "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec"
-        )
-        self._replicated_out = metrics.counter(
-            "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec"
-        )
         self._expired_of_followers = metrics.counter(
             "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=follower"
         )
@@ -306,10 +303,16 @@ class RecordFetches:
         return counted
 
     def _count(self, params: FetchParams, results: Sequence[ReadResult], size: int) -> None:
-        if not params.is_from_follower:
-            self._bytes_out.mark(size)
+        is_from_follower, topics = params.is_from_follower, self._topics
+        for result in results:
+            if result.error is ErrorCode.NONE:
+                sent = 0 if is_from_follower else len(result.records)
+                topics.fetched(result.topic_partition.topic, sent)
+            elif self._hosted.get(result.topic_partition) is not None:
+                topics.fetch_failed(result.topic_partition.topic)
+        if not is_from_follower:
             return
-        self._replicated_out.mark(size)
+        topics.replicated_out.mark(size)
         throttle = self._reader.throttle
         if throttle.quota.limited:
             for result in results:

@@ -39,6 +39,10 @@ class HostedPartitions:
     def offline_count(self) -> int:
         return len(self._offline)
 
+    def topics(self) -> set[str]:
+        """Return the names of the topics that have online partitions here."""
+        return {topic_partition.topic for topic_partition in self._online}
+
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         return self._online.get(topic_partition)
 

@@ -13,6 +13,7 @@ from minikafka.broker.replication.partition_results import (
     DelayedPartitionResults,
     PartitionResult,
 )
+from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, RecordValidationError
 from minikafka.core.log.config import NO_LIMIT
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
@@ -95,6 +96,7 @@ class RecordAppends:
         log_manager: LogManager,
         disk_failed: Callable[[TopicPartition, OSError], object],
         metrics: Metrics,
+        topic_metrics: TopicMetrics,
     ) -> None:
         self._clock = clock
         self._hosted = hosted
@@ -102,10 +104,7 @@ class RecordAppends:
         self._log_manager = log_manager
         self._disk_failed = disk_failed
         self._tasks: asyncio.TaskGroup | None = None
-        self._messages_in = metrics.counter(
-            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec"
-        )
-        self._bytes_in = metrics.counter("kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec")
+        self._topics = topic_metrics
         self._produce_expired = metrics.counter(
             "kafka.server:type=DelayedProduceMetrics,name=ExpiresPerSec"
         )
@@ -177,18 +176,20 @@ class RecordAppends:
                 )
             except KafkaError as refusal:
                 results.append(_refused(partition, refusal))
+                self._topics.append_failed(topic_partition.topic)
                 continue
             except OSError as failure:
                 self._disk_failed(topic_partition, failure)
                 results.append(AppendResult(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR))
+                self._topics.append_failed(topic_partition.topic)
                 continue
             (advanced if moved else appended).append(topic_partition)
             log = partition.log
             if log.config.flush_messages != NO_LIMIT and log.flush_due:
                 due.append(log)
             results.append(AppendResult(topic_partition, ErrorCode.NONE, info))
-            self._messages_in.mark(info.last_offset - info.first_offset + 1)
-            self._bytes_in.mark(len(records))
+            messages = info.last_offset - info.first_offset + 1
+            self._topics.appended(topic_partition.topic, messages, len(records))
         if advanced:
             self._purgatories.partitions_changed(advanced)
         for topic_partition in appended:

@@ -30,6 +30,7 @@ from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_appends import RecordAppends
 from minikafka.broker.replication.record_deletion import RecordDeletion
 from minikafka.broker.replication.throttles import ReplicationThrottles
+from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.core.replication.quota import QuotaConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -113,13 +114,14 @@ class ReplicaManager:
             self._new_partition,
             self.disk_failed,
         )
-        self.appends = RecordAppends(
-            clock, hosted, purgatories, log_manager, self.disk_failed, metrics
-        )
+        self.topic_metrics = TopicMetrics(metrics, hosted.topics)
+        self.appends = self._make_appends()
         preferred = PreferredReplicas(cluster, config.replica_selector_class)
         memory = memory or MemoryBudget()
         reader = FetchReader(hosted, preferred, self.disk_failed, self.throttles.leader, memory)
-        self.fetches = RecordFetches(clock, hosted, purgatories, reader, metrics, memory)
+        self.fetches = RecordFetches(
+            clock, hosted, purgatories, reader, metrics, memory, self.topic_metrics
+        )
         self.deletion = RecordDeletion(
             config.broker_id,
             hosted,
@@ -150,6 +152,17 @@ class ReplicaManager:
             store,
             self._metrics,
             self.config.isr,
+        )
+
+    def _make_appends(self) -> RecordAppends:
+        return RecordAppends(
+            self._clock,
+            self.hosted,
+            self.purgatories,
+            self._log_manager,
+            self.disk_failed,
+            self._metrics,
+            self.topic_metrics,
         )
 
     def _make_fetchers(

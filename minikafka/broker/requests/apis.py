@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from minikafka.broker.quotas import ClientQuotas, RequestThrottle, TakePermits, take_freely
+from minikafka.broker.requests.request_times import NO_QUEUE_US, AllRequestTimes, RequestTimes
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
@@ -60,6 +61,7 @@ UNDECODABLE = (DecodeError, MemoryError, RecursionError)
 # records are not copied.
 ON_LOOP_BYTES = 128 * 1024
 ON_LOOP_ELEMENTS = 4_000
+NOT_YET = -1
 
 
 class RequestContext:
@@ -234,9 +236,24 @@ _OF_CLIENTS_AND_BROKERS = frozenset(
 class _Row:
     """The facts of a route, as attributes for the hot path."""
 
-    __slots__ = ("first", "handler", "last", "of_clients", "overlapping", "request_class", "route")
+    __slots__ = (
+        "first",
+        "handler",
+        "last",
+        "of_clients",
+        "overlapping",
+        "request_class",
+        "route",
+        "times",
+        "times_of",
+    )
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, times: AllRequestTimes) -> None:
+        self.times = times.of_api(route.api_key)
+        # Chooses other times by the request, if the API has several.
+        self.times_of: Callable[[Any], RequestTimes] | None = (
+            times.of_fetch if route.api_key is ApiKey.FETCH else None
+        )
         self.route = route
         self.of_clients = route.api_key not in _BETWEEN_BROKERS
         self.handler: Any = route.handler  # either kind; ``route.task`` says which
@@ -256,7 +273,18 @@ class _Row:
 class PendingReply:
     """The ``reply`` argument of handlers: encodes and sends the response of one request."""
 
-    __slots__ = ("_apis", "_correlation_id", "_route", "_slot", "_throttle", "version")
+    __slots__ = (
+        "_apis",
+        "_correlation_id",
+        "_handled_ns",
+        "_local_us",
+        "_queue_us",
+        "_route",
+        "_slot",
+        "_throttle",
+        "_times",
+        "version",
+    )
 
     def __init__(
         self,
@@ -265,8 +293,11 @@ class PendingReply:
         route: Route,
         correlation_id: int,
         version: int,
+        times: RequestTimes,
         throttle: RequestThrottle | None = None,
     ) -> None:
+        self._times = slot.times = times
+        self._handled_ns = NOT_YET  # when the handler has returned without a response
         self._apis = apis
         self._slot = slot
         self._route = route
@@ -290,6 +321,7 @@ class PendingReply:
         mute_ms = throttle.finish(response)
         if mute_ms:
             self._slot.mute(mute_ms)
+            self._times.throttled(mute_ms)
         self._send(response)
         throttle.sent()
 
@@ -307,6 +339,24 @@ class PendingReply:
                 self._slot.send(encode_response(self._correlation_id, response, self.version))
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
+        if self._handled_ns != NOT_YET:
+            self._responded()
+
+    def handled(self, queue_us: int, local_us: int, now_ns: int) -> None:
+        """Called when the handler has returned, after ``local_us``; the request had waited
+        ``queue_us`` before. A response that comes later has a remote time from now on."""
+        if not self._slot.is_sent:
+            self._queue_us, self._local_us, self._handled_ns = queue_us, local_us, now_ns
+        elif queue_us < NO_QUEUE_US:
+            self._times.served_at_once(local_us)
+        else:
+            self._times.responded(queue_us, local_us, 0)
+
+    def _responded(self) -> None:
+        if self._slot.is_sent:
+            remote_us = (self._apis.now_ns() - self._handled_ns) // 1000
+            self._times.responded(self._queue_us, self._local_us, remote_us)
+            self._handled_ns = NOT_YET
 
     async def encode_and_send(self, response: Message, workers: Workers) -> None:
         """Let a worker encode the response, then send it as ``__call__`` does."""
@@ -318,6 +368,8 @@ class PendingReply:
             self._slot.refuse("response_too_large", error=str(error))
         else:
             self._slot.send(frame)
+            if self._handled_ns != NOT_YET:
+                self._responded()
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Close the connection instead (``ReplySlot.refuse``)."""
@@ -333,6 +385,7 @@ class PendingReply:
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
+        self._times.failed(error.code.name)
         api_key = self._route.api_key
         response: Any = RESPONSES[api_key]()
         fields = top_fields(type(response), self.version)
@@ -376,7 +429,7 @@ class Apis:
         log: EventLog | None = None,
         release: Release = Release.KAFKA_3_9,
         stalls: StallMeter | None = None,
-        monotonic_ms: Callable[[], int] = lambda: 0,
+        monotonic_ns: Callable[[], int] = lambda: 0,
         metrics: Metrics | None = None,
         features: Callable[[], tuple[int, Mapping[str, int]]] = lambda: (-1, {}),
         quotas: ClientQuotas | None = None,
@@ -386,12 +439,12 @@ class Apis:
         ``features`` returns the epoch and the levels of the finalized features."""
         self._seam = seam
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
-        self._stall_ms = self._stalls.threshold_ms
-        self._now_ms = monotonic_ms
+        self._stall_ns = self._stalls.threshold_ms * 1_000_000
+        self.now_ns = monotonic_ns
         self._log = log or event_log("apis", broker=broker_id)
         self._broker_id = broker_id
         self._quotas = quotas
-        self._metrics = metrics or Metrics()
+        self._times = AllRequestTimes(metrics or Metrics())
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
         self._workers = workers
@@ -399,7 +452,7 @@ class Apis:
         own = Route(ApiKey.API_VERSIONS, self._api_versions, changes_state=False)
         self._routes = [*routes, own]
         kept = _all_limited(self._routes, release)
-        self._rows = {int(route.api_key): _Row(route) for route in kept}
+        self._rows = {int(route.api_key): _Row(route, self._times) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
         self._list(kept)
         self._tasks: asyncio.TaskGroup | None = None
@@ -423,7 +476,7 @@ class Apis:
             for route in _all_limited(self._routes, self._release)
             if route.api_key in between_brokers
         ]
-        self._rows = {int(route.api_key): _Row(route) for route in (*kept, *whole)}
+        self._rows = {int(route.api_key): _Row(route, self._times) for route in (*kept, *whole)}
         self._list(kept)
 
     @property
@@ -478,20 +531,26 @@ class Apis:
             )
         if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
             connection.overlapping = None
+            row.times.arrived(version)
             slot = connection.open_slot(len(frame))
-            reply = PendingReply(self, slot, route, header.correlation_id, version, throttle)
+            reply = PendingReply(
+                self, slot, route, header.correlation_id, version, row.times, throttle
+            )
+            reply.handled(0, 0, self.now_ns())  # what a worker does counts as remote
             work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
             self._start(work, row, context, len(frame))
             return False
-        started_ms = self._now_ms()
+        started_ns = self.now_ns()
         try:
             request = decode(row.request_class, version, frame, position)
         except UNDECODABLE as error:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
+            self._note_if_long(started_ns, route, header, connection.client_host, len(frame))
             return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
-        reply = PendingReply(self, slot, route, header.correlation_id, version, throttle)
+        times = row.times if row.times_of is None else row.times_of(request)
+        times.arrived(version)
+        reply = PendingReply(self, slot, route, header.correlation_id, version, times, throttle)
         otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
         if otherwise is not None:
             connection.overlapping = None
@@ -507,8 +566,11 @@ class Apis:
             # The next request waits for the response, which may throttle it.
             connection.overlapping = None
             throttle.pause()
-        if self._now_ms() - started_ms >= self._stall_ms:
-            self._note_if_long(started_ms, route, header, connection.client_host, len(frame))
+        now_ns = self.now_ns()
+        queue_us = (started_ns - connection.received_ns) // 1000
+        reply.handled(queue_us, (now_ns - started_ns) // 1000, now_ns)
+        if now_ns - started_ns >= self._stall_ns:
+            self._note_if_long(started_ns, route, header, connection.client_host, len(frame))
         return False
 
     def _serve_at_once(
@@ -555,10 +617,11 @@ class Apis:
         self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
     def _note_if_long(
-        self, started_ms: int, route: Route, header: RequestHeader, host: str, size: int
+        self, started_ns: int, route: Route, header: RequestHeader, host: str, size: int
     ) -> None:
-        ran_ms = self._now_ms() - started_ms
-        if ran_ms >= self._stall_ms:
+        ran_ns = self.now_ns() - started_ns
+        if ran_ns >= self._stall_ns:
+            ran_ms = ran_ns // 1_000_000
             api = route.api_key.api_name
             self._stalls.note(NotedRequest(api, header.client_id or "", host, size, ran_ms))
 
@@ -567,13 +630,13 @@ class Apis:
     def _start(
         self, work: Coroutine[Any, Any, None], row: _Row, context: RequestContext, size: int
     ) -> None:
-        def note(started_ms: int) -> None:
-            self._note_if_long(started_ms, row.route, context.header, context.client_host, size)
+        def note(started_ns: int) -> None:
+            self._note_if_long(started_ns, row.route, context.header, context.client_host, size)
 
         if context.throttle is not None:
             context.throttle.pause()
         name = f"{row.route.api_key.api_name}-{context.header.correlation_id}"
-        self._spawn(_in_steps(work, self._now_ms, note, context.throttle), name)
+        self._spawn(_in_steps(work, self.now_ns, note, context.throttle), name)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "requests are served after start"
@@ -666,7 +729,8 @@ class Apis:
             api_keys=[] if self._release is Release.KAFKA_2_0 else named,
         )
         slot = connection.open_slot(size)
-        PendingReply(self, slot, route, header.correlation_id, 0)(response)
+        times = self._times.of_api(route.api_key)
+        PendingReply(self, slot, route, header.correlation_id, 0, times)(response)
         return False
 
     def _contain(
@@ -676,7 +740,7 @@ class Apis:
         self._failures += 1
         error_id = f"{self._broker_id}-{self._failures}"
         api_name = route.api_key.api_name
-        self._metrics.counter(errors_per_second(route.api_key)).mark()
+        self._times.of_api(route.api_key).failed(ErrorCode.UNKNOWN_SERVER_ERROR.name)
         self._log.error(
             "request_handler_failed",
             error_id=error_id,
@@ -700,7 +764,7 @@ class Apis:
 @types.coroutine
 def _in_steps(
     work: Coroutine[Any, Any, None],
-    now_ms: Callable[[], int],
+    now_ns: Callable[[], int],
     stepped: Callable[[int], None],
     throttle: RequestThrottle | None,
 ) -> Generator[Any, Any, None]:
@@ -708,7 +772,7 @@ def _in_steps(
     runs between two awaits that give the loop back. ``throttle`` measures the steps."""
     resume: Callable[[], Any] = partial(work.send, None)
     while True:
-        started_ms = now_ms()
+        started_ns = now_ns()
         if throttle is not None:
             throttle.resume()
         try:
@@ -718,21 +782,13 @@ def _in_steps(
         finally:
             if throttle is not None:
                 throttle.pause()
-            stepped(started_ms)
+            stepped(started_ns)
         try:
             sent = yield awaited
         except BaseException as error:
             resume = partial(work.throw, error)
         else:
             resume = partial(work.send, sent)
-
-
-def errors_per_second(api_key: ApiKey) -> str:
-    """Return Kafka's name of the metric that counts the unexpected errors of an API."""
-    return (
-        "kafka.network:type=RequestMetrics,name=ErrorsPerSec,"
-        f"request={api_key.api_name},error={ErrorCode.UNKNOWN_SERVER_ERROR.name}"
-    )
 
 
 def _reason(error: Exception) -> str:

@@ -112,6 +112,7 @@ class Nobody:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
+        self.now_ns = self.clock.monotonic_ns
         self.budget = MemoryBudget()
         self.memory = self.budget.requests
         self.large_writes = LargeWrites()

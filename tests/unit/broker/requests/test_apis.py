@@ -13,6 +13,7 @@ from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import configure, event_log
+from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -57,7 +58,8 @@ class Stage:
         self.lab = lab
         self.workers = ManualWorkers()
         served = routes or [Route(ApiKey.DESCRIBE_CLUSTER, cluster)]
-        self.apis = Apis(1, served, self.workers, lab.log)
+        self.metrics = Metrics()
+        self.apis = Apis(1, served, self.workers, lab.log, metrics=self.metrics)
         self.stop = asyncio.Event()
         self.running: asyncio.Task[None] | None = None
 
@@ -628,13 +630,18 @@ class SlowClock:
     def __init__(self) -> None:
         self.ms = 0
 
-    def __call__(self) -> int:
-        return self.ms
-
 
 def metered(lab: Lab, clock: SlowClock, *routes: Route) -> tuple[Stage, StallMeter]:
     stage, meter = Stage(lab), StallMeter(StallMeterConfig(100), 0)
-    stage.apis = Apis(1, routes, stage.workers, lab.log, stalls=meter, monotonic_ms=clock)
+    stage.apis = Apis(
+        1,
+        routes,
+        stage.workers,
+        lab.log,
+        stalls=meter,
+        monotonic_ns=lambda: clock.ms * 1_000_000,
+        metrics=stage.metrics,
+    )
     return stage, meter
 
 

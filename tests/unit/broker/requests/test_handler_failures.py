@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Reply, RequestContext, Route, errors_per_second
+from minikafka.broker.requests.apis import Reply, RequestContext, Route
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode as real_decode
@@ -18,7 +18,10 @@ from minikafka.protocol.messages.list_groups import ListGroupsRequest, ListGroup
 from tests.support.network.network_lab import Lab
 from tests.unit.broker.requests.test_apis import Stage, receive, send
 
-METRIC = errors_per_second(ApiKey.DESCRIBE_CLUSTER)
+METRIC = (
+    "kafka.network:type=RequestMetrics,name=ErrorsPerSec,"
+    "request=DescribeCluster,error=UNKNOWN_SERVER_ERROR"
+)
 
 
 @pytest.fixture
@@ -74,8 +77,7 @@ def stage_of(lab: Lab, what: str, changes_state: bool) -> tuple[Stage, Metrics]:
         Route(ApiKey.DESCRIBE_CLUSTER, handler, task=task, changes_state=changes_state),
         Route(ApiKey.LIST_GROUPS, lists, changes_state=False),
     )
-    metrics = stage.apis._metrics
-    return stage, metrics
+    return stage, stage.metrics
 
 
 @pytest.mark.mission("DOOR-3")

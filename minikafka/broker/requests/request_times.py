@@ -1,0 +1,155 @@
+"""Where the time of requests goes: Kafka's ``RequestMetrics``, for each API.
+
+Kafka divides a request's time into phases. What they are here:
+
+- ``RequestQueueTimeMs``: the request was received, and waits for earlier ones to be served;
+- ``LocalTimeMs``: the handler runs, until it responds, parks the request or awaits something;
+- ``RemoteTimeMs``: from then to the response;
+- ``ResponseQueueTimeMs``: the response waits for those of earlier requests of its connection;
+- ``ResponseSendTimeMs``: the last response of a write waits for its client to take it;
+- ``ThrottleTimeMs``: how long a quota mutes the connection;
+- ``TotalTimeMs``: from the arrival to the response.
+
+Most requests are served at once: they have a local time and nothing else. Such a request costs one
+``append``; what it means for the seven histograms is reckoned many requests at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.kernel.metrics import Counter, Histogram, Metrics
+from minikafka.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from minikafka.protocol.messages.fetch import FetchRequest
+
+GROUP = "kafka.network:type=RequestMetrics"
+# A shorter wait of a received request counts as none: the frames of one read are served in turn.
+NO_QUEUE_US = 100
+_TOTAL = "TotalTimeMs"
+_QUEUE = "RequestQueueTimeMs"
+_LOCAL = "LocalTimeMs"
+_REMOTE = "RemoteTimeMs"
+_RESPONSE_QUEUE = "ResponseQueueTimeMs"
+_SEND = "ResponseSendTimeMs"
+_THROTTLE = "ThrottleTimeMs"
+_PHASES = (_TOTAL, _QUEUE, _LOCAL, _REMOTE, _RESPONSE_QUEUE, _SEND, _THROTTLE)
+_FOLD_AT = 512
+
+
+class RequestTimes:
+    """The times of the requests of one name, such as ``Produce`` or ``FetchConsumer``, in
+    microseconds. Those of a ``part`` count in the ``whole``, too, as in Kafka."""
+
+    __slots__ = ("_at_once", "_errors", "_metrics", "_name", "_phases", "_versions", "_whole")
+
+    def __init__(self, metrics: Metrics, name: str, whole: RequestTimes | None = None) -> None:
+        self._metrics = metrics
+        self._name = name
+        self._whole = whole
+        self._at_once: list[int] = []
+        self._phases: dict[str, Histogram] = {}
+        self._versions: dict[int, Counter] = {}
+        self._errors: dict[str, Counter] = {}
+
+    def arrived(self, version: int) -> None:
+        """Count a request."""
+        counter = self._versions.get(version)
+        if counter is None:
+            self._register()
+            counter = self._versions[version] = self._metrics.counter(
+                f"{GROUP},name=RequestsPerSec,request={self._name},version={version}"
+            )
+        counter.value += 1
+        if self._whole is not None:
+            self._whole.arrived(version)
+
+    def _register(self) -> None:
+        """Register the phases with the first request: most APIs are never used."""
+        if not self._phases:
+            self._phases = {
+                phase: self._metrics.histogram(
+                    f"{GROUP},name={phase},request={self._name}", 1000, self._fold
+                )
+                for phase in _PHASES
+            }
+
+    def served_at_once(self, local_us: int) -> None:
+        """Record a request whose handler responded before it returned."""
+        self._at_once.append(local_us)
+        if len(self._at_once) >= _FOLD_AT:
+            self._fold()
+
+    def responded(self, queue_us: int, local_us: int, remote_us: int) -> None:
+        """Record a request that waited in the queue, or whose response came after the handler."""
+        phases = self._phases
+        phases[_TOTAL].record(queue_us + local_us + remote_us)
+        phases[_QUEUE].record(queue_us)
+        phases[_LOCAL].record(local_us)
+        phases[_REMOTE].record(remote_us)
+        if self._whole is not None:
+            self._whole.responded(queue_us, local_us, remote_us)
+
+    def response_waited(self, waited_us: int) -> None:
+        self._record(_RESPONSE_QUEUE, waited_us)
+
+    def response_sent(self, took_us: int) -> None:
+        self._record(_SEND, took_us)
+
+    def throttled(self, muted_ms: int) -> None:
+        self._record(_THROTTLE, muted_ms * 1000)
+
+    def failed(self, error: str) -> None:
+        """Count a response, or a partition of one, that has the error of this name."""
+        counter = self._errors.get(error)
+        if counter is None:
+            counter = self._errors[error] = self._metrics.counter(
+                f"{GROUP},name=ErrorsPerSec,request={self._name},error={error}"
+            )
+        counter.mark()
+        if self._whole is not None:
+            self._whole.failed(error)
+
+    def _record(self, phase: str, value: int) -> None:
+        self._phases[phase].record(value)
+        if self._whole is not None:
+            self._whole._record(phase, value)
+
+    def _fold(self) -> None:
+        """Record the requests that were served at once. Each phase that a request did not have is
+        0: as many zeros are added as make its count that of the requests."""
+        at_once, self._at_once = self._at_once, []
+        if self._whole is not None:
+            for local_us in at_once:
+                self._whole.served_at_once(local_us)
+        total = self._phases[_TOTAL]
+        total.record_all(at_once)
+        self._phases[_LOCAL].record_all(at_once)
+        for phase in (_QUEUE, _REMOTE, _RESPONSE_QUEUE, _SEND, _THROTTLE):
+            histogram = self._phases[phase]
+            histogram.record_zeros(max(0, total.recorded - histogram.recorded))
+
+
+class AllRequestTimes:
+    """The ``RequestTimes`` of every API; they are created with the first request."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._of: dict[str, RequestTimes] = {}
+
+    def of(self, name: str, whole: RequestTimes | None = None) -> RequestTimes:
+        found = self._of.get(name)
+        if found is None:
+            found = self._of[name] = RequestTimes(self._metrics, name, whole)
+        return found
+
+    def of_api(self, api_key: ApiKey) -> RequestTimes:
+        return self.of(api_key.api_name)
+
+    def of_fetch(self, request: FetchRequest) -> RequestTimes:
+        """Return the times of Fetch requests of followers or of consumers."""
+        state = request.replica_state
+        replica_id = request.replica_id if state is None else state.replica_id
+        name = "FetchConsumer" if replica_id < 0 else "FetchFollower"
+        return self.of(name, self.of_api(ApiKey.FETCH))

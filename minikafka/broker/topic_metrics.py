@@ -1,0 +1,86 @@
+"""Counts of Produce and Fetch, in all and by topic: Kafka's ``BrokerTopicMetrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+
+from minikafka.kernel.metrics import MetricKind, Metrics
+
+GROUP = "kafka.server:type=BrokerTopicMetrics"
+# Kafka's names, and the attributes of ``TopicCounts``.
+NAMES = {
+    "MessagesInPerSec": "messages_in",
+    "BytesInPerSec": "bytes_in",
+    "BytesOutPerSec": "bytes_out",
+    "TotalProduceRequestsPerSec": "produce_requests",
+    "TotalFetchRequestsPerSec": "fetch_requests",
+    "FailedProduceRequestsPerSec": "failed_produce_requests",
+    "FailedFetchRequestsPerSec": "failed_fetch_requests",
+}
+
+
+class TopicCounts:
+    """The counts of one topic, or of all. Requests are counted once for each partition they name,
+    as in Kafka. Bytes out are those that consumers fetch."""
+
+    __slots__ = tuple(NAMES.values())
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.produce_requests = 0
+        self.fetch_requests = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+
+
+class TopicMetrics:
+    """The counts of all topics together, and of each one. ``hosted`` returns the topics that have
+    partitions here: the others are forgotten when the counts are read."""
+
+    def __init__(self, metrics: Metrics, hosted: Callable[[], Set[str]]) -> None:
+        self.all = TopicCounts()
+        self._hosted = hosted
+        self._topics: dict[str, TopicCounts] = {}  # of hosted topics, and of deleted ones
+        self.replicated_out = metrics.counter(f"{GROUP},name=ReplicationBytesOutPerSec")
+        self.replicated_in = metrics.counter(f"{GROUP},name=ReplicationBytesInPerSec")
+        metrics.family(self._read, MetricKind.COUNTER)
+
+    def of(self, topic: str) -> TopicCounts:
+        """Return the counts of a topic that is hosted here."""
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = TopicCounts()
+        return found
+
+    def appended(self, topic: str, messages: int, size: int) -> None:
+        for counts in (self.all, self.of(topic)):
+            counts.produce_requests += 1
+            counts.messages_in += messages
+            counts.bytes_in += size
+
+    def append_failed(self, topic: str) -> None:
+        for counts in (self.all, self.of(topic)):
+            counts.produce_requests += 1
+            counts.failed_produce_requests += 1
+
+    def fetched(self, topic: str, size: int) -> None:
+        """Count a fetch; ``size`` is 0 for a follower's, whose bytes are ``replicated_out``."""
+        for counts in (self.all, self.of(topic)):
+            counts.fetch_requests += 1
+            counts.bytes_out += size
+
+    def fetch_failed(self, topic: str) -> None:
+        for counts in (self.all, self.of(topic)):
+            counts.fetch_requests += 1
+            counts.failed_fetch_requests += 1
+
+    def _read(self) -> Iterator[tuple[str, float]]:
+        hosted = self._hosted()
+        self._topics = {name: counts for name, counts in self._topics.items() if name in hosted}
+        for name, attribute in NAMES.items():
+            yield f"{GROUP},name={name}", getattr(self.all, attribute)
+        for topic, counts in list(self._topics.items()):
+            for name, attribute in NAMES.items():
+                yield f"{GROUP},name={name},topic={topic}", getattr(counts, attribute)

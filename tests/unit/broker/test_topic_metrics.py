@@ -1,0 +1,60 @@
+"""What a broker counts by topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.kernel.errors import ErrorCode
+from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, batch, error_of
+from tests.support.metric_names import figures
+
+
+def count(node: Node, name: str, tag: str = f",topic={TOPIC}") -> float:
+    return figures(node.metrics, "kafka.server")[f"{name}{tag}"]
+
+
+@pytest.mark.mission("GLASS-3")
+async def test_appends_and_fetches_count_in_all_and_for_their_topic() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+        leader = cluster[1]
+        assert error_of(leader.produce("a", acks=1)) is ErrorCode.NONE
+        assert error_of(leader.produce("b", acks=1)) is ErrorCode.NONE
+        size = 2 * len(batch("a"))
+        for tag in ("", f",topic={TOPIC}"):
+            assert count(leader, "MessagesInPerSec", tag) == 2
+            assert count(leader, "BytesInPerSec", tag) == size
+            assert count(leader, "TotalProduceRequestsPerSec", tag) == 2
+        await cluster.clock.advance(1_000)
+        before = count(leader, "TotalFetchRequestsPerSec")
+        leader.fetch(0, max_wait_ms=0)
+        assert count(leader, "TotalFetchRequestsPerSec") == before + 1
+        assert count(leader, "BytesOutPerSec") == size
+        assert count(leader, "ReplicationBytesOutPerSec", "") == size
+        assert count(leader, "FailedFetchRequestsPerSec") == 0
+
+
+@pytest.mark.mission("GLASS-3")
+async def test_refused_requests_count_as_failed() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(2, isr=[1, 2], replicas=[1, 2])
+        follower = cluster[1]
+        assert error_of(follower.produce("a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert count(follower, "FailedProduceRequestsPerSec") == 1
+        assert count(follower, "TotalProduceRequestsPerSec") == 1
+        assert count(follower, "MessagesInPerSec") == 0
+        follower.fetch(100, max_wait_ms=0)
+        assert count(follower, "FailedFetchRequestsPerSec") == 1
+
+
+@pytest.mark.mission("GLASS-3")
+async def test_a_topic_without_partitions_here_is_forgotten() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+        leader = cluster[1]
+        assert error_of(leader.produce("a", acks=1)) is ErrorCode.NONE
+        assert f"MessagesInPerSec,topic={TOPIC}" in figures(leader.metrics, "kafka.server")
+        leader.replicas.hosted.remove(leader.partition().topic_partition)
+        shown = figures(leader.metrics, "kafka.server")
+        assert f"MessagesInPerSec,topic={TOPIC}" not in shown
+        assert shown["MessagesInPerSec"] == 1
