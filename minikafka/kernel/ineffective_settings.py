@@ -52,7 +52,7 @@ INEFFECTIVE_GROUPS: tuple[SettingGroup, ...] = (
         _int("num.io.threads", 8, "Threads that process requests.", at_least(1)),
         _int("num.network.threads", 3, "Threads of each listener that receive requests and send responses.", at_least(1)),
     )),
-    SettingGroup("Metrics go to debug.listener alone.", (
+    SettingGroup("Metrics go to metrics.listener and debug.listener.", (
         _bool("auto.include.jmx.reporter", True, "Report metrics over JMX although metric.reporters does not name that reporter."),
         _int("kafka.metrics.polling.interval.secs", 10, "Seconds between two readings of kafka.metrics.reporters.", at_least(1)),
         _list("kafka.metrics.reporters", (), "Classes that report the metrics of the Yammer library."),

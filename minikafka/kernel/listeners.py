@@ -19,6 +19,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 DEBUG_LISTENER = "debug.listener"
+METRICS_LISTENER = "metrics.listener"
 CONTROL_PLANE = "control.plane.listener.name"
 
 
@@ -164,6 +165,28 @@ def debug_listener(value: str | None) -> Endpoint | None:
     if problem or not match:
         raise ConfigError(f"{DEBUG_LISTENER}={value} {problem}")
     return Endpoint(match[2], int(match[3]), "HTTP", "HTTP")
+
+
+def metrics_listener_problem(value: str) -> str | None:
+    """Return why a value of ``metrics.listener`` is invalid; None for a valid or empty one."""
+    match = _LISTENER.match(value)
+    if not value or (match and match[1].upper() == "HTTP" and 1 <= int(match[3]) <= 65535):
+        return None
+    return "must be HTTP://host:port"
+
+
+def metrics_listener(value: str | None) -> Endpoint | None:
+    """Parse a value of ``metrics.listener``; return None if it is unset or empty. Without a host it
+    is the loopback interface: other interfaces have to be named.
+
+    Raises ConfigError."""
+    if not value:
+        return None
+    problem = metrics_listener_problem(value)
+    match = _LISTENER.match(value)
+    if problem or not match:
+        raise ConfigError(f"{METRICS_LISTENER}={value} {problem}")
+    return Endpoint(match[2] or "127.0.0.1", int(match[3]), "HTTP", "HTTP")
 
 
 def is_loopback(host: str) -> bool:

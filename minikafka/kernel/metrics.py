@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
 
 # The quantiles of a histogram, and the attributes under which Kafka shows them.
 QUANTILES = {
@@ -179,12 +180,23 @@ ReadGauge: TypeAlias = Callable[[], float]
 ReadFamily: TypeAlias = Callable[[], Iterable[tuple[str, float]]]
 
 
+class _FamilyOfMetrics(NamedTuple):
+    kind: MetricKind
+    read: ReadFamily
+    of_partitions: bool
+
+
+def tag_value(text: str) -> str:
+    """Escape the characters of a tag's value that separate the parts of an ObjectName."""
+    return quote(text, safe="/ ()+@!~*;&$#[]{}|^<>?")
+
+
 class Metrics:
     """The metrics of one node, by name."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Counter | Histogram | ReadGauge] = {}
-        self._families: list[tuple[MetricKind, ReadFamily]] = []
+        self._families: list[_FamilyOfMetrics] = []
 
     def counter(self, name: str) -> Counter:
         """Return the counter of that name; the first call creates it."""
@@ -210,15 +222,17 @@ class Metrics:
         """Remove a metric of something that is gone, if there is one of that name."""
         self._metrics.pop(name, None)
 
-    def family(self, read: ReadFamily, kind: MetricKind = MetricKind.GAUGE) -> None:
+    def family(
+        self, read: ReadFamily, kind: MetricKind = MetricKind.GAUGE, of_partitions: bool = False
+    ) -> None:
         """Register a function that returns the names and values of metrics which come and go, such
-        as those of clients. It returns a bounded number. While they are iterated, other tasks may
-        run: an iterator must not depend on a collection that changes."""
-        self._families.append((kind, read))
+        as those of clients or, ``of_partitions``, of each partition. While they are iterated, other
+        tasks may run: an iterator must not depend on a collection that changes."""
+        self._families.append(_FamilyOfMetrics(kind, read, of_partitions))
 
-    def samples(self, prefix: str = "") -> Iterator[Sample]:
-        """Iterate over the present values of the metrics whose names begin with ``prefix``. Other
-        tasks may run between two of them."""
+    def samples(self, prefix: str = "", partitions: bool = False) -> Iterator[Sample]:
+        """Iterate over the present values of the metrics whose names begin with ``prefix``, with
+        those of each partition or without. Other tasks may run between two of them."""
         for name, metric in list(self._metrics.items()):
             if not name.startswith(prefix):
                 continue
@@ -228,16 +242,18 @@ class Metrics:
                 yield Sample(name, MetricKind.HISTOGRAM, 0.0, metric)
             else:
                 yield Sample(name, MetricKind.GAUGE, metric())
-        for kind, read in self._families:
-            for name, value in read():
+        for family in self._families:
+            if family.of_partitions and not partitions:
+                continue
+            for name, value in family.read():
                 if name.startswith(prefix):
-                    yield Sample(name, kind, value)
+                    yield Sample(name, family.kind, value)
 
-    def snapshot(self, prefix: str = "") -> dict[str, float]:
-        """Return the present values of the metrics whose names begin with ``prefix``, sorted. A
-        histogram has an entry for each of its attributes, such as ``...:99thPercentile``."""
+    def snapshot(self, prefix: str = "", partitions: bool = False) -> dict[str, float]:
+        """Return the values of ``samples``, sorted by name. A histogram has an entry for each of
+        its attributes, such as ``...:99thPercentile``."""
         values: dict[str, float] = {}
-        for sample in self.samples(prefix):
+        for sample in self.samples(prefix, partitions):
             if sample.histogram is None:
                 values[sample.name] = sample.value
             else:

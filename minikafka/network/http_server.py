@@ -1,7 +1,8 @@
-"""A small HTTP/1.1 server for the debug listener: a table of paths, each returning JSON.
+"""A small HTTP/1.1 server for the debug listener and for metrics: a table of paths.
 
 ``HttpServer`` holds the table and builds replies; ``HttpConnection`` drives h11 for one peer. A
-route is called synchronously, so it must be quick: the whole broker waits for it.
+route returns a value that is sent as JSON, or a text, at once or as a coroutine. What it does
+without an await must be quick: the whole broker waits for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import parse_qsl
@@ -30,9 +31,14 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 READ_BYTES = 16 * 1024
 
-# The last value of each parameter, decoded.
-Query: TypeAlias = Mapping[str, str]
-# Returns a value that ``json.dumps`` accepts. Must return quickly: the whole broker waits for it.
+
+class Query(dict[str, str]):
+    """The last value of each parameter, decoded, and the header Accept."""
+
+    accept = ""
+
+
+# Returns a value that ``json.dumps`` accepts, an ``HttpText``, or a coroutine of one of them.
 Route: TypeAlias = Callable[[Query], Any]
 
 MAX_PARAMETERS = 20
@@ -62,6 +68,7 @@ class HttpRequest:
     method: str
     target: str
     host: str
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,14 @@ class HttpReply:
     status: int
     body: bytes
     headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HttpText:
+    """What a route returns that does not respond with JSON."""
+
+    body: bytes
+    content_type: str
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -88,6 +103,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=config.max_request_bytes)
         self._buffer = bytearray(READ_BYTES)
         self._request: h11.Request | None = None
+        self._answering: asyncio.Task[None] | None = None  # the reply is being computed
         self._transport: asyncio.Transport
         self._deadline: TimerHandle | None = None
         self._silent = True  # no byte has arrived
@@ -138,6 +154,8 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._disarm_deadline()
+        if self._answering is not None:
+            self._answering.cancel()
         self._server.lost(self)
 
     # -- the server calls this
@@ -161,7 +179,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Reply to the next request if it has arrived completely."""
-        while not self.closed and not self._write_paused:
+        while not self.closed and not self._write_paused and self._answering is None:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
@@ -179,11 +197,28 @@ class HttpConnection(asyncio.BufferedProtocol):
                     self._send(refusal, last=True)
             elif isinstance(event, h11.EndOfMessage):
                 assert self._request is not None
-                self._send(self._server.answer(request_of(self._request)), last=False)
-                self._serve_soon()
+                answer = self._server.answer(request_of(self._request))
+                if isinstance(answer, HttpReply):
+                    self._send(answer, last=False)
+                    self._serve_soon()
+                else:
+                    self._answering = asyncio.get_running_loop().create_task(self._await(answer))
                 return
             else:  # h11.ConnectionClosed: the peer sends no further request
                 self._finish()
+
+    async def _await(self, answer: Coroutine[Any, Any, HttpReply]) -> None:
+        """Send a reply that takes a while. A bug in the route closes the connection."""
+        try:
+            reply = await answer
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self._answering = None
+        if not self.closed:
+            self._send(reply, last=False)
+            self._serve_soon()
 
     def _send(self, reply: HttpReply, last: bool) -> None:
         request, self._request = self._request, None
@@ -240,9 +275,12 @@ def announces_body(request: h11.Request) -> bool:
 def request_of(request: h11.Request) -> HttpRequest:
     """Convert h11's request. h11 has checked that method and target are visible ASCII and that
     there is at most one Host header."""
-    host = next((value for name, value in request.headers if name == b"host"), b"")
+    found = {name: value.decode("latin-1") for name, value in request.headers}
     return HttpRequest(
-        request.method.decode("ascii"), request.target.decode("ascii"), host.decode("latin-1")
+        request.method.decode("ascii"),
+        request.target.decode("ascii"),
+        found.get(b"host", ""),
+        found.get(b"accept", ""),
     )
 
 
@@ -253,8 +291,8 @@ class BadQuery(ValueError):
 class HttpServer:
     """Serve ``routes`` to GET and HEAD requests.
 
-    Requests must name a loopback host. Otherwise a web page whose own name resolves to 127.0.0.1
-    could read the broker's state (DNS rebinding).
+    If it listens on the loopback interface, requests must name a loopback host. Otherwise a web
+    page whose own name resolves to 127.0.0.1 could read the broker's state (DNS rebinding).
     """
 
     def __init__(
@@ -271,11 +309,13 @@ class HttpServer:
         self._config = config or HttpConfig()
         self._log = log or event_log("http")
         self._listener: Listener | None = None
+        self._only_loopback = True
         self._connections: set[HttpConnection] = set()  # bound: max_connections, and the refused
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError (address in use)."""
         self._listener = await self._network.listen(self._accept, host, port)
+        self._only_loopback = is_loopback(host)
         return self._listener.port
 
     def close(self) -> None:
@@ -307,9 +347,9 @@ class HttpServer:
 
     # -- requests
 
-    def answer(self, request: HttpRequest) -> HttpReply:
+    def answer(self, request: HttpRequest) -> HttpReply | Coroutine[Any, Any, HttpReply]:
         """Return the reply to any request: the route's value, or an error with its reason."""
-        if request.host and not names_loopback(request.host):
+        if self._only_loopback and request.host and not names_loopback(request.host):
             return complaint(HTTPStatus.MISDIRECTED_REQUEST, "only for names of the loopback")
         path, _, query = request.target.partition("?")
         route = self._routes.get(path)
@@ -320,15 +360,25 @@ class HttpServer:
                 HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
             )
         try:
-            return reply(HTTPStatus.OK, route(parameters(query)))
+            parsed = parameters(query)
+            parsed.accept = request.accept
+            value = route(parsed)
         except BadQuery as error:
             return complaint(HTTPStatus.BAD_REQUEST, str(error))
+        return _awaited(value) if isinstance(value, Coroutine) else success(value)
 
 
-def parameters(query: str) -> dict[str, str]:
+async def _awaited(value: Coroutine[Any, Any, Any]) -> HttpReply:
+    try:
+        return success(await value)
+    except BadQuery as error:
+        return complaint(HTTPStatus.BAD_REQUEST, str(error))
+
+
+def parameters(query: str) -> Query:
     """Parse a query string. Raises BadQuery."""
     try:
-        return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS))
+        return Query(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS))
     except ValueError:
         raise BadQuery(f"more than {MAX_PARAMETERS} parameters") from None
 
@@ -341,6 +391,13 @@ def names_loopback(host: str) -> bool:
 
 def complaint(status: int, reason: str, *headers: tuple[str, str]) -> HttpReply:
     return reply(status, {"error": reason}, *headers)
+
+
+def success(value: Any) -> HttpReply:
+    if isinstance(value, HttpText):
+        headers = (("Content-Type", value.content_type), *_HEADERS[1:])
+        return HttpReply(HTTPStatus.OK, value.body, headers)
+    return reply(HTTPStatus.OK, value)
 
 
 def reply(status: int, value: Any, *headers: tuple[str, str]) -> HttpReply:

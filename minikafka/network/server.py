@@ -717,7 +717,7 @@ class Server:
         self.now_ns = clock.monotonic_ns
         self._config = config
         self._on_frame = on_frame
-        self._listener_name = listener_name
+        self.listener_name = listener_name
         self._log = log or event_log("network", listener=listener_name)
         self.holding = False
         self.budget = budget or MemoryBudget()
@@ -742,6 +742,11 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def queued_requests(self) -> tuple[int, int]:
+        """Return how many requests wait to be served, and how many for their replies."""
+        open_ = self._connections.values()
+        return sum(len(c._held) for c in open_), sum(len(c.unanswered) for c in open_)
 
     def authentication_counts(self) -> Mapping[str, int]:
         """Return how many logins have succeeded or failed, by the names of Kafka's
@@ -817,8 +822,8 @@ class Server:
         self._connections[connection.number] = connection
         host = connection.client_host
         outcome = self._quotas.add(
-            self._listener_name, host, connection.descriptor
-        ) or self._quotas.throttle(self._listener_name, host, self.clock.monotonic_ms())
+            self.listener_name, host, connection.descriptor
+        ) or self._quotas.throttle(self.listener_name, host, self.clock.monotonic_ms())
         if isinstance(outcome, ConnectionRefusal):
             # At max.connections, Kafka leaves the new connection in the backlog until another one
             # is closed. Here the client sees a close at once, and the log has the reason.
@@ -848,14 +853,14 @@ class Server:
 
     def lost(self, connection: ServerConnection) -> None:
         if self._connections.pop(connection.number, None) is not None:
-            self._quotas.remove(self._listener_name, connection.client_host)
+            self._quotas.remove(self.listener_name, connection.client_host)
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 
     def _accept(self) -> ServerConnection:
         self._next_number += 1
         return ServerConnection(
-            self._next_number, self, self._config, self._on_frame, self._listener_name, self._log
+            self._next_number, self, self._config, self._on_frame, self.listener_name, self._log
         )
 
     def _accept_failed(self, error: OSError) -> None:

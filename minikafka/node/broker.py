@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,28 +25,32 @@ from minikafka.broker.requests.security.delegation_tokens import DelegationToken
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
-from minikafka.kernel.cluster import NO_EPOCH
+from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.listeners import (
     DEBUG_LISTENER,
+    METRICS_LISTENER,
     debug_listener,
     listeners,
+    metrics_listener,
 )
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.connection_quotas import ConnectionQuotas
-from minikafka.network.http_server import HttpServer
+from minikafka.network.http_server import HttpServer, Route
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.authorizer import NodeAuthorizer
+from minikafka.node.broker_gauges import BrokerLifecycle, IdleShare, register_broker_gauges
 from minikafka.node.debug import debug_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.metric_windows import MetricWindows
+from minikafka.node.metrics_listener import metrics_routes
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
@@ -122,7 +127,7 @@ class BrokerNode:
         self._passwords = self._make_passwords()
         self._dynamic = DynamicBrokerConfig(config, passwords=self._passwords)
         self._listening: BrokerListeners | None = None
-        self._debug: HttpServer | None = None
+        self._http_servers: list[HttpServer] = []
         self._stalls: LoopStalls | None = None
         self._windows = MetricWindows(world.clock, self.metrics)
 
@@ -420,15 +425,23 @@ class BrokerNode:
         network = self._world.network
         self._quotas.configure(await views.connection_quotas(self._dynamic.current, network))
         register_memory(self.metrics, self.parts.memory)
+        register_broker_gauges(
+            self.metrics,
+            IdleShare(self._world.clock, lambda: self._apis.busy_ns),
+            self._lifecycle,
+            lambda: self._servers,
+            self._zk,
+        )
         self.metrics.gauge(
             "minikafka.network:type=Acceptor,name=AcceptFailuresPerSec",
             lambda: sum(server.accept_failures for server in self._servers),
         )
         serving = Serving(self._apis, self._quotas, self.parts.memory, self._register_again)
         await listening.open(serving, tasks)
+        metrics = metrics_routes(self.metrics, self.parts.replicas.hosted.__len__)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
         if debug is not None:
-            routes = debug_routes(
+            routes = metrics | debug_routes(
                 self.broker_id,
                 self.parts.purgatories,
                 self.metrics,
@@ -437,8 +450,21 @@ class BrokerNode:
                 self.parts.groups.facts,
                 self.parts.replicas.mending.facts,
             )
-            self._debug = HttpServer(self._world.network, self._world.clock, routes)
-            await self._debug.start(debug.host, debug.port)
+            await self._serve_http(routes, debug)
+        scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
+        if scraped is not None:
+            await self._serve_http(metrics, scraped)
+
+    def _lifecycle(self) -> BrokerLifecycle:
+        if self._stop_requested.is_set():
+            return BrokerLifecycle.PENDING_CONTROLLED_SHUTDOWN
+        return BrokerLifecycle.RUNNING if self.started.is_set() else BrokerLifecycle.STARTING
+
+    async def _serve_http(self, routes: Mapping[str, Route], endpoint: Endpoint) -> None:
+        """Serve the routes until the broker stops. Raises OSError (address in use)."""
+        server = HttpServer(self._world.network, self._world.clock, routes)
+        self._http_servers.append(server)
+        await server.start(endpoint.host, endpoint.port)
 
     async def _register(self, store: ZkStore) -> None:
         """Create /brokers/ids/<id>.
@@ -495,8 +521,8 @@ class BrokerNode:
         if started:
             self.parts.replicas.fetchers.begin_shutdown()
             await self._controlled_shutdown.run_while(self._can_hand_over, self.broker_epoch)
-        if self._debug is not None:
-            self._debug.close()
+        for http_server in self._http_servers:
+            http_server.close()
         if self._listening is not None:
             await self._listening.close()
         if started:
@@ -514,8 +540,8 @@ class BrokerNode:
     def abandon(self) -> None:
         """Close all listeners and connections at once. With the cancellation of ``run`` that is the
         end of a broker that is killed inside a process which goes on."""
-        if self._debug is not None:
-            self._debug.close()
+        for http_server in self._http_servers:
+            http_server.close()
         for server in self._servers:
             server.abandon()
 

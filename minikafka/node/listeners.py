@@ -259,7 +259,7 @@ def register_authentication(metrics: Metrics, listener: str, server: Server) -> 
     """Register what a listener counts of its clients' logins, if they log in."""
     for name in server.authentication_counts():
         metrics.gauge(
-            f"kafka.server:type=socket-server-metrics,listener={listener}:{name}",
+            f"kafka.server:type=socket-server-metrics,listener={listener},networkProcessor=0:{name}",
             lambda name=name: server.authentication_counts()[name],  # type: ignore[misc]
         )
 

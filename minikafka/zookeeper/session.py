@@ -74,6 +74,13 @@ class ZkSession:
         self._former_sessions: list[int] = []
         self._expired = asyncio.Event()
         self._suspended_at_ms: int | None = None
+        # By Kafka's names of the metrics of its ``SessionExpireListener``.
+        self.counts = {
+            "ZooKeeperSyncConnectsPerSec": 0,
+            "ZooKeeperDisconnectsPerSec": 0,
+            "ZooKeeperExpiresPerSec": 0,
+            "ZooKeeperAuthFailuresPerSec": 0,
+        }
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
 
@@ -124,6 +131,7 @@ class ZkSession:
             self._config.open_timeout_ms,
             self._config.security,
         )
+        self.counts["ZooKeeperSyncConnectsPerSec"] += 1
         self._expired.clear()
         self._store = ZkStore(session, tuple(self._former_sessions))
         session.add_state_listener(lambda state: self._on_state(session, state))
@@ -135,11 +143,14 @@ class ZkSession:
         if self._closing or session is not self.session:
             return
         if state is SessionState.SUSPENDED:
+            self.counts["ZooKeeperDisconnectsPerSec"] += 1
             self._suspended_at_ms = self._clock.monotonic_ms()
             self._log.warning("zookeeper_connection_lost", connect=self._config.connect)
         elif state is SessionState.CONNECTED:
+            self.counts["ZooKeeperSyncConnectsPerSec"] += 1
             self._log.info("zookeeper_reconnected", after_ms=self._suspended_ms())
         else:
+            self.counts["ZooKeeperExpiresPerSec"] += 1
             self._log.warning("session_expired", session=f"0x{session.session_id:x}")
             self._expired.set()
 
@@ -179,6 +190,8 @@ class ZkSession:
             try:
                 return await self._open()
             except (ConnectionLost, ZookeeperLoginFailed) as error:
+                if isinstance(error, ZookeeperLoginFailed):
+                    self.counts["ZooKeeperAuthFailuresPerSec"] += 1
                 if backoff_ms == FIRST_BACKOFF_MS:
                     self._log.warning(
                         "session_open_failed", connect=self._config.connect, error=str(error)

@@ -62,13 +62,16 @@ def written(cluster: RealCluster, topic: str) -> None:
     assert producer.flush(60) == 0
 
 
+BYTES_OUT = "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec"
+
+
 def bytes_out(cluster: RealCluster, broker_id: int) -> float:
     """To consumers; what replicas copy is counted elsewhere."""
     host, _, port = cluster.bootstrap.split(",")[broker_id - 1].rpartition(":")
-    url = f"http://{host}:{int(port) + DEBUG_PORT_OFFSET}/metrics.json?prefix=kafka.server:Bytes"
+    url = f"http://{host}:{int(port) + DEBUG_PORT_OFFSET}/metrics.json?prefix={BYTES_OUT}"
     with urllib.request.urlopen(url, timeout=30) as answer:
         metrics: dict[str, Any] = json.load(answer)["metrics"]
-    return float(metrics["kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec"])
+    return float(metrics[BYTES_OUT])
 
 
 def read_by_librdkafka(cluster: RealCluster, topic: str, rack: str) -> list[bytes | None]:

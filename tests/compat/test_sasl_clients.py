@@ -390,7 +390,7 @@ def counts(cluster: MixedCluster) -> dict[str, int]:
     return {
         name.rpartition(":")[2]: count
         for name, count in metrics.items()
-        if name.startswith(f"{SOCKET_METRICS},listener={SESSIONS[0]}:")
+        if name.startswith(f"{SOCKET_METRICS},listener={SESSIONS[0]},networkProcessor=0:")
     }
 
 

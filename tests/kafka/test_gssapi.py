@@ -267,7 +267,7 @@ def test_brokers_log_in_again_within_their_sessions(cluster: MixedCluster) -> No
             f"{address}/metrics.json?prefix=kafka.server:type=socket-"
         ) as response:
             metrics = json.load(response)["metrics"]
-        mbean = f"kafka.server:type=socket-server-metrics,listener={LISTENER}"
+        mbean = f"kafka.server:type=socket-server-metrics,listener={LISTENER},networkProcessor=0"
         return int(metrics[f"{mbean}:successful-reauthentication-total"])
 
     until(lambda: repeated_logins() >= 2, "the official broker has logged in again", 30)

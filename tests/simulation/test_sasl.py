@@ -46,7 +46,7 @@ from minikafka.simulator import faults
 from minikafka.simulator.cluster import PORT, LogEvent, SimCluster, host_name
 from tests.support.security.sasl_connection import Closed, SaslConnection, scram
 
-SOCKETS = "kafka.server:type=socket-server-metrics,listener=CLIENT"
+SOCKETS = "kafka.server:type=socket-server-metrics,listener=CLIENT,networkProcessor=0"
 
 SASL_PORT = 9093
 JAAS = "org.apache.kafka.common.security"

@@ -7,7 +7,7 @@ There is a fetcher for each broker that leads a partition followed here, or seve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TypeAlias
 from uuid import UUID
 
@@ -140,6 +140,25 @@ class ReplicaFetcherManager:
 
     def __len__(self) -> int:
         return len(self._fetchers)
+
+    def lags(self) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Iterate over the partitions that are fetched, with their source and how many offsets they
+        are behind its high watermark; those whose lag is not known yet are left out."""
+        for topic_partition, source in list(self._sources.items()):
+            fetcher = self._fetchers.get((source, self._number(topic_partition)))
+            state = None if fetcher is None else fetcher.state_of(topic_partition)
+            if state is not None and state.lag is not None:
+                yield topic_partition, source, state.lag
+
+    @property
+    def failing_count(self) -> int:
+        """The number of partitions whose last fetch has failed."""
+        states = (
+            fetcher.state_of(topic_partition)
+            for topic_partition, source in self._sources.items()
+            if (fetcher := self._fetchers.get((source, self._number(topic_partition))))
+        )
+        return sum(state is not None and state.failures > 0 for state in states)
 
     def source_of(self, topic_partition: TopicPartition) -> int | None:
         """Return the broker from which the partition is fetched; None if it is not fetched."""

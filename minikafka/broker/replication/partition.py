@@ -202,6 +202,10 @@ class Partition:
     def is_under_min_isr(self) -> bool:
         return self.is_leader and len(self.state.isr.committed) < self._min_isr
 
+    @property
+    def is_at_min_isr(self) -> bool:
+        return self.is_leader and len(self.state.isr.committed) == self._min_isr
+
     def accepts_topic_id(self, topic_id: UUID | None) -> bool:
         """Whether a request with this topic id may be served: False only if both ids are known and
         differ."""

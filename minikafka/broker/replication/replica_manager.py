@@ -27,6 +27,7 @@ from minikafka.broker.replication.leadership import Leadership
 from minikafka.broker.replication.log_dir_failures import LogDirFailures
 from minikafka.broker.replication.mending import ReplicaMending
 from minikafka.broker.replication.partition import Partition
+from minikafka.broker.replication.partition_metrics import register_partition_metrics
 from minikafka.broker.replication.record_appends import RecordAppends
 from minikafka.broker.replication.record_deletion import RecordDeletion
 from minikafka.broker.replication.throttles import ReplicationThrottles
@@ -247,6 +248,7 @@ class ReplicaManager:
             "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
             lambda: hosted.offline_count,
         )
+        register_partition_metrics(metrics, hosted, self.fetchers)
         metrics.gauge(
             "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
             lambda: len(self._log_manager.directories.offline),

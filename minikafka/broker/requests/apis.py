@@ -441,6 +441,7 @@ class Apis:
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
         self._stall_ns = self._stalls.threshold_ms * 1_000_000
         self.now_ns = monotonic_ns
+        self.busy_ns = 0  # for how long handlers have kept the loop, until they first await
         self._log = log or event_log("apis", broker=broker_id)
         self._broker_id = broker_id
         self._quotas = quotas
@@ -567,6 +568,7 @@ class Apis:
             connection.overlapping = None
             throttle.pause()
         now_ns = self.now_ns()
+        self.busy_ns += now_ns - started_ns
         queue_us = (started_ns - connection.received_ns) // 1000
         reply.handled(queue_us, (now_ns - started_ns) // 1000, now_ns)
         if now_ns - started_ns >= self._stall_ns:

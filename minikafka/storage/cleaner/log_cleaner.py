@@ -21,7 +21,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.metrics import Metrics, tag_value
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.cleaning import (
     CleaningAborted,
@@ -286,7 +286,7 @@ class LogCleaner:
 
         ``DeadThreadCount`` is always 0, because an unexpected error of a task ends the broker."""
         for directory in self._directories():
-            tag = f"logDirectory={directory.path}"
+            tag = f"logDirectory={tag_value(directory.path)}"
             metrics.gauge(
                 f"kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count,{tag}",
                 lambda d=directory: len(self._uncleanable_in(d)),  # type: ignore[misc]

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.network.http_server import BadQuery, HttpConfig, Query, Route, names_loopback
+from minikafka.network.http_server import (
+    BadQuery,
+    HttpConfig,
+    HttpText,
+    Query,
+    Route,
+    names_loopback,
+)
 from minikafka.world.sim.links import LinkProfile
 from tests.support.network.http_lab import PORT, HttpLab, get, responses
 
@@ -303,3 +310,66 @@ def test_whatever_comes_in_it_neither_raises_nor_hangs(pieces: list[bytes], seed
 )
 def test_names_of_the_loopback(host: str, fine: bool) -> None:
     assert names_loopback(host) is fine
+
+
+# -- routes that take a while, and texts
+
+
+async def later(query: Query) -> Any:
+    await asyncio.sleep(3)
+    if "bad" in query:
+        raise BadQuery("bad is bad")
+    return HttpText(query.accept.encode(), "text/plain")
+
+
+@pytest.mark.mission("GLASS-7")
+def test_a_route_may_take_a_while_and_respond_with_a_text() -> None:
+    lab = HttpLab({"/later": later, **ROUTES}, SMALL)
+
+    async def play(lab: HttpLab) -> bytes:
+        # The requests of one connection are served in order, others meanwhile.
+        slow = asyncio.ensure_future(
+            lab.ask(get("/later", "Accept: text/x") + get("/later?bad=1") + get("/echo.json"))
+        )
+        await lab.ask(get("/echo.json"))
+        assert lab.seconds() < 1
+        return await slow
+
+    first, second, third = responses(lab.run(play))
+    assert (first.status, first.body) == (200, b"text/x")
+    assert first.headers["content-type"] == "text/plain"
+    assert (second.status, second.json) == (400, {"error": "bad is bad"})
+    assert third.json == {}
+
+
+@pytest.mark.mission("GLASS-7")
+def test_a_route_ends_with_its_connection() -> None:
+    ended = []
+
+    async def forever(query: Query) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    lab = HttpLab({"/forever": forever}, SMALL)
+
+    async def play(lab: HttpLab) -> None:
+        end = await lab.connect()
+        end.transport.write(get("/forever"))
+        await asyncio.sleep(1)
+        assert not ended
+        end.transport.abort()
+        await asyncio.sleep(1)
+        assert ended == [True]
+        # One that takes longer than a request may is disconnected, too.
+        await lab.until_end(other := await asked(lab))
+        assert other.seen == b""
+        assert ended == [True, True]
+
+    async def asked(lab: HttpLab) -> Any:
+        end = await lab.connect()
+        end.transport.write(get("/forever"))
+        return end
+
+    lab.run(play)

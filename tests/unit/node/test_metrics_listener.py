@@ -1,0 +1,35 @@
+"""The route of the metrics listener."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minikafka.kernel.metrics import Metrics
+from minikafka.network.http_server import HttpText, Query
+from minikafka.node.metrics_listener import SAMPLES_AT_ONCE, metrics_routes
+
+
+@pytest.mark.mission("GLASS-6")
+async def test_others_run_while_many_series_are_written() -> None:
+    metrics = Metrics()
+    names = [f"kafka.log:type=Log,name=Size,topic=t,partition={i}" for i in range(10_000)]
+    metrics.family(lambda: [(name, 1) for name in names], of_partitions=True)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    (route,) = metrics_routes(metrics, lambda: len(names)).values()
+    text = await route(Query(partitions="1"))
+    running.cancel()
+    assert isinstance(text, HttpText)
+    assert text.body.count(b"\nkafka_log_log_size{") == len(names)
+    assert turns >= len(names) / SAMPLES_AT_ONCE
+    without = await route(Query())
+    assert b"kafka_log" not in without.body
