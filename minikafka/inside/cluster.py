@@ -21,14 +21,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import uvloop
 
-from minikafka.broker.requests.faults import InjectedFaults, SeenRequest
 from minikafka.client import Admin, ClientConfig
+from minikafka.faults.injected import InjectedFaults, SeenRequest
+from minikafka.faults.request_faults import RequestFaults
 from minikafka.inside.brokers import BrokerState, until
 from minikafka.inside.clearing import ClusterClearing
 from minikafka.inside.environment_faults import EnvironmentFaults
 from minikafka.inside.log_maintenance import LogMaintenance
 from minikafka.inside.operations import ClusterOperations
-from minikafka.inside.request_faults import RequestFaults
 from minikafka.kernel.events import kept
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG

@@ -20,11 +20,11 @@ from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
-from minikafka.broker.requests.faults import FaultSeam, InjectedFaults
 from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
+from minikafka.faults.injected import FaultSeam, InjectedFaults
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError

@@ -135,7 +135,7 @@ class RequestReply(Protocol):
 
 
 class Seam(Protocol):
-    """May serve a request in another way (``requests/faults``)."""
+    """May serve a request in another way (``minikafka.faults``)."""
 
     def begin(
         self,

@@ -95,7 +95,7 @@ class ProduceHandler:
         place, transactional, compressed = 0, False, False
         for topic in request.topic_data:
             if place + len(topic.partition_data) > SERVED_AT_ONCE:
-                copy_records(request)
+                request.copy_records()
                 return self._serve_in_slices(context, request, reply)
             name = topic.name
             for data in topic.partition_data:
@@ -311,14 +311,6 @@ def _refusal_of_transaction(request: ProduceRequest) -> ErrorCode | None:
 
 
 # ---------------------------------------------------------------- requests of very many partitions
-
-
-def copy_records(request: ProduceRequest) -> None:
-    """Copy the records, which lie in the receive buffer of the connection."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = bytes(data.records)
 
 
 def partition_rows(request: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:

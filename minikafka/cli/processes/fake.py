@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def controlled(cluster: InsideCluster, port: int) -> Iterator[str]:
-    from minikafka.inside.control import HOST, control_server
+    from minikafka.faults.control import HOST, control_server
+    from minikafka.inside.control import cluster_control
 
-    with control_server(cluster, port) as bound:
+    with control_server(cluster_control(cluster), port) as bound:
         yield f"control=http://{HOST}:{bound}"

@@ -38,6 +38,13 @@ class ProduceRequest(Message):
     timeout_ms: Int32 = 0
     topic_data: list[TopicProduceData] = field(default_factory=list)
 
+    def copy_records(self) -> None:
+        """Copy the records, which lie in the receive buffer of the connection."""
+        for topic in self.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = bytes(data.records)
+
 
 @dataclass(slots=True)
 class BatchIndexAndErrorMessage:

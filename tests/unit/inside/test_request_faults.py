@@ -14,8 +14,8 @@ import pytest
 from aiokafka.errors import CorruptRecordException, RequestTimedOutError
 
 from minikafka.core.faults.rules import RequestFacts
+from minikafka.faults.request_faults import RequestFaults
 from minikafka.inside.cluster import InsideCluster
-from minikafka.inside.request_faults import RequestFaults
 
 NUMBERS = count()
 

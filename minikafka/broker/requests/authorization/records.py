@@ -12,7 +12,6 @@ from minikafka.broker.requests.authorization.rows import TopicRows, Verdict
 from minikafka.broker.requests.authorization.wrapping import Admitted, before
 from minikafka.broker.requests.produce import (
     READ_AT_ONCE,
-    copy_records,
     partition_rows,
 )
 from minikafka.core.security.acls import AclOperation, AclResourceType
@@ -72,7 +71,7 @@ def _may_use_id(
     return name is not None and authorization.is_allowed(context, AclOperation.WRITE, kind, name)
 
 
-produce = before(_admit_produce, on_pause=copy_records)
+produce = before(_admit_produce, on_pause=ProduceRequest.copy_records)
 
 _LIST_OFFSETS = TopicRows(
     list_offsets.ListOffsetsResponse,

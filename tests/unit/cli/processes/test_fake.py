@@ -14,7 +14,8 @@ import confluent_kafka
 import kafka
 import pytest
 
-from minikafka.inside.control import FAULTS, MAX_BODY_BYTES, SELECTED, BadControl, fault
+from minikafka.faults.control import MAX_BODY_BYTES
+from minikafka.faults.documents import FAULTS, SELECTED, BadControl, fault
 
 
 class Fake:

@@ -1,4 +1,4 @@
-"""The handle of a fault that a test has put into a cluster inside the process."""
+"""The handle of a fault that a test has added."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import fields
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from minikafka.broker.requests.faults import InjectedFaults
 from minikafka.core.faults.rules import Hold, Rule
+from minikafka.faults.injected import InjectedFaults
 from minikafka.protocol.api_keys import ApiKey
 
-# Runs a coroutine on the cluster's event loop, from any other thread.
+# Runs a coroutine on the event loop of the cluster or the proxy, from any other thread.
 Call: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class FaultHandle:
-    """A fault of requests. All methods may be called from any thread but the cluster's own. As a
-    context it removes the fault at its end."""
+    """A fault of requests. All methods may be called from any thread but that of the event loop.
+    As a context it removes the fault at its end."""
 
     def __init__(self, call: Call, faults: InjectedFaults, rule: Rule) -> None:
         self._call = call

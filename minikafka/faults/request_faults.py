@@ -1,4 +1,4 @@
-"""Faults that a test puts into the requests of a cluster inside the process.
+"""Faults that a test puts into the requests of a cluster or of a proxy.
 
     with cluster.request_faults.answer("NOT_LEADER_OR_FOLLOWER", api="produce", times=3) as fault:
         application.run()
@@ -6,8 +6,8 @@
 
 The keywords of all faults select requests, and all that are given must fit: ``api``, ``broker``,
 ``topic``, ``partition``, ``group``, ``transactional_id``, ``client_id``, ``when`` (a function of
-``RequestFacts``, called on the cluster's thread), ``of_broker`` (requests between brokers, which no
-other fault concerns). ``times`` is how many requests are struck (1; None: until the fault is
+``RequestFacts``, called on the event loop's thread), ``of_broker`` (requests between brokers, which
+no other fault concerns). ``times`` is how many requests are struck (1; None: until the fault is
 removed), ``on_call`` the number of the first one (1), ``probability`` with ``seed`` a chance.
 
 The first fault that fits decides, in the order in which they were added; ``observe``, ``delay`` and
@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from minikafka.broker.requests.faults import InjectedFaults, SeenRequest
 from minikafka.core.faults.rules import (
     Answer,
     Corrupt,
@@ -37,7 +36,8 @@ from minikafka.core.faults.rules import (
     Swallow,
     ThrottleClient,
 )
-from minikafka.inside.fault_handles import Call, FaultHandle
+from minikafka.faults.handles import Call, FaultHandle
+from minikafka.faults.injected import InjectedFaults, SeenRequest
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 
@@ -63,8 +63,9 @@ class Select(TypedDict, total=False):
 
 
 class RequestFaults:
-    """The faults of a cluster. All methods may be called from any thread but the cluster's own.
-    They raise ValueError for a name or number that makes no sense, and TypeError for a keyword."""
+    """The faults of a cluster or a proxy. All methods may be called from any thread but that of its
+    event loop. They raise ValueError for a name or number that makes no sense, and TypeError for a
+    keyword."""
 
     def __init__(self, call: Call, faults: InjectedFaults) -> None:
         self._call = call

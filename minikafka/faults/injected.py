@@ -1,9 +1,9 @@
 """Faults in the request path: carries out what the rules of ``core/faults`` decide.
 
 ``InjectedFaults`` holds the rules of a cluster and notes its requests; each broker has a
-``FaultSeam``, which ``Apis`` calls with every decoded request. A request that a rule strikes is
-served by a task, and later requests of its connection wait for the reply. A broker without a seam
-pays one attribute test.
+``FaultSeam``, which ``Apis`` calls with every decoded request. In a proxy each listener has one. A
+request that a rule strikes is served by a task, and later requests of its connection wait for the
+reply. A broker without a seam pays one attribute test.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
-from minikafka.broker.requests.apis import RequestContext, RequestReply
-from minikafka.broker.requests.produce import copy_records
 from minikafka.core.faults import requests as named
 from minikafka.core.faults.responses import (
     is_done_all_the_same,
@@ -49,6 +47,32 @@ MAX_SEEN = 10_000
 REASON = "fault_injected"
 NO_SESSION, FULL_FETCH = 0, -1
 NO_ACKS = 0
+
+
+class SeamContext(Protocol):
+    """Which version a request has, and whose it is."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
+class SeamReply(Protocol):
+    """Takes the reply to one request. ``refuse`` and ``abandon`` close the connection instead, and
+    ``mute`` lets nothing more of it be served for so long."""
+
+    def __call__(self, response: Any) -> None: ...
+
+    def refuse(self, reason: str, **facts: object) -> None: ...
+
+    def abandon(self, reason: str, **facts: object) -> None: ...
+
+    def mute(self, delay_ms: int) -> None: ...
 
 
 class SeenRequest(NamedTuple):
@@ -127,7 +151,7 @@ class InjectedFaults:
 
 
 # Serves a request as if there were no faults, and gives its reply to the argument.
-ServeRequest: TypeAlias = Callable[[Any, RequestReply], Awaitable[None]]
+ServeRequest: TypeAlias = Callable[[Any, SeamReply], Awaitable[None]]
 
 
 class FaultSeam:
@@ -144,9 +168,9 @@ class FaultSeam:
     def begin(
         self,
         api_key: ApiKey,
-        context: RequestContext,
+        context: SeamContext,
         request: Any,
-        reply: RequestReply,
+        reply: SeamReply,
         serve: ServeRequest,
     ) -> Coroutine[Any, Any, None] | None:
         """Note a request. Return what serves it, as a task, if a fault strikes it."""
@@ -174,7 +198,7 @@ class FaultSeam:
             return None
         faults.changed()
         if api_key is ApiKey.PRODUCE:
-            copy_records(request)
+            request.copy_records()
         return _StruckRequest(faults, self._clock, self._topic_name, facts, decision).run(
             request, reply, serve
         )
@@ -189,7 +213,7 @@ def _leave_session(request: Any) -> bool:
     return True
 
 
-async def _reply(reply: RequestReply, response: Message | KafkaError) -> None:
+async def _reply(reply: SeamReply, response: Message | KafkaError) -> None:
     reply(response)
 
 
@@ -200,7 +224,7 @@ class _Closed:
 class _CollectedReply:
     """Takes the reply of a handler."""
 
-    def __init__(self, reply: RequestReply) -> None:
+    def __init__(self, reply: SeamReply) -> None:
         self._reply = reply
         self.response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -237,7 +261,7 @@ class _StruckRequest:
         self._facts = facts
         self._decision = decision
 
-    async def run(self, request: Any, reply: RequestReply, serve: ServeRequest) -> None:
+    async def run(self, request: Any, reply: SeamReply, serve: ServeRequest) -> None:
         await self._pass(Moment.BEFORE)
         final = self._decision.final
         effect = None if final is None else final.rule.effect
@@ -272,7 +296,7 @@ class _StruckRequest:
             elif isinstance(effect, Hold) and effect.moment is moment:
                 await self._faults.until(partial(self._faults.lets_go, rule))
 
-    async def _response(self, request: Any, reply: RequestReply, serve: ServeRequest) -> Any:
+    async def _response(self, request: Any, reply: SeamReply, serve: ServeRequest) -> Any:
         """Return the response, with the errors that a fault puts into it."""
         final = self._decision.final
         if final is None or not isinstance(final.rule.effect, Answer):
@@ -310,12 +334,12 @@ class _StruckRequest:
         done = is_done_all_the_same(self._facts.api_key, effect.error)
         return done or effect.moment is Moment.AFTER
 
-    async def _served(self, request: Any, reply: RequestReply, serve: ServeRequest) -> Any:
+    async def _served(self, request: Any, reply: SeamReply, serve: ServeRequest) -> Any:
         collected = _CollectedReply(reply)
         await serve(request, collected)
         return await collected.response
 
-    def _throttle(self, response: Any, reply: RequestReply, throttle_ms: int) -> None:
+    def _throttle(self, response: Any, reply: SeamReply, throttle_ms: int) -> None:
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         reply.mute(throttle_ms)
