@@ -35,6 +35,10 @@ VERBS = {
         "minikafka.cli.processes.fake",
         "run brokers for tests in one process, with faults over HTTP",
     ),
+    "faults": (
+        "minikafka.cli.processes.faults",
+        "run a proxy in front of any Kafka, with faults over HTTP",
+    ),
     "broker": ("minikafka.cli.processes.broker", "run one broker in the foreground"),
     "secure": (
         "minikafka.cli.processes.secure",

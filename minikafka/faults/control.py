@@ -180,7 +180,12 @@ def control_server(control: HttpFaults, port: int) -> Iterator[int]:
         def log_message(self, format: str, *args: object) -> None:
             """Print nothing."""
 
-    with ThreadingHTTPServer((HOST, port), Handler) as server:
+    try:
+        server = ThreadingHTTPServer((HOST, port), Handler)
+    except OSError as error:
+        text = f"cannot listen on {HOST}:{port}: {error.strerror}"
+        raise OSError(error.errno, text) from error
+    with server:
         threading.Thread(target=server.serve_forever, name="control", daemon=True).start()
         try:
             yield server.server_address[1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minikafka.inside.cluster import InsideCluster
+    from minikafka.proxy.fault_proxy import FaultProxy
     from minikafka.testing.async_view import AsyncView
     from minikafka.testing.cluster import AnyCluster, NotInThisPlace, place
     from minikafka.testing.faults import AsyncFault, FaultInTest, Faults
@@ -28,6 +29,7 @@ __all__ = [
     "ClusterNotStarted",
     "ClusterProcesses",
     "FaultInTest",
+    "FaultProxy",
     "Faults",
     "GroupHandle",
     "GroupView",
@@ -43,6 +45,7 @@ __all__ = [
 
 _MODULES = {
     "minikafka.inside.cluster": ("InsideCluster",),
+    "minikafka.proxy.fault_proxy": ("FaultProxy",),
     "minikafka.testing.async_view": ("AsyncView",),
     "minikafka.testing.cluster": ("AnyCluster", "NotInThisPlace", "place"),
     "minikafka.testing.faults": ("AsyncFault", "FaultInTest", "Faults"),
