@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from minikafka.faults.injected import FaultSeam, InjectedFaults
-from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, Listener, Network
 from minikafka.network.channel import Channel
 from minikafka.protocol.api_keys import ApiKey
@@ -70,14 +70,14 @@ class ProxiedBrokers:
         faults: InjectedFaults,
         host: str,
         port: int,
-        log: EventLog | None = None,
+        log: EventLog,
     ) -> None:
         self._network = network
         self._clock = clock
         self._faults = faults
         self._host = host
         self._port = port
-        self._log = log or event_log("proxy")
+        self._log = log
         self._first: ProxiedBroker | None = None
         self._first_hosts: frozenset[str] = frozenset()
         self.brokers: dict[int, ProxiedBroker] = {}
@@ -207,7 +207,9 @@ class ProxiedBrokers:
     async def _cluster(self, host: str, port: int) -> MetadataResponse | None:
         """Return the brokers and topics; None if a login is needed to read them. Raises
         ConnectionError and TimeoutError."""
-        channel = await Channel.open(self._network, self._clock, host, port, CLIENT_ID)
+        channel = await Channel.open(
+            self._network, self._clock, host, port, CLIENT_ID, log=self._log
+        )
         try:
             try:
                 listed: ApiVersionsResponse = await channel.request(

@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import uvloop
 
 from minikafka.faults.injected import InjectedFaults
 from minikafka.faults.request_faults import RequestFaults
-from minikafka.kernel.events import event_log
+from minikafka.kernel.events import EventLog, event_log, kept
 from minikafka.proxy.brokers import ProxiedBrokers
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.network import RealNetwork
@@ -29,27 +30,39 @@ from minikafka.world.real.network import RealNetwork
 T = TypeVar("T")
 
 ANY_PORT = "127.0.0.1:0"
+MAX_EVENTS = 1_000
 MAX_PORT = 65535
 FOR_MAIN_THREAD = (signal.SIGINT, signal.SIGTERM)
+
+
+class ProxyEvent(NamedTuple):
+    """Something that has happened at a proxy, at ``monotonic_ms``."""
+
+    monotonic_ms: int
+    level: str
+    name: str
+    facts: Mapping[str, Any]
 
 
 class FaultProxy:
     """A proxy as a context. ``upstream`` is ``host:port`` of one broker of a cluster; the others
     are learnt. ``listen`` is ``host:port`` for clients, and each further broker has the next free
     port; with 0 the system chooses all of them. Clients are sent to the host by whose address they
-    have connected. Faults may be added before the start. Raises ValueError for an address that is
-    none.
+    have connected. Faults may be added before the start. Without a ``log`` nothing is printed; see
+    ``events``. Raises ValueError for an address that is none.
 
     All methods may be called from any thread but the proxy's own.
     """
 
-    def __init__(self, upstream: str, listen: str = ANY_PORT) -> None:
+    def __init__(self, upstream: str, listen: str = ANY_PORT, log: EventLog | None = None) -> None:
         self._upstream = address(upstream)
         self._host, self._port = address(listen)
         self._clock = RealClock()
         self._faults = InjectedFaults(self._clock.monotonic_ms)
         self.request_faults = RequestFaults(self.call, self._faults)
-        self._log = event_log("proxy")
+        self._events: deque[ProxyEvent] = deque(maxlen=MAX_EVENTS)
+        with kept(self._keep):
+            self._log = log or event_log("proxy")
         self._brokers: ProxiedBrokers | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -81,6 +94,11 @@ class FaultProxy:
         """The brokers that are known, by their ids: the listener of each, and its address."""
         return self.call(self._read(self._addresses))
 
+    def events(self, name: str | None = None) -> list[ProxyEvent]:
+        """Return the last events, or those of one name, from the oldest: brokers that were found,
+        and why connections were closed."""
+        return [event for event in list(self._events) if name in (None, event.name)]
+
     def start(self) -> None:
         """Connect to the upstream and listen. Raises ConnectionError and TimeoutError if it sends
         no response as Kafka does, and OSError (address in use)."""
@@ -111,6 +129,9 @@ class FaultProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     # ------------------------------------------------------------------------ on the proxy's thread
+
+    def _keep(self, level: str, name: str, facts: dict[str, Any]) -> None:
+        self._events.append(ProxyEvent(self._clock.monotonic_ms(), level, name, facts))
 
     def _run(self, ready: Future[None]) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, FOR_MAIN_THREAD)

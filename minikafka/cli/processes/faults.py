@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"{option}: {error}") from None
     rules = [] if args.rules is None else read_rules(args.rules)
     with ExitStack() as running, events.printed("WARNING"):
-        proxy = FaultProxy(args.upstream, args.listen)
+        proxy = FaultProxy(args.upstream, args.listen, events.event_log("proxy"))
         control = HttpFaults(proxy.request_faults)
         add_rules(control, rules, args.rules)
         running.enter_context(proxy)

@@ -337,6 +337,8 @@ def test_a_dead_upstream_closes_connections_and_the_proxy_ends_in_spite_of_a_hol
                 assert holding.recv(1) == b""
         with connected(proxy) as refused:
             assert refused.recv(1) == b""
+        lost = proxy.events("upstream_lost")
+        assert lost[-1].facts["upstream"] == first_address(cluster)
     with pytest.raises(ConnectionError, match="cannot connect to"):
         FaultProxy(f"127.0.0.1:{proxy_port_of_nothing()}").start()
 
