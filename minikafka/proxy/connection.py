@@ -191,9 +191,8 @@ class ProxiedConnection:
             with closing(struck):  # where it is not awaited
                 await self._until_in_flight(0)
                 await struck
-            if reply.is_abandoned:
+            if reply.is_abandoned or not await self._goes_on(reply):
                 return
-            await self._after_fault(reply)
         if client.broken is not None:
             raise _Refusal(client.broken)
 
@@ -241,20 +240,25 @@ class ProxiedConnection:
 
         return serve
 
-    async def _after_fault(self, reply: _ProxyReply) -> None:
-        """Do what the reply of a struck request says about later ones."""
+    async def _goes_on(self, reply: _ProxyReply) -> bool:
+        """Do what a fault means for later requests. False when the client has gone meanwhile: what
+        a muted connection has sent is dropped, as in Kafka."""
         if not reply.is_sent:
             while await self._client.read() is not None:
                 pass  # swallowed, and all after it
+            return False
         if reply.mute_ms:
             sleep = asyncio.ensure_future(self._clock.sleep(reply.mute_ms))
             lost = asyncio.ensure_future(self._client.until_lost())
             try:
                 await asyncio.wait((sleep, lost), return_when=asyncio.FIRST_COMPLETED)
+                if lost.done():
+                    return False
             finally:
                 sleep.cancel()
                 lost.cancel()
         await self._client.drain()
+        return True
 
     async def _until_in_flight(self, at_most: int) -> None:
         """Return when at most so many requests have no response."""

@@ -79,7 +79,7 @@ def offsets(cluster: MixedCluster, topic: str) -> list[int]:
     return found
 
 
-def test_a_group_of_kafka_python_reads_what_librdkafka_sends(proxy: FaultProxy, topic: str) -> None:
+def test_a_group_of_kafka_python_reads_records_of_librdkafka(proxy: FaultProxy, topic: str) -> None:
     client = producer(proxy, client_id=topic)
     for partition in range(3):
         send(client, topic, partition)

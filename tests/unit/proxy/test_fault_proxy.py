@@ -23,6 +23,7 @@ from minikafka.protocol.frames import RequestHeader, decode_response, encode_req
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
 from minikafka.proxy.fault_proxy import FaultProxy
+from minikafka.proxy.messages import NodeAddress
 
 NUMBERS = count()
 
@@ -87,6 +88,7 @@ def test_every_broker_has_a_listener_and_every_client_goes_through_it(
     cluster: InsideCluster, proxy: FaultProxy, topic: str
 ) -> None:
     assert set(proxy.brokers) == {1, 2, 3}
+    assert len(proxy.ports) == 3  # the first listener is that of the broker that it was opened for
     brokers = AdminClient({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=20).brokers
     found = {number: f"{each.host}:{each.port}" for number, each in brokers.items()}
     assert found == {number: pair[0] for number, pair in proxy.brokers.items()}
@@ -320,6 +322,18 @@ def test_the_death_of_a_broker_ends_its_clients_and_those_go_on_with_another() -
         assert delivered(client, "t") is None
         assert values(proxy.bootstrap, "t", 0, 3) == [b"value"] * 3
         assert [each.broker for each in proxy.request_faults.requests("Produce")][-1] == added
+
+
+@pytest.mark.mission("IN-103")
+def test_a_broker_that_has_moved_keeps_its_listener(cluster: InsideCluster) -> None:
+    with FaultProxy(first_address(cluster)) as proxy, socket.create_server(("127.0.0.1", 0)) as new:
+        listener = proxy.brokers[2][0]
+        new_port = new.getsockname()[1]
+        proxy.call(proxy._known.learn([NodeAddress(2, "127.0.0.1", new_port)]))
+        assert proxy.brokers[2] == (listener, f"127.0.0.1:{new_port}")
+        with socket.create_connection(("127.0.0.1", int(listener.split(":")[1]))):
+            new.settimeout(20)
+            new.accept()[0].close()
 
 
 @pytest.mark.mission("IN-103")
