@@ -123,9 +123,10 @@ class FaultProxy:
         thread.join()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the proxy's event loop, and return its result."""
+        """Run a coroutine on the proxy's event loop, and return its result. Before the start and
+        after the end it must not wait for anything; raises RuntimeError if it does."""
         if self._loop is None:
-            return asyncio.run(work)
+            return _at_once(work)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     # ------------------------------------------------------------------------ on the proxy's thread
@@ -178,6 +179,16 @@ class FaultProxy:
             )
             for node_id, broker in sorted(self._known.brokers.items())
         }
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("the proxy is not running")
 
 
 def address(text: str) -> tuple[str, int]:

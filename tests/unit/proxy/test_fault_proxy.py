@@ -145,6 +145,46 @@ async def test_a_group_rebalances_through_the_proxy(
     assert {each.broker for each in joined if topic in each.groups} == {cluster.coordinator(topic)}
 
 
+@pytest.mark.mission("IN-83")
+def test_a_transaction_passes_in_spite_of_an_error_of_its_coordinator(
+    proxy: FaultProxy, faults: RequestFaults, topic: str
+) -> None:
+    client = producer(proxy, transactional_id=topic)
+    client.init_transactions(20)
+    client.begin_transaction()
+    client.produce(topic, b"value", partition=0)
+    with faults.answer("NOT_COORDINATOR", api="EndTxn", transactional_id=topic) as fault:
+        client.commit_transaction(20)
+    assert fault.hits == 1
+    reader = confluent_kafka.Consumer({"bootstrap.servers": proxy.bootstrap, "group.id": topic})
+    reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    assert [record.value() for record in reader.consume(1, timeout=20)] == [b"value"]
+    reader.close()
+
+
+@pytest.mark.mission("IN-83")
+def test_clients_log_in_through_the_proxy() -> None:
+    """The proxy has no login: it learns the brokers from a client."""
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a"'
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": f'{login} password="b" user_a="b";',
+    }
+    with InsideCluster(2, settings) as secured, FaultProxy(first_address(secured)) as proxy:
+        assert proxy.brokers == {}
+        assert proxy.events("login_needed")
+        own = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        client = producer(proxy, **own, sasl_username="a", sasl_password="b")
+        assert delivered(client, "t") is None
+        assert {number: pair[1] for number, pair in proxy.brokers.items()} == dict(
+            enumerate(secured.bootstrap.split(","), 1)
+        )
+        assert len(proxy.ports) == 2
+
+
 @pytest.mark.mission("IN-100")
 def test_one_partition_is_refused_and_the_producer_tries_again(
     proxy: FaultProxy, faults: RequestFaults, topic: str
@@ -322,6 +362,23 @@ def test_the_death_of_a_broker_ends_its_clients_and_those_go_on_with_another() -
         assert delivered(client, "t") is None
         assert values(proxy.bootstrap, "t", 0, 3) == [b"value"] * 3
         assert [each.broker for each in proxy.request_faults.requests("Produce")][-1] == added
+
+
+@pytest.mark.mission("IN-101")
+async def test_faults_are_added_before_the_start_and_read_after_the_end(
+    cluster: InsideCluster, topic: str
+) -> None:
+    proxy = FaultProxy(first_address(cluster), "0.0.0.0:0")
+    fault = proxy.request_faults.disconnect("before", api="produce", topic=topic)
+    with pytest.raises(RuntimeError):
+        fault.wait()
+    with proxy:
+        bootstrap = f"127.0.0.1:{proxy.ports[0]}"
+        client = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "retry.backoff.ms": 1})
+        assert await asyncio.to_thread(delivered, client, topic) is None
+    fault.remove()
+    assert fault.hits == 1
+    assert {each.client_host for each in proxy.request_faults.requests("Produce")} == {"127.0.0.1"}
 
 
 @pytest.mark.mission("IN-103")
