@@ -93,6 +93,7 @@ class InsideCluster:
         self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
         self._links = ClusterLinks()
         self._isolated: dict[int, LinkFault] = {}
+        self._paused: dict[int, LinkFault] = {}
         self.environment_faults = EnvironmentFaults(self._brokers, self._run_on_loop, self._links)
         self._operations = ClusterOperations(self._brokers, self.admin)
         self._release = Release.KAFKA_3_9
@@ -165,6 +166,8 @@ class InsideCluster:
         joins its group again, and a client with a subscription may create a topic again.
         """
         self.environment_faults.remove_all()
+        for broker_id in list(self._paused):
+            self.resume_broker(broker_id)
         for broker_id in list(self._isolated):
             self.heal_broker(broker_id)
         self.call(self._reset())
@@ -253,6 +256,17 @@ class InsideCluster:
     def start_broker(self, broker_id: int) -> None:
         """Start a broker that has ended, on its disk and its port, and wait until it serves."""
         self.call(self._start(self._brokers[broker_id]))
+
+    def pause_broker(self, broker_id: int) -> None:
+        """Stop a broker as SIGSTOP does, until ``resume_broker``: it receives and sends nothing, no
+        timer of it fires, and its ZooKeeper session expires after its time-out. Connections stay
+        open. Work that it has begun with its memory and its disk goes on unseen."""
+        self.call(self._pause(self._brokers[broker_id]))
+
+    def resume_broker(self, broker_id: int) -> None:
+        """Let a paused broker go on, as SIGCONT does: it finds what was sent to it, and the timers
+        that have become due. One that is not paused stays as it is."""
+        self.call(self._resume(self._brokers[broker_id]))
 
     def isolate_broker(self, broker_id: int) -> None:
         """Cut a broker off from all others, from clients and from ZooKeeper.
@@ -409,23 +423,50 @@ class InsideCluster:
         broker.process.coordination.cut_off()
 
     async def _heal(self, broker: BrokerState) -> None:
-        if self._connect_again(broker):
+        if self._connect_again(broker, self._isolated):
             await self._until_known()
 
-    def _connect_again(self, broker: BrokerState) -> bool:
-        """Return False if the broker is not isolated."""
-        fault = self._isolated.pop(broker.broker_id, None)
+    async def _pause(self, broker: BrokerState) -> None:
+        if broker.process is None:
+            raise ValueError(f"broker {broker.broker_id} does not run")
+        if broker.broker_id in self._paused:
+            return
+        fault = self._paused[broker.broker_id] = LinkFault(broker.broker_id, None)
+        self._links.add(fault)
+        broker.process.clock.pause()
+        broker.process.coordination.cut_off()
+
+    async def _resume(self, broker: BrokerState) -> None:
+        if self._go_on(broker):
+            await self._until_known()
+
+    def _go_on(self, broker: BrokerState) -> bool:
+        """Return False if the broker is not paused."""
+        is_paused = self._connect_again(broker, self._paused)
+        if is_paused and broker.process is not None:
+            broker.process.clock.resume()
+        return is_paused
+
+    def _connect_again(self, broker: BrokerState, faults: dict[int, LinkFault]) -> bool:
+        """End the isolation or the pause of a broker, unless it is in the other, too. Return False
+        if it is not in ``faults``."""
+        fault = faults.pop(broker.broker_id, None)
         if fault is None:
             return False
         self._links.remove(fault)
-        if broker.process is not None:
+        is_free = broker.broker_id not in self._isolated and broker.broker_id not in self._paused
+        if broker.process is not None and is_free:
             broker.process.coordination.connect_again()
         return True
+
+    def _connect_wholly(self, broker: BrokerState) -> None:
+        self._go_on(broker)
+        self._connect_again(broker, self._isolated)
 
     async def _stop(self, broker: BrokerState) -> None:
         if broker.node is None or broker.running is None:
             return
-        self._connect_again(broker)
+        self._connect_wholly(broker)
         broker.node.request_stop()
         await broker.running
         self._end(broker)
@@ -439,7 +480,7 @@ class InsideCluster:
         self._end(broker)
 
     def _end(self, broker: BrokerState) -> None:
-        self._connect_again(broker)
+        self._connect_wholly(broker)
         if broker.process is not None:
             broker.process.end()
         broker.process = broker.node = broker.running = None

@@ -44,7 +44,7 @@ ABILITIES: Mapping[str, Ability] = {
     "blocking": Ability("run methods that block", ("inside", "processes")),
     "clock": Ability("move its clock", ("simulated",)),
     "real_zookeeper": Ability("use a real ZooKeeper, and real signals", ("processes",)),
-    "pause": Ability("pause a broker", ("simulated", "processes")),
+    "pause": Ability("pause a broker", PLACES),
     "isolate": Ability("isolate a broker", ("inside", "simulated")),
     "expire_session": Ability("expire a ZooKeeper session", ("inside", "simulated")),
     "events": Ability("return the events of the brokers' logs", ("inside", "simulated")),

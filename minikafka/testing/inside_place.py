@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from minikafka.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.testing.clients import ClusterClients, in_thread
@@ -16,32 +16,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class InsideOperations(Protocol):
-    """What ``InsideCluster`` does beyond starting and ending brokers. Its methods block."""
-
-    def isolate_broker(self, broker_id: int) -> object: ...
-
-    def heal_broker(self, broker_id: int) -> object: ...
-
-    def expire_session(self, broker_id: int) -> object: ...
-
-    def add_broker(self) -> int: ...
-
-    def compact(self, topic: str) -> object: ...
-
-    def apply_retention(self, topic: str | None = None) -> object: ...
-
-    def as_version(self, version: str | None) -> object: ...
-
-    def requests(self, **select: Any) -> Sequence[Any]: ...
-
-    @property
-    def request_faults(self) -> RequestFaultControl: ...
-
-    @property
-    def environment_faults(self) -> EnvironmentFaultControl: ...
-
-
 class InsidePlace(AnyCluster):
     """``inside``, a cluster that has been started, as tests see it."""
 
@@ -50,8 +24,8 @@ class InsidePlace(AnyCluster):
     def __init__(self, inside: InsideCluster) -> None:
         self.inside = inside
         self._started = tuple(inside.broker_ids)
-        self._operations = cast(InsideOperations, inside)
         self._isolated: set[int] = set()
+        self._paused: set[int] = set()
         self._version: str | None = None
         self._loop = inside.call(_running_loop())
 
@@ -107,30 +81,41 @@ class InsidePlace(AnyCluster):
         await in_thread(self.inside.start_broker, broker)
 
     async def isolate(self, broker: int) -> None:
-        await in_thread(self._operations.isolate_broker, broker)
+        await in_thread(self.inside.isolate_broker, broker)
         self._isolated.add(broker)
 
     async def heal(self, broker: int) -> None:
-        await in_thread(self._operations.heal_broker, broker)
+        await in_thread(self.inside.heal_broker, broker)
         self._isolated.discard(broker)
 
+    async def pause(self, broker: int) -> None:
+        await in_thread(self.inside.pause_broker, broker)
+        self._paused.add(broker)
+
+    async def resume(self, broker: int) -> None:
+        await in_thread(self.inside.resume_broker, broker)
+        self._paused.discard(broker)
+
     async def expire_session(self, broker: int) -> None:
-        await in_thread(self._operations.expire_session, broker)
+        await in_thread(self.inside.expire_session, broker)
 
     async def restore(self) -> bool:
         if self._version is not None:
             await self.as_version(None)
-        isolated = sorted(self._isolated)
+        paused, isolated = sorted(self._paused), sorted(self._isolated)
+        for broker in paused:
+            await self.resume(broker)
         for broker in isolated:
             await self.heal(broker)
         ended = [broker for broker in self.brokers if not self.is_running(broker)]
         for broker in ended:
             await self.start(broker)
-        return bool(isolated or ended)
+        return bool(paused or isolated or ended)
 
     def _forget(self, broker: int) -> None:
-        """A broker that has ended is not isolated when it starts again."""
+        """A broker that has ended is neither isolated nor paused when it starts again."""
         self._isolated.discard(broker)
+        self._paused.discard(broker)
 
     # --------------------------------------------------------------------------- only in this place
 
@@ -138,28 +123,28 @@ class InsidePlace(AnyCluster):
         return self.inside.events(name)
 
     async def add_broker(self) -> int:
-        return await in_thread(self._operations.add_broker)
+        return await in_thread(self.inside.add_broker)
 
     async def compact(self, topic: str) -> None:
-        await in_thread(self._operations.compact, topic)
+        await in_thread(self.inside.compact, topic)
 
     async def apply_retention(self, topic: str | None = None) -> None:
-        await in_thread(self._operations.apply_retention, topic)
+        await in_thread(self.inside.apply_retention, topic)
 
     async def as_version(self, version: str | None) -> None:
-        await in_thread(self._operations.as_version, version)
+        await in_thread(self.inside.as_version, version)
         self._version = version
 
     def requests(self, **select: Any) -> Sequence[Any]:
-        return self._operations.requests(**select)
+        return self.inside.requests(**select)
 
     @property
     def request_faults(self) -> RequestFaultControl:
-        return self._operations.request_faults
+        return cast("RequestFaultControl", self.inside.request_faults)
 
     @property
     def environment_faults(self) -> EnvironmentFaultControl:
-        return self._operations.environment_faults
+        return self.inside.environment_faults
 
 
 async def _running_loop() -> asyncio.AbstractEventLoop:

@@ -21,6 +21,7 @@ from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.files import MemoryFiles
 from minikafka.world.memory.links import ClusterLinks, LinkEnd
+from minikafka.world.memory.pausable_clock import PausableClock
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.entropy import RealEntropy
 from minikafka.world.real.network import RealNetwork
@@ -150,6 +151,7 @@ class InsideCoordination:
 class InsideProcess(NamedTuple):
     """What one broker has of this process."""
 
+    clock: PausableClock
     network: InsideNetwork
     files: MemoryFiles
     coordination: InsideCoordination
@@ -170,5 +172,6 @@ def inside_process(
     does."""
     network, files = network or InsideNetwork(), MemoryFiles(tree)
     coordination = InsideCoordination(zookeeper)
-    world = World(RealClock(), network, files, coordination, RealEntropy(), RealWorkers())
-    return InsideProcess(network, files, coordination, world)
+    clock = PausableClock(RealClock())
+    world = World(clock, network, files, coordination, RealEntropy(), RealWorkers())
+    return InsideProcess(clock, network, files, coordination, world)

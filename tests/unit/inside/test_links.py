@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,6 +11,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from minikafka.inside.brokers import BrokerState
 from minikafka.inside.cluster import InsideCluster
 from tests.unit.inside.test_operations import TIMEOUT_S, SteadyProducer, read_all
 
@@ -30,20 +32,68 @@ def three() -> Iterator[InsideCluster]:
         yield cluster
 
 
-@pytest.mark.mission("IN-71")
-async def test_an_isolated_leader_loses_nothing_that_was_acknowledged(
-    three: InsideCluster,
+@pytest.mark.mission("IN-71", "IN-90")
+@pytest.mark.parametrize(("begin", "end"), [("isolate", "heal"), ("pause", "resume")])
+async def test_a_leader_that_falls_silent_loses_nothing_that_was_acknowledged(
+    three: InsideCluster, begin: str, end: str
 ) -> None:
-    three.create_topic("isolated")
-    with SteadyProducer(three, "isolated", **IMPATIENT) as producer:
+    three.create_topic(begin)
+    with SteadyProducer(three, begin, **IMPATIENT) as producer:
         for _ in range(2):
             producer.more()
-            old = three.leader("isolated")
-            three.isolate_broker(old)
+            old = three.leader(begin)
+            getattr(three, f"{begin}_broker")(old)
             producer.more()
-            three.heal_broker(old)
+            getattr(three, f"{end}_broker")(old)
             producer.more()
-    assert set(producer.acknowledged) <= set(await read_all(three, "isolated"))
+    assert set(producer.acknowledged) <= set(await read_all(three, begin))
+
+
+async def timer_of(broker: BrokerState, fired: list[bool]) -> None:
+    assert broker.process is not None
+    broker.process.world.clock.call_later(1, lambda: fired.append(True))
+
+
+@pytest.mark.mission("IN-90")
+async def test_a_paused_broker_responds_when_it_goes_on(three: InsideCluster) -> None:
+    """A session of 500 ms ends in a long pause only: this one is over at once."""
+    three.create_topic("paused", replication_factor=1)
+    old = three.leader("paused")
+    broker = three._brokers[old]
+    async with AIOKafkaProducer(bootstrap_servers=three.bootstrap) as producer:
+        await producer.send_and_wait("paused", b"before")
+        assert broker.node is not None
+        epoch = broker.node.broker_epoch
+        three.pause_broker(old)
+        sent = await producer.send("paused", b"after")
+        fired: list[bool] = []
+        three.call(timer_of(broker, fired))
+        done, _ = await asyncio.wait([sent], timeout=0.1)
+        assert not done
+        assert not fired
+        three.resume_broker(old)
+        await sent
+        eventually(lambda: fired == [True])
+        assert broker.node.broker_epoch == epoch
+    assert await read_all(three, "paused") == [b"before", b"after"]
+
+
+@pytest.mark.mission("IN-90")
+def test_a_broker_may_be_paused_and_isolated(three: InsideCluster) -> None:
+    assert three._brokers[2].process is not None
+    three.pause_broker(2)
+    three.isolate_broker(2)
+    three.resume_broker(2)
+    assert not three._brokers[2].process.coordination._connected.is_set()
+    three.heal_broker(2)
+    assert three._brokers[2].process.coordination._connected.is_set()
+    three.pause_broker(2)
+    three.stop_broker(2)  # as SIGTERM, which a stopped process takes when it goes on
+    three.start_broker(2)
+    three.pause_broker(2)
+    three.kill_broker(2)
+    three.start_broker(2)
+    eventually(lambda: three.is_running(2))
 
 
 @pytest.mark.mission("IN-71")

@@ -1,0 +1,47 @@
+"""Timers of a broker that is paused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minikafka.world.memory.pausable_clock import PausableClock
+from tests.support.world.manual_clock import ManualClock
+
+
+@pytest.mark.mission("IN-90")
+def test_timers_that_are_due_in_a_pause_fire_after_it_in_order() -> None:
+    below = ManualClock()
+    clock = PausableClock(below)
+    fired: list[str] = []
+    clock.call_later(10, lambda: fired.append("early"))
+    clock.call_later(20, lambda: fired.append("late"))
+    clock.call_later(90, lambda: fired.append("after"))
+    gone = clock.call_later(15, lambda: fired.append("cancelled"))
+    clock.pause()
+    below.advance(50)
+    gone.cancel()
+    assert fired == []
+    assert clock.monotonic_ms() == 50
+    clock.resume()
+    below.advance(0)
+    assert fired == ["early", "late"]
+    below.advance(40)
+    assert fired == ["early", "late", "after"]
+
+
+@pytest.mark.mission("IN-90")
+async def test_a_sleep_ends_after_the_pause() -> None:
+    below = ManualClock()
+    clock = PausableClock(below)
+    clock.pause()
+    sleeping = [asyncio.ensure_future(clock.sleep(ms)) for ms in (0, 5)]
+    await asyncio.sleep(0)
+    below.advance(10)
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in sleeping)
+    clock.resume()
+    below.advance(0)
+    await asyncio.gather(*sleeping)
+    await clock.sleep(0)
