@@ -221,11 +221,14 @@ class LinkEnd(asyncio.BufferedProtocol):
             self._is_between = True
             self._below.set_protocol(self)
             self.transport.queue_writes()
-        if state.is_cut:
-            self._below.pause_reading()
-        elif not self.reading_paused:
+        if not self.reading_paused and not self._is_full:
             self._below.resume_reading()
         self._go_on()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether nothing more is read: behind a cut one piece is taken, as that is a hit."""
+        return self._state.is_cut and bool(self._receipts)
 
     @property
     def _other(self) -> int | None:
@@ -259,6 +262,8 @@ class LinkEnd(asyncio.BufferedProtocol):
             self._state.strike()
             due = self._due()
         self._receipts.append((due, data))
+        if self._is_full:
+            self._below.pause_reading()
         self._go_on()
 
     def eof_received(self) -> None:
@@ -315,7 +320,7 @@ class LinkEnd(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self.reading_paused = False
-        if not self._state.is_cut and not self._below.is_closing():
+        if not self._is_full and not self._below.is_closing():
             self._below.resume_reading()
         if self._receipts:
             asyncio.get_running_loop().call_soon(self._go_on)
