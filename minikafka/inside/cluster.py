@@ -11,15 +11,11 @@ The brokers run on an event loop in another thread. They print nothing; see ``ev
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
-
-import uvloop
 
 from minikafka.client import Admin, ClientConfig
 from minikafka.faults.injected import InjectedFaults, SeenRequest
@@ -39,6 +35,7 @@ from minikafka.world.memory.coordination import MemoryZookeeper
 from minikafka.world.memory.file_tree import FileTree
 from minikafka.world.memory.links import ClusterLinks, LinkFault
 from minikafka.world.real.clock import RealClock
+from minikafka.world.real.loop_thread import LoopThread
 
 T = TypeVar("T")
 
@@ -104,8 +101,7 @@ class InsideCluster:
         self._maintenance = LogMaintenance(self._brokers, self._clock)
         self._zookeeper: MemoryZookeeper
         self._clearing: ClusterClearing
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("minikafka", self._make_zookeeper)
 
     def __enter__(self) -> Self:
         self.start()
@@ -134,13 +130,8 @@ class InsideCluster:
     def start(self) -> None:
         """Start the brokers, and return when all of them serve. Raises ConfigError for settings
         that cannot be used, and OSError."""
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=self._run, args=(ready,), name="minikafka", daemon=True
-        )
         self._thread.start()
         try:
-            ready.result()
             self.call(self._start_all())
         except BaseException:
             self.stop()
@@ -148,13 +139,9 @@ class InsideCluster:
 
     def stop(self) -> None:
         """End the brokers at once, and the thread. Nothing is kept."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        self.call(self._end_all())
-        self._loop = self._thread = None
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        if self._thread.is_running:
+            self.call(self._end_all())
+            self._thread.stop()
 
     def reset(self) -> None:
         """Make the cluster equal to a new one, at the same addresses.
@@ -174,11 +161,11 @@ class InsideCluster:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the cluster's event loop, and return its result."""
-        if self._loop is None:
+        if not self._thread.is_running:
             work.close()
             raise RuntimeError("the cluster is not running")
         with kept(self._keep):  # the work runs in a copy of this context
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            return self._thread.call(work)
 
     def _run_on_loop(self, work: Callable[[], object]) -> None:
         async def run() -> None:
@@ -319,17 +306,8 @@ class InsideCluster:
 
     # ---------------------------------------------------------------------- on the cluster's thread
 
-    def _run(self, ready: Future[None]) -> None:
-        loop = uvloop.new_event_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            self._zookeeper = MemoryZookeeper()
-            self._loop = loop
-            loop.call_soon(ready.set_result, None)
-            loop.run_forever()
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
+    def _make_zookeeper(self) -> None:
+        self._zookeeper = MemoryZookeeper()
 
     def _keep(self, level: str, name: str, facts: dict[str, Any]) -> None:
         self._events.append(BrokerEvent(self._clock.monotonic_ms(), level, name, facts))

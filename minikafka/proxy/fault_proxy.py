@@ -10,21 +10,17 @@ The proxy runs on an event loop in another thread.
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
-
-import uvloop
 
 from minikafka.faults.injected import InjectedFaults
 from minikafka.faults.request_faults import RequestFaults
 from minikafka.kernel.events import EventLog, event_log, kept
 from minikafka.proxy.brokers import ProxiedBrokers
 from minikafka.world.real.clock import RealClock
+from minikafka.world.real.loop_thread import LoopThread
 from minikafka.world.real.network import RealNetwork
 
 T = TypeVar("T")
@@ -32,7 +28,6 @@ T = TypeVar("T")
 ANY_PORT = "127.0.0.1:0"
 MAX_EVENTS = 1_000
 MAX_PORT = 65535
-FOR_MAIN_THREAD = (signal.SIGINT, signal.SIGTERM)
 
 
 class ProxyEvent(NamedTuple):
@@ -64,8 +59,7 @@ class FaultProxy:
         with kept(self._keep):
             self._log = log or event_log("proxy")
         self._brokers: ProxiedBrokers | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("faults")
 
     def __enter__(self) -> Self:
         self.start()
@@ -102,11 +96,8 @@ class FaultProxy:
     def start(self) -> None:
         """Connect to the upstream and listen. Raises ConnectionError and TimeoutError if it sends
         no response as Kafka does, and OSError (address in use)."""
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, args=(ready,), name="faults", daemon=True)
         self._thread.start()
         try:
-            ready.result()
             self.call(self._start())
         except BaseException:
             self.stop()
@@ -114,37 +105,19 @@ class FaultProxy:
 
     def stop(self) -> None:
         """Close all connections, and end the thread."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        self.call(self._end())
-        self._loop = self._thread = None
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        if self._thread.is_running:
+            self.call(self._end())
+            self._thread.stop()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the proxy's event loop, and return its result. Before the start and
         after the end it must not wait for anything; raises RuntimeError if it does."""
-        if self._loop is None:
-            return _at_once(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._thread.call(work) if self._thread.is_running else _at_once(work)
 
     # ------------------------------------------------------------------------ on the proxy's thread
 
     def _keep(self, level: str, name: str, facts: dict[str, Any]) -> None:
         self._events.append(ProxyEvent(self._clock.monotonic_ms(), level, name, facts))
-
-    def _run(self, ready: Future[None]) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, FOR_MAIN_THREAD)
-        loop = uvloop.new_event_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            self._loop = loop
-            loop.call_soon(ready.set_result, None)
-            loop.run_forever()
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
 
     async def _start(self) -> None:
         self._brokers = ProxiedBrokers(

@@ -19,6 +19,7 @@ from minikafka.client import (
 )
 from minikafka.kernel.events import kept
 from minikafka.kernel.ports import Clock, World
+from minikafka.world.real.loop_thread import LoopThread
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -66,37 +67,29 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     return await asyncio.wrap_future(done)
 
 
-class LoopThread:
+class ClientThread:
     """An event loop in a thread, for the clients of a cluster that has no loop in this process.
     Clients on it print nothing."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="minikafka-clients", daemon=True
-        )
+        self._thread = LoopThread("minikafka-clients")
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and return its result."""
-        return self._submit(work).result()
+        with kept(lambda *_: None):  # the work runs in a copy of this context
+            return self._thread.call(work)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the loop; the caller may be on any loop."""
-        if asyncio.get_running_loop() is self._loop:
+        if self._thread.is_current:
             return await work
-        return await asyncio.wrap_future(self._submit(work))
+        return await in_thread(self.call, work)
 
     def close(self) -> None:
         """Cancel what runs, and end the thread."""
         self.call(self._end_all())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        with kept(lambda *_: None):  # the work runs in a copy of this context
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._thread.stop()
 
     async def _end_all(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}

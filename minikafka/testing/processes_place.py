@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from minikafka.aio import world_of_clients
 from minikafka.client import ClientConfig
 from minikafka.kernel.errors import KafkaError
-from minikafka.testing.clients import ClusterClients, LoopThread, attempts, in_thread
+from minikafka.testing.clients import ClientThread, ClusterClients, attempts, in_thread
 from minikafka.testing.cluster import AnyCluster, Where
 from minikafka.testing.processes import ClusterNotStarted, ClusterProcesses
 
@@ -31,7 +31,7 @@ class ProcessesPlace(AnyCluster):
         self.processes.start()
         self._ended: set[int] = set()
         self._paused: set[int] = set()
-        self._loop = LoopThread()
+        self._loop = ClientThread()
 
     @property
     def bootstrap(self) -> str:
