@@ -128,8 +128,52 @@ def printed(level: str) -> Iterator[None]:
 def event_log(component: str, **facts: Any) -> EventLog:
     """Return the log of a component, such as ``event_log("controller", broker=1)``."""
     facts = {"component": component, **facts}
-    kept = _KEPT.get()
-    return _Log(facts) if kept is None else _KeptLog(facts, kept)
+    kept, tap = _KEPT.get(), _TAP.get()
+    log: EventLog = _Log(facts) if kept is None else _KeptLog(facts, kept)
+    return log if tap is None else _TappedLog(facts, log, tap)
+
+
+_TAP: ContextVar[Sink | None] = ContextVar("tap", default=None)
+
+
+@contextmanager
+def tapped(sink: Sink) -> Iterator[None]:
+    """Pass the events from INFO on, of logs that are created within the block and in its tasks, to
+    ``sink``, too."""
+    token = _TAP.set(sink)
+    try:
+        yield
+    finally:
+        _TAP.reset(token)
+
+
+class _TappedLog:
+    """A log whose events go to a sink, too."""
+
+    __slots__ = ("_facts", "_log", "_sink")
+
+    def __init__(self, facts: dict[str, Any], log: EventLog, sink: Sink) -> None:
+        self._facts = facts
+        self._log = log
+        self._sink = sink
+
+    def debug(self, event: str, **facts: Any) -> None:
+        self._log.debug(event, **facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        self._sink("info", event, {**self._facts, **facts})
+        self._log.info(event, **facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self._sink("warning", event, {**self._facts, **facts})
+        self._log.warning(event, **facts)
+
+    def error(self, event: str, **facts: Any) -> None:
+        self._sink("error", event, {**self._facts, **facts})
+        self._log.error(event, **facts)
+
+    def bind(self, **facts: Any) -> EventLog:
+        return _TappedLog({**self._facts, **facts}, self._log.bind(**facts), self._sink)
 
 
 class _KeptLog:

@@ -28,7 +28,7 @@ from minikafka.faults.injected import FaultSeam, InjectedFaults
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.events import event_log
+from minikafka.kernel.events import event_log, tapped
 from minikafka.kernel.listeners import (
     DEBUG_LISTENER,
     METRICS_LISTENER,
@@ -45,8 +45,9 @@ from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.authorizer import NodeAuthorizer
 from minikafka.node.broker_gauges import BrokerLifecycle, IdleShare, register_broker_gauges
-from minikafka.node.debug import debug_routes
+from minikafka.node.debug import debug_routes, event_routes
 from minikafka.node.dynamic_settings import ConfigEffects
+from minikafka.node.event_feed import EventFeed
 from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.metric_windows import MetricWindows
@@ -110,20 +111,22 @@ class BrokerNode:
         self._skip_handover = False
         self._failed = asyncio.Event()
         self._failure: BaseException | None = None
-        self._log = event_log("node", broker=self.broker_id)
-        self._zk = ZkSession(
-            world.coordination,
-            world.clock,
-            views.zookeeper(config, checked_security(config, world)),
-            self.broker_id,
-        )
-        self._logs = LogManager(
-            world.files,
-            world.clock,
-            world.workers,
-            views.log_manager(config, world.network.descriptor_limit()),
-            self.fail,
-        )
+        self.feed = EventFeed(world.clock)
+        with tapped(self.feed.append):
+            self._log = event_log("node", broker=self.broker_id)
+            self._zk = ZkSession(
+                world.coordination,
+                world.clock,
+                views.zookeeper(config, checked_security(config, world)),
+                self.broker_id,
+            )
+            self._logs = LogManager(
+                world.files,
+                world.clock,
+                world.workers,
+                views.log_manager(config, world.network.descriptor_limit()),
+                self.fail,
+            )
         self._passwords = self._make_passwords()
         self._dynamic = DynamicBrokerConfig(config, passwords=self._passwords)
         self._listening: BrokerListeners | None = None
@@ -169,6 +172,10 @@ class BrokerNode:
 
     async def run(self) -> None:
         """Start the broker, serve until ``request_stop``, and stop in order."""
+        with tapped(self.feed.append):
+            await self._run()
+
+    async def _run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._raise_failure(), name="failure-watch")
@@ -328,6 +335,8 @@ class BrokerNode:
             self._make_token_handlers(listening),
             self._authorizer.authorization,
         )
+        self.feed.start(self.broker_id)
+        self.parts.purgatories.add(self.feed.reaper)
         self._quotas = self._make_quotas()
         client_quotas = self._make_client_quotas()
         self._quota_znodes = QuotaZnodes(
@@ -441,7 +450,7 @@ class BrokerNode:
         metrics = metrics_routes(self.metrics, self.parts.replicas.hosted.__len__)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
         if debug is not None:
-            routes = metrics | debug_routes(
+            routes = debug_routes(
                 self.broker_id,
                 self.parts.purgatories,
                 self.metrics,
@@ -450,6 +459,7 @@ class BrokerNode:
                 self.parts.groups.facts,
                 self.parts.replicas.mending.facts,
             )
+            routes |= metrics | event_routes(self.broker_id, self.feed)
             await self._serve_http(routes, debug)
         scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
         if scraped is not None:
@@ -532,6 +542,7 @@ class BrokerNode:
             await self._features.stop()
             await self.controller.stop()
             await self.parts.stop()
+            self.feed.reaper.close()
             self._apis.close()
         await self._zk.close()
         await self._logs.shutdown()

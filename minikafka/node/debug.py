@@ -9,9 +9,11 @@ from typing import Any
 
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.http_server import BadQuery, Query, Route
+from minikafka.node.event_feed import MAX_WAIT_MS, EventFeed
 from minikafka.node.purgatories import BrokerPurgatories
 
 DEFAULT_LIMIT = 100
+MAX_NUMBER = 2**53  # which JSON's numbers can be
 MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
 
 
@@ -74,10 +76,37 @@ def debug_routes(
     }
 
 
+def event_routes(broker_id: int, feed: EventFeed) -> dict[str, Route]:
+    """Return the path by which a page follows the events of the broker's log."""
+
+    async def read_events(since: int, wait_ms: int, limit: int) -> Any:
+        await feed.wait(since, wait_ms)
+        events, missed = feed.since(since, limit)
+        return {
+            "broker": broker_id,
+            "last": events[-1].number if events else min(since, feed.last),
+            "missed": missed,
+            "events": [event._asdict() for event in events],
+        }
+
+    def show_events(query: Query) -> Any:
+        """Return the events of the log after the one with the number ``since``. If there is none,
+        wait for one, up to ``wait`` ms."""
+        since = _number(query, "since", 0, MAX_NUMBER)
+        return read_events(since, _number(query, "wait", 0, MAX_WAIT_MS), limit(query))
+
+    return {"/events.json": show_events}
+
+
 def limit(query: Query) -> int:
     """Return the query parameter ``limit``. Raises BadQuery unless it is a number up to
     ``MAX_LIMIT``."""
-    text = query.get("limit", str(DEFAULT_LIMIT))
-    if not text.isdecimal() or len(text) > len(str(MAX_LIMIT)) or int(text) > MAX_LIMIT:
-        raise BadQuery(f"limit must be a number up to {MAX_LIMIT}")
+    return _number(query, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+
+
+def _number(query: Query, name: str, default: int, most: int) -> int:
+    text = query.get(name, str(default))
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not is_number or int(text) > most:
+        raise BadQuery(f"{name} must be a number up to {most}")
     return int(text)

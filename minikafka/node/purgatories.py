@@ -29,13 +29,17 @@ class BrokerPurgatories:
         self, clock: Clock, metrics: Metrics, reapers: Sequence[Reaper[DelayedOperation]]
     ) -> None:
         self._clock = clock
-        self._reapers = tuple(reapers)
+        self._metrics = metrics
+        self._reapers: list[Reaper[DelayedOperation]] = []
         for reaper in reapers:
-            for name, read in _gauges(reaper.purgatory):
-                tag = f"delayedOperation={reaper.purgatory.name}"
-                metrics.gauge(
-                    f"kafka.server:type=DelayedOperationPurgatory,name={name},{tag}", read
-                )
+            self.add(reaper)
+
+    def add(self, reaper: Reaper[DelayedOperation]) -> None:
+        for name, read in _gauges(reaper.purgatory):
+            tag = f"delayedOperation={reaper.purgatory.name}"
+            mbean = f"kafka.server:type=DelayedOperationPurgatory,name={name},{tag}"
+            self._metrics.gauge(mbean, read)
+        self._reapers.append(reaper)
 
     def __iter__(self) -> Iterator[Reaper[DelayedOperation]]:
         return iter(self._reapers)

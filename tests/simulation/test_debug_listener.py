@@ -206,3 +206,34 @@ def test_a_broker_tells_its_debug_listener_in_describe_configs() -> None:
             assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
     SimCluster(9, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-8")
+def test_a_reader_follows_the_events_of_a_broker() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        first = await ask(cluster, 1, "/events.json?limit=1000")
+        names = [event["name"] for event in first["events"]]
+        assert {"session_opened", "broker_registered", "broker_started"} <= set(names)
+        assert [event["number"] for event in first["events"]] == list(range(1, len(names) + 1))
+        assert (first["missed"], first["last"]) == (0, len(names))
+
+        path = f"/events.json?since={len(names)}&wait=9000"
+        waiting = asyncio.ensure_future(ask(cluster, 1, path))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        (operation,) = (await purgatories(cluster, 1))["Events"]["operations"]
+        assert (operation["kind"], operation["keys"]) == ("DelayedEvents", ["events"])
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic(TP.topic, 1, 3)
+        then = await waiting
+        assert then["events"][0]["number"] == len(names) + 1
+        assert then["last"] > len(names)
+
+        again = await ask(cluster, 1, f"/events.json?since={2**50}&wait=2000&limit=1")
+        assert [event["number"] for event in again["events"]] == [1]
+        assert (await ask(cluster, 1, "/events.json?limit=0"))["last"] == 0
+        for query in ("since=x", "wait=20001", "since=-1", "since=%C2%B2"):
+            assert "error" in await ask(cluster, 1, f"/events.json?{query}")
+
+    SimCluster(9, settings=SETTINGS).run(play)
