@@ -9,6 +9,7 @@ from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.throttles import FollowerThrottle
+from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import (
@@ -58,8 +59,10 @@ class FollowerLogs:
         on_disk_error: Callable[[TopicPartition, OSError], bool],
         logs: LogManager,
         throttle: FollowerThrottle,
+        topic_metrics: TopicMetrics,
         log: EventLog,
     ) -> None:
+        self._topics = topic_metrics
         self.throttle = throttle
         self._hosted = hosted
         self._purgatories = purgatories
@@ -217,6 +220,7 @@ class FollowerLogs:
         next_offset, last_epoch = state.fetch_offset, None
         if data.records:
             partition.append_as_follower(data.records)
+            self._topics.replicated_in.mark(len(data.records))
             if self.throttle.quota.limited:
                 self.throttle.record(partition, len(data.records))
             if log.cut_unflushed:

@@ -92,6 +92,7 @@ class ReplicaManager:
         self._live = LiveBrokers(cluster)
         self._log = event_log("replica-manager", broker=config.broker_id)
         self.hosted = hosted = HostedPartitions(cluster)
+        self.topic_metrics = TopicMetrics(metrics, hosted.topics)
         self.purgatories = purgatories = _purgatories(clock, config)
         self.checkpoint = HighWatermarkCheckpoint(log_manager, hosted)
         self.isr = self._make_isr(isr_writes or ZnodeIsrWrites(store), store)
@@ -115,7 +116,6 @@ class ReplicaManager:
             self._new_partition,
             self.disk_failed,
         )
-        self.topic_metrics = TopicMetrics(metrics, hosted.topics)
         self.appends = self._make_appends()
         preferred = PreferredReplicas(cluster, config.replica_selector_class)
         memory = memory or MemoryBudget()
@@ -175,6 +175,7 @@ class ReplicaManager:
             self.disk_failed,
             self._log_manager,
             self.throttles.follower,
+            self.topic_metrics,
             self._log,
         )
         return ReplicaFetcherManager(

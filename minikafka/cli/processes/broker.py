@@ -22,8 +22,10 @@ from minikafka.kernel.config import (
     parse_properties,
     properties_from_environment,
 )
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.kernel.zookeeper_settings import java_properties
+from minikafka.world.real.process_io import disk_bytes
 
 # A thread waits this long for the interpreter while the event loop is busy. The threads of kazoo
 # wait several times for each request: at Python's 5 ms one write to ZooKeeper took 25 ms, not 1.
@@ -76,12 +78,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def register_disk_bytes(metrics: Metrics) -> None:
+    """Register what Kafka shows on Linux: the bytes that this process has moved from and to
+    disks."""
+    for name in ("read", "write"):
+        read = disk_bytes(f"{name}_bytes")
+        if read is not None:
+            metrics.gauge(f"kafka.server:type=KafkaServer,name=linux-disk-{name}-bytes", read)
+
+
 async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     """Run a broker until a signal stops it or it fails."""
     from minikafka.node.broker import EXPECTED_FAILURES, BrokerNode
     from minikafka.world.real.world import real_world
 
     node = BrokerNode(real_world(), config, socket.gethostname())
+    register_disk_bytes(node.metrics)
     log = events.event_log("loop", broker=node.broker_id)
 
     def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

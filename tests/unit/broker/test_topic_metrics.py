@@ -31,6 +31,7 @@ async def test_appends_and_fetches_count_in_all_and_for_their_topic() -> None:
         assert count(leader, "TotalFetchRequestsPerSec") == before + 1
         assert count(leader, "BytesOutPerSec") == size
         assert count(leader, "ReplicationBytesOutPerSec", "") == size
+        assert count(cluster[2], "ReplicationBytesInPerSec", "") == size
         assert count(leader, "FailedFetchRequestsPerSec") == 0
 
 

@@ -27,6 +27,7 @@ NOT_KAFKAS = {
     "log.scrubber.bytes.per.second",
     "log.scrubber.interval.ms",
     "max.partitions.per.topic",
+    "metrics.listener",
     "minikafka.version",
     "zookeeper.sasl.client",
     "zookeeper.sasl.clientconfig",
