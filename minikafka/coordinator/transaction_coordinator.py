@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from minikafka.coordinator.config import TransactionCoordinatorConfig
@@ -19,7 +19,7 @@ from minikafka.core.transaction.description import described, is_listed, listed,
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import Initialized, TransactionAppendPurpose
 from minikafka.core.transaction.shard import TransactionShard
-from minikafka.core.transaction.transaction import Markers
+from minikafka.core.transaction.transaction import Markers, Transaction
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
@@ -192,6 +192,11 @@ class TransactionCoordinator:
                 if is_listed(transaction, wanted, producer_ids, longer_than_ms, now_ms)
             ],
         )
+
+    def all_transactions(self) -> Iterator[Transaction]:
+        """Iterate over the state of each transactional id that this broker coordinates."""
+        for context in self.runtime.active():
+            yield from list(context.shard.transactions.values())
 
     # -- time-outs and expiry
 

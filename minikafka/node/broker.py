@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minikafka.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.broker.admin.dynamic_config import (
@@ -45,13 +45,14 @@ from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.authorizer import NodeAuthorizer
 from minikafka.node.broker_gauges import BrokerLifecycle, IdleShare, register_broker_gauges
-from minikafka.node.debug import debug_routes, event_routes
+from minikafka.node.debug import debug_routes, page_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.event_feed import EventFeed
 from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.metric_windows import MetricWindows
 from minikafka.node.metrics_listener import metrics_routes
+from minikafka.node.state_facts import StateFacts
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
@@ -459,11 +460,27 @@ class BrokerNode:
                 self.parts.groups.facts,
                 self.parts.replicas.mending.facts,
             )
-            routes |= metrics | event_routes(self.broker_id, self.feed)
+            routes |= metrics | page_routes(self.broker_id, self.feed, self._state_facts())
             await self._serve_http(routes, debug)
         scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
         if scraped is not None:
             await self._serve_http(metrics, scraped)
+
+    def _state_facts(self) -> StateFacts:
+        return StateFacts(self._world.clock, self.parts, self._broker_facts, self.controller.facts)
+
+    def _broker_facts(self) -> Mapping[str, Any]:
+        counts = self.parts.replicas.topic_metrics.all
+        return {
+            "id": self.broker_id,
+            "epoch": self.broker_epoch,
+            "state": self._lifecycle().name,
+            "zookeeper_connected": self._zk.connected,
+            "partitions": len(self.parts.replicas.hosted),
+            "messages_in": counts.messages_in,
+            "bytes_in": counts.bytes_in,
+            "bytes_out": counts.bytes_out,
+        }
 
     def _lifecycle(self) -> BrokerLifecycle:
         if self._stop_requested.is_set():

@@ -11,6 +11,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.network.http_server import BadQuery, Query, Route
 from minikafka.node.event_feed import MAX_WAIT_MS, EventFeed
 from minikafka.node.purgatories import BrokerPurgatories
+from minikafka.node.state_facts import StateFacts
 
 DEFAULT_LIMIT = 100
 MAX_NUMBER = 2**53  # which JSON's numbers can be
@@ -76,8 +77,8 @@ def debug_routes(
     }
 
 
-def event_routes(broker_id: int, feed: EventFeed) -> dict[str, Route]:
-    """Return the path by which a page follows the events of the broker's log."""
+def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str, Route]:
+    """Return the paths by which a page follows the broker: its log, and the state of its parts."""
 
     async def read_events(since: int, wait_ms: int, limit: int) -> Any:
         await feed.wait(since, wait_ms)
@@ -95,7 +96,21 @@ def event_routes(broker_id: int, feed: EventFeed) -> dict[str, Route]:
         since = _number(query, "since", 0, MAX_NUMBER)
         return read_events(since, _number(query, "wait", 0, MAX_WAIT_MS), limit(query))
 
-    return {"/events.json": show_events}
+    async def read_state(since: int) -> Any:
+        changes = await state.since(since)
+        return {
+            "broker": broker_id,
+            "last": changes.last,
+            "reset": changes.reset,
+            "changed": [change._asdict() for change in changes.changed],
+            "removed": [{"kind": kind, "name": name} for kind, name in changes.removed],
+        }
+
+    def show_state(query: Query) -> Any:
+        """Return the entities that have changed since the response whose ``last`` is ``since``."""
+        return read_state(_number(query, "since", 0, MAX_NUMBER))
+
+    return {"/events.json": show_events, "/state.json": show_state}
 
 
 def limit(query: Query) -> int:

@@ -155,7 +155,7 @@ class BrokerParts:
             self._isr_writes(),
         )
         self._orphans = self._make_orphaned_logs()
-        self._fetch_sessions = self._make_fetch_sessions(metrics)
+        self.fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
         self._make_worker_users()
@@ -344,7 +344,7 @@ class BrokerParts:
         fetch = FetchHandler(
             replicas,
             cache,
-            self._fetch_sessions,
+            self.fetch_sessions,
             self._conversion,
             FetchConfig(config.integer("fetch.max.bytes")),
             self._authorization,

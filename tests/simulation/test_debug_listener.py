@@ -237,3 +237,52 @@ def test_a_reader_follows_the_events_of_a_broker() -> None:
             assert "error" in await ask(cluster, 1, f"/events.json?{query}")
 
     SimCluster(9, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-9")
+def test_the_state_of_a_broker_is_followed_change_by_change() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TP.topic, 1, 3)
+            await admin.wait_for_topic(TP.topic)
+        await cluster.until_whole(TP)
+        leader = cluster.leader(TP)
+        follower = next(i for i in cluster.broker_ids if i != leader)
+        everything = await ask(cluster, leader, "/state.json")
+        assert everything["reset"]
+        known = {(each["kind"], each["name"]): each["facts"] for each in everything["changed"]}
+        assert {kind for kind, _ in known} >= {"broker", "controller", "partition", "purgatory"}
+        assert known["broker", ""]["state"] == "RUNNING"
+        partition = known["partition", "shown-0"]
+        assert (partition["is_leader"], partition["log_end_offset"]) == (True, 0)
+        assert sorted(partition["isr"]) == [1, 2, 3]
+        assert ("session", str(known_session(known))) in known
+
+        async with Producer(world, config) as producer:
+            await producer.send_and_wait(TP.topic, b"value", partition=0)
+        await asyncio.sleep(2)
+        then = await ask(cluster, leader, f"/state.json?since={everything['last']}")
+        assert not then["reset"]
+        changed = {(each["kind"], each["name"]): each["facts"] for each in then["changed"]}
+        assert changed["partition", "shown-0"]["high_watermark"] == 1
+        assert set(changed["partition", "shown-0"]["followers"].values()) == {1}
+        assert ("controller", "") not in changed or leader == cluster.controller_id()
+        of_follower = await ask(cluster, follower, "/state.json")
+        (copy,) = [e["facts"] for e in of_follower["changed"] if e["name"] == "shown-0"]
+        assert (copy["is_leader"], copy["fetched_from"], copy["lag"]) == (False, leader, 0)
+
+        async with Admin(world, config) as admin:
+            await admin.delete_topic(TP.topic)
+        await asyncio.sleep(5)
+        gone = await ask(cluster, leader, f"/state.json?since={then['last']}")
+        assert {"kind": "partition", "name": "shown-0"} in gone["removed"]
+
+    SimCluster(10, settings=SETTINGS).run(play)
+
+
+def known_session(known: dict[tuple[str, str], Any]) -> int:
+    """Return the id of a follower's session of Fetch."""
+    sessions = [facts for (kind, _), facts in known.items() if kind == "session"]
+    return int(next(facts["id"] for facts in sessions if facts["of_follower"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -205,6 +206,19 @@ class FetchSessionCache(Generic[R]):
 
     def get(self, session_id: int) -> FetchSession[R] | None:
         return self._sessions.get(session_id)
+
+    def facts(self, limit: int) -> list[dict[str, int | bool]]:
+        """Return up to ``limit`` sessions, those that were used least recently first."""
+        return [
+            {
+                "id": session.id,
+                "epoch": session.epoch,
+                "partitions": len(session),
+                "of_follower": session.privileged,
+                "created_ms": session.created_ms,
+            }
+            for session in islice(self._sessions.values(), limit)
+        ]
 
     def make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
         """Evict sessions if there is no slot, or no room for ``size`` partitions. Return whether a
