@@ -92,12 +92,14 @@ class ProcessesPlace(AnyCluster):
         self._paused.discard(broker)
 
     async def restore(self) -> bool:
-        paused, ended = sorted(self._paused), sorted(self._ended)
-        for broker in paused:
-            await self.resume(broker)
+        """A paused broker starts anew. It would learn only later that its session has expired: it
+        would be registered now, gone, and registered again."""
+        for broker in sorted(self._paused):
+            await self.kill(broker)
+        ended = sorted(self._ended)
         for broker in ended:
             await self.start(broker)
-        return bool(paused or ended)
+        return bool(ended)
 
     async def _until_ended(self, broker: int) -> None:
         clock = self.clients().world.clock

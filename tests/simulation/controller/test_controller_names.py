@@ -22,6 +22,7 @@ PURGATORIES = (
     "topic",
     "Heartbeat",
     "Rebalance",
+    "Events",
 )
 REBALANCE = "auto-leader-rebalance-task"
 SHUTDOWN = "kafka-shutdown-hook"

@@ -21,7 +21,7 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 
-def until(look: Callable[[], T], what: str, limit_s: float = 30.0) -> T:
+def until(look: Callable[[], T | None], what: str, limit_s: float = 30.0) -> T:
     """Return the first true value of ``look``. Fails after ``limit_s`` with its last value."""
     deadline = time.monotonic() + limit_s
     while not (found := look()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.support.clients.confluent import offset_of, value_of
 from tests.support.cluster.cluster_state import until
@@ -87,6 +87,18 @@ class Load:
             self.acknowledged.append(int(value_of(message)))
 
 
+def watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int] | None:
+    """Return the log start and the high watermark; None if the leader has just moved, which
+    librdkafka learns by the refusal but does not retry."""
+    try:
+        low, high = consumer.get_watermark_offsets(partition, timeout=30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            raise
+        return None
+    return low, high
+
+
 def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
     """Return all values of a partition, as numbers, up to the current high watermark."""
     consumer = Consumer(
@@ -99,7 +111,8 @@ def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
     )
     try:
         where = TopicPartition(topic, partition, 0)
-        _, end = consumer.get_watermark_offsets(where, timeout=30)
+        found = until(lambda: watermarks(consumer, where), f"{topic}-{partition} has a leader")
+        end = found[1]
         consumer.assign([where])
         values: list[int] = []
         position = 0

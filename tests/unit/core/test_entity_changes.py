@@ -40,7 +40,7 @@ def refresh(changes: EntityChanges, world: dict[str, int]) -> None:
 
 @pytest.mark.mission("GLASS-9")
 @given(st.lists(st.tuples(WORLDS, st.booleans()), max_size=20))
-def test_a_reader_that_reads_now_and_then_knows_what_there_is(
+def test_a_reader_that_reads_now_and_then_knows_all_entities(
     steps: list[tuple[dict[str, int], bool]],
 ) -> None:
     changes, often, seldom = EntityChanges(), Reader(), Reader()
