@@ -1,0 +1,208 @@
+/**
+ * The page: one state, one view at a time. Messages come from the live stream or from a recording;
+ * views get `{state, api, go, params}` and draw.
+ */
+
+import { api, noApi } from "./api.js";
+import { go, hashOf, route } from "./route.js";
+import { openSource } from "./source.js";
+import { emptyState, reduceAll } from "./reducer.js";
+import { fetchRecording, Player } from "./player.js";
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./parts/html.js";
+import { dateTime } from "./parts/format.js";
+import { Empty } from "./parts/empty.js";
+import { HelpDialog, listenForKeys } from "./parts/keys.js";
+import { PlayerBar } from "./parts/player_bar.js";
+import { applyTheme, ThemeSwitch } from "./parts/theme.js";
+import { effect, signal } from "./vendor/signals.js";
+import { loadView, VIEWS } from "./views/index.js";
+
+const store = signal(emptyState());
+const status = signal(/** @type {"connecting"|"open"|"trying"|"stopped"|"recording"} */ ("connecting"));
+const player = signal(/** @type {Player|null} */ (null));
+const paused = signal(false); // live only: the shown state stays
+const trouble = signal("");
+
+/** Apply messages once a frame, however many come. While paused, the shown state stays. */
+function receiver() {
+  let latest = store.value;
+  /** @type {any[]} */
+  let queue = [];
+  let frame = 0;
+  const flush = () => {
+    frame = 0;
+    const messages = queue;
+    queue = [];
+    if (player.value) {
+      player.value.add(messages);
+      return;
+    }
+    latest = reduceAll(latest, messages);
+    if (!paused.value) store.value = latest;
+  };
+  paused.subscribe((still) => { if (!still && !player.value) store.value = latest; });
+  return (/** @type {any[]} */ messages) => {
+    const hello = messages.find(({ type }) => type === "hello");
+    if (hello && hello.live === false && !player.value) showPlayer(new Player());
+    for (const message of messages) queue.push(message);
+    if (!frame) frame = requestAnimationFrame(flush);
+  };
+}
+
+/** @param {Player} found */
+function showPlayer(found) {
+  player.value = found;
+  status.value = "recording";
+  store.value = found.state;
+}
+
+async function start() {
+  applyTheme();
+  const recording = new URLSearchParams(location.search).get("recording");
+  const place = /** @type {Element} */ (document.getElementById("app"));
+  place.replaceChildren(); // the sentence for browsers that have not loaded this file yet
+  render(html`<${App} />`, place);
+  if (recording) {
+    try {
+      const found = await fetchRecording(recording);
+      found.seek(found.start);
+      showPlayer(found);
+    } catch (error) {
+      trouble.value = /** @type {Error} */ (error).message;
+    }
+    return;
+  }
+  const receive = receiver();
+  openSource({
+    onMessages: receive,
+    onStatus: (found) => { if (!player.value) status.value = found; },
+  });
+  try {
+    receive([{ type: "acts", at: 0, acts: await api.get("acts") }]);
+  } catch {
+    // A page process without acts shows no buttons.
+  }
+}
+
+/** Draw again when a signal changes. @template T @param {{value: T}} source @returns {T} */
+function useSignal(source) {
+  const [, draw] = useState(0);
+  useLayoutEffect(() => effect(() => {
+    void source.value;
+    draw((n) => n + 1);
+  }), []);
+  return source.value;
+}
+
+function App() {
+  const state = useSignal(store);
+  const { path, params } = useSignal(route);
+  const playing = useSignal(player);
+  const [help, setHelp] = useState(false);
+  const view = VIEWS.find((one) => one.path === path) ?? VIEWS[0];
+  const changed = () => { if (playing) store.value = playing.state; };
+  const [, draw] = useState(0);
+  useEffect(() => {
+    const neighbour = (/** @type {number} */ by) => {
+      const now = VIEWS.findIndex((one) => one.path === route.value.path);
+      go(VIEWS[(now + by + VIEWS.length) % VIEWS.length].path);
+    };
+    return listenForKeys({
+      view: (key) => {
+        const found = VIEWS.find((one) => one.key === key);
+        if (found) go(found.path);
+        return found !== undefined;
+      },
+      space: () => {
+        if (player.value) player.value.playing ? player.value.pause() : player.value.play();
+        else paused.value = !paused.value;
+        draw((n) => n + 1);
+      },
+      arrow: (by) => {
+        if (!player.value) return neighbour(by);
+        player.value.step(by);
+        store.value = player.value.state;
+        return undefined;
+      },
+      help: () => setHelp(true),
+    });
+  }, []);
+  useEffect(() => { document.title = `${view.title} – minikafka`; }, [view]);
+  return html`
+    <${Header} state=${state} help=${() => setHelp(true)} />
+    <div class="body">
+      <${Navigation} current=${view} />
+      <main id="main" tabindex="-1" aria-label=${view.title}>
+        <${Trouble} />
+        <h1>${view.title}</h1>
+        <${Viewed} key=${path} path=${path} state=${state} params=${params}
+          api=${playing ? noApi : api} />
+      </main>
+    </div>
+    ${playing && html`<${PlayerBar} player=${playing} changed=${changed} />`}
+    <${HelpDialog} views=${VIEWS} open=${help} close=${() => setHelp(false)}
+      recording=${playing !== null} />`;
+}
+
+/** The component of a view, once its file is loaded.
+ * @param {{path: string, state: any, params: any, api: any}} props */
+function Viewed({ path, ...props }) {
+  const [loaded, setLoaded] = useState(/** @type {any} */ (null));
+  const [failed, setFailed] = useState("");
+  useEffect(() => {
+    loadView(path).then((component) => setLoaded(() => component),
+      (error) => setFailed(String(error.message ?? error)));
+  }, []);
+  if (failed) return html`<${Empty} title="This view could not be loaded.">${failed}<//>`;
+  if (!loaded) return null;
+  return html`<${loaded} ...${props} go=${go} />`;
+}
+
+/** @param {{state: import("./reducer.js").State, help: () => void}} props */
+function Header({ state, help }) {
+  const hello = state.hello;
+  return html`<header class="top">
+    <a class="brand" href="#/cluster"><img src="static/icon.svg" alt="" width="28" height="28" />
+      <span>minikafka</span></a>
+    ${hello && html`<span class="cluster-id muted" title=${hello.bootstrap}>${hello.cluster_id}</span>`}
+    <span class="spread"></span>
+    <${Status} state=${state} />
+    <${ThemeSwitch} />
+    <button class="icon-button" onClick=${help} aria-label="Help: keys" title="Keys (?)">
+      <span aria-hidden="true">?</span></button>
+  </header>`;
+}
+
+/** @param {{state: import("./reducer.js").State}} props */
+function Status({ state }) {
+  const found = useSignal(status);
+  const still = useSignal(paused);
+  if (found === "recording") return html`<span class="pill quiet">recording</span>`;
+  const [kind, text] = found === "open" ? (still ? ["warn", "paused"] : ["good", "live"])
+    : found === "trying" ? ["bad", "connection lost, trying again"] : ["quiet", "connecting"];
+  return html`<span class="live" role="status">
+    ${state.hello?.read_only && html`<span class="pill quiet">read-only</span>`}
+    <span class=${`pill ${kind}`} title=${dateTime(state.at || null)}>${text}</span></span>
+    ${found === "open" && html`<button class="small" onClick=${() => { paused.value = !still; }}>${
+      still ? "Go on" : "Pause"}</button>`}`;
+}
+
+/** @param {{current: {path: string}}} props */
+function Navigation({ current }) {
+  const list = useRef(/** @type {HTMLElement|null} */ (null));
+  useEffect(() => {
+    list.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [current]);
+  return html`<nav class="views" aria-label="Views" ref=${list}>
+    ${VIEWS.map(({ path, title, key }) => html`<a key=${path} href=${hashOf(path)}
+      aria-current=${path === current.path ? "page" : undefined} title=${`${title} (${key})`}>
+      <span>${title}</span><kbd aria-hidden="true">${key}</kbd></a>`)}
+  </nav>`;
+}
+
+function Trouble() {
+  const found = useSignal(trouble);
+  return found && html`<p class="notice bad" role="alert">${found}</p>`;
+}
+
+start();

@@ -1,0 +1,58 @@
+/** The controls of a recording: play, step, seek, speed. */
+
+import { FASTEST, SLOWEST, speedText } from "../player.js";
+import { duration, time } from "./format.js";
+import { html, useEffect, useState } from "./html.js";
+
+/**
+ * @param {{player: import("../player.js").Player, changed: () => void}} props `changed` is called
+ * after the player's state or place has changed
+ */
+export function PlayerBar({ player, changed }) {
+  const [, draw] = useState(0);
+  const act = (/** @type {() => void} */ action) => {
+    action();
+    draw((n) => n + 1);
+    changed();
+  };
+  useEffect(() => {
+    if (!player.playing) return undefined;
+    let last = performance.now();
+    let frame = requestAnimationFrame(function next(now) {
+      const before = player.index;
+      player.tick(now - last);
+      last = now;
+      draw((n) => n + 1);
+      if (player.index !== before || !player.playing) changed();
+      if (player.playing) frame = requestAnimationFrame(next);
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [player, player.playing]);
+  const length = player.end - player.start;
+  const place = player.clock - player.start;
+  return html`<section class="player" aria-label="Recording">
+    <div class="player-buttons">
+      <button class="round" aria-label=${player.playing ? "Pause" : "Play"}
+        onClick=${() => act(() => (player.playing ? player.pause() : player.play()))}>
+        <span aria-hidden="true">${player.playing ? "❚❚" : "▶"}</span></button>
+      <button class="small" aria-label="A message back"
+        onClick=${() => act(() => player.step(-1))}>‹</button>
+      <button class="small" aria-label="The next message"
+        onClick=${() => act(() => player.step(1))}>›</button>
+    </div>
+    <label class="player-seek"><span class="hidden">Place in the recording</span>
+      <input type="range" min="0" max=${Math.max(1, length)} step="1" value=${place}
+        aria-valuetext=${`${duration(Math.round(place))} of ${duration(length)}`}
+        onInput=${(/** @type {any} */ event) =>
+          act(() => player.seek(player.start + Number(event.target.value)))} />
+    </label>
+    <output class="player-time">${time(player.clock)}
+      <span class="muted"> ${player.index} of ${player.length}</span></output>
+    <label class="player-speed">speed
+      <input type="range" min=${SLOWEST} max=${FASTEST} step="1" value=${Math.log2(player.speed)}
+        aria-valuetext=${speedText(player.speed)}
+        onInput=${(/** @type {any} */ event) =>
+          act(() => { player.speed = 2 ** Number(event.target.value); })} />
+      <span class="speed">${speedText(player.speed)}</span></label>
+  </section>`;
+}

@@ -1,0 +1,38 @@
+/** Addresses of views: "#/topics/orders?tab=acts" is the view topics with {name, tab}. */
+
+import { signal } from "./vendor/signals.js";
+import { VIEWS } from "./views/index.js";
+
+/** @typedef {{path: string, params: Object<string, string>}} Route */
+
+export const route = signal(parseHash(location.hash));
+addEventListener("hashchange", () => { route.value = parseHash(location.hash); });
+
+/** Return the view and the parameters of an address; the first view if there is none.
+ * @param {string} hash @returns {Route} */
+export function parseHash(hash) {
+  const [place, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [path, ...rest] = place.split("/");
+  /** @type {Object<string, string>} */
+  const params = Object.fromEntries(new URLSearchParams(query));
+  if (rest.length) params.name = decodeURIComponent(rest.join("/"));
+  return { path: VIEWS.some((view) => view.path === path) ? path : VIEWS[0].path, params };
+}
+
+/** Return the address of a view, for links. Parameters that are null or "" are left out.
+ * @param {string} path @param {Object<string, any>} [params] */
+export function hashOf(path, params = {}) {
+  const { name, ...others } = params;
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(others)) {
+    if (value !== null && value !== undefined && value !== "") query.set(key, String(value));
+  }
+  const place = name ? `/${encodeURIComponent(name)}` : "";
+  return `#/${path}${place}${query.size ? `?${query}` : ""}`;
+}
+
+/** Open a view: `go("topics", {name: "orders", tab: "acts"})`.
+ * @param {string} path @param {Object<string, any>} [params] */
+export function go(path, params = {}) {
+  location.hash = hashOf(path, params);
+}

@@ -1,0 +1,12 @@
+/** The view "Groups". */
+
+import { Empty } from "../parts/empty.js";
+import { html } from "../parts/html.js";
+
+/** @param {{state: import("../reducer.js").State, api: import("../api.js").Api,
+ *   go: (path: string, params?: Object<string, any>) => void, params: Object<string, string>}} props */
+function Component({ state, api, go, params }) {
+  return html`<${Empty}>This view is not written yet.<//>`;
+}
+
+export const view = { path: "groups", title: "Groups", key: "5", component: Component };
