@@ -92,21 +92,25 @@ class ReplySlot:
     __slots__ = (
         "_connection",
         "_reply",
-        "_request_bytes",
         "is_sent",
         "number",
         "ready_ns",
+        "request_bytes",
         "times",
     )
 
     def __init__(self, connection: ServerConnection, number: int, request_bytes: int) -> None:
         self.number = number  # of the request on its connection, from 1
         self._connection = connection
-        self._request_bytes = request_bytes
+        self.request_bytes = request_bytes
         self._reply: ReplyBytes | _Refusal = None
         self.is_sent = False
         self.times: ReplyTimes | None = None
         self.ready_ns = 0  # since when the reply waits for those of earlier requests
+
+    @property
+    def client_host(self) -> str:
+        return self._connection.client_host
 
     def send(self, reply: ReplyBytes) -> None:
         assert not self.is_sent, "a request is answered once"
@@ -435,13 +439,13 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._count_queued(_size(slot._reply))
             slot.ready_ns = self._server.now_ns()
             return
-        freed = slot._request_bytes
+        freed = slot.request_bytes
         self._add(slots.popleft())
         while slots and slots[0].is_sent:
             held = slots.popleft()
             if held.times is not None:
                 held.times.response_waited((self._server.now_ns() - held.ready_ns) // 1000)
-            freed += held._request_bytes + _size(held._reply)
+            freed += held.request_bytes + _size(held._reply)
             self._add(held)
         if not self.closed:  # by a refusal
             self._count_queued(-freed)

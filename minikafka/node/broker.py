@@ -467,7 +467,9 @@ class BrokerNode:
             await self._serve_http(metrics, scraped)
 
     def _state_facts(self) -> StateFacts:
-        return StateFacts(self._world.clock, self.parts, self._broker_facts, self.controller.facts)
+        return StateFacts(
+            self._world.clock, self.parts, self._apis, self._broker_facts, self.controller.facts
+        )
 
     def _broker_facts(self) -> Mapping[str, Any]:
         counts = self.parts.replicas.topic_metrics.all

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from minikafka.broker.replication.partition import Partition
+from minikafka.broker.requests.apis import Apis
+from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.ports import Clock
@@ -27,13 +29,21 @@ class StateFacts:
     """Looks at the parts of a broker when a request needs it, and not otherwise.
 
     Entities, by kind: ``broker``, ``controller``, ``partition``, ``purgatory``, ``session`` (of
-    Fetch), ``group``, ``transaction``. ``broker`` and ``controller`` return the facts of those."""
+    Fetch), ``group``, ``transaction``, ``request`` (an API), ``requests`` (the slowest and the last
+    ones). ``broker`` and ``controller`` return the facts of those."""
 
     def __init__(
-        self, clock: Clock, parts: BrokerParts, broker: Callable[[], Facts], controller: ReadLimited
+        self,
+        clock: Clock,
+        parts: BrokerParts,
+        apis: Apis,
+        broker: Callable[[], Facts],
+        controller: ReadLimited,
     ) -> None:
         self._clock = clock
         self._parts = parts
+        self._times = apis.times
+        self._requests = WatchedRequests(apis, clock)
         self._broker = broker
         self._controller = controller
         self._changes = EntityChanges()
@@ -43,6 +53,7 @@ class StateFacts:
     async def since(self, number: int) -> Changes:
         """Return what has changed after ``number``."""
         now_ms = self._clock.monotonic_ms()
+        self._requests.watch()
         if self._looking is None and (
             self._looked_at_ms is None or now_ms - self._looked_at_ms >= FRESH_MS
         ):
@@ -75,6 +86,9 @@ class StateFacts:
             yield ("group", group["group"]), group
         for transaction in islice(parts.transactions.coordinator.all_transactions(), MAX_OTHERS):
             yield ("transaction", transaction.transactional_id), transaction_facts(transaction)
+        for name, request_facts in self._times.facts(self._clock.monotonic_ms()):
+            yield ("request", name), request_facts
+        yield ("requests", ""), self._requests.facts()
 
 
 def partition_facts(partition: Partition, fetched: tuple[int, int] | None) -> Facts:

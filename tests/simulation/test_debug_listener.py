@@ -286,3 +286,39 @@ def known_session(known: dict[tuple[str, str], Any]) -> int:
     """Return the id of a follower's session of Fetch."""
     sessions = [facts for (kind, _), facts in known.items() if kind == "session"]
     return int(next(facts["id"] for facts in sessions if facts["of_follower"]))
+
+
+async def state(cluster: SimCluster, broker_id: int, query: str = "") -> dict[tuple[str, str], Any]:
+    """Return the facts of all entities, or of those that ``query`` selects."""
+    shown = await ask(cluster, broker_id, f"/state.json{query}")
+    return {(each["kind"], each["name"]): each["facts"] for each in shown["changed"]}
+
+
+@pytest.mark.mission("GLASS-50")
+def test_a_page_sees_which_requests_are_slow() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TP.topic, 1, 3)
+            await admin.wait_for_topic(TP.topic)
+        await cluster.until_whole(TP)
+        leader = cluster.leader(TP)
+        assert (await state(cluster, leader))["requests", ""] == {"slowest": [], "last": []}
+        async with Producer(world, config) as producer:
+            await producer.send_and_wait(TP.topic, b"value", partition=0)
+        await asyncio.sleep(1)
+        known = await state(cluster, leader)
+        produces = known["request", "Produce"]
+        assert (produces["count"], produces["errors"]) == (1, {})
+        assert produces["phases"]["remote"]["max_us"] > 0  # for the followers
+        (slow,) = [e for e in known["requests", ""]["slowest"] if e["api"] == "Produce"]
+        assert slow in known["requests", ""]["last"]
+        assert (slow["total_us"], slow["client_id"]) == (
+            produces["phases"]["total"]["max_us"],
+            config.client_id,
+        )
+        assert ("request", "CreateTopics") in known or leader != cluster.controller_id()
+        assert ("request", "DescribeAcls") not in known
+
+    SimCluster(11, settings=SETTINGS).run(play)

@@ -275,8 +275,8 @@ class PendingReply:
 
     __slots__ = (
         "_apis",
-        "_correlation_id",
         "_handled_ns",
+        "_header",
         "_local_us",
         "_queue_us",
         "_route",
@@ -291,7 +291,7 @@ class PendingReply:
         apis: Apis,
         slot: ReplySlot,
         route: Route,
-        correlation_id: int,
+        header: RequestHeader,
         version: int,
         times: RequestTimes,
         throttle: RequestThrottle | None = None,
@@ -301,7 +301,7 @@ class PendingReply:
         self._apis = apis
         self._slot = slot
         self._route = route
-        self._correlation_id = correlation_id
+        self._header = header
         self._throttle = throttle
         self.version = version
 
@@ -334,9 +334,12 @@ class PendingReply:
             elif element_count(response) > ON_LOOP_ELEMENTS and self._apis.is_open:
                 self._apis.encode_later(self, response)
             elif self._route.in_parts:
-                self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
+                parts = encode_response_parts(self._header.correlation_id, response, self.version)
+                self._slot.send(parts)
             else:
-                self._slot.send(encode_response(self._correlation_id, response, self.version))
+                self._slot.send(
+                    encode_response(self._header.correlation_id, response, self.version)
+                )
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
         if self._handled_ns != NOT_YET:
@@ -362,7 +365,7 @@ class PendingReply:
         """Let a worker encode the response, then send it as ``__call__`` does."""
         try:
             frame = await workers.run(
-                encode_large_response, self._correlation_id, response, self.version
+                encode_large_response, self._header.correlation_id, response, self.version
             )
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
@@ -396,6 +399,21 @@ class PendingReply:
         if "error_message" in fields:
             response.error_message = error.message
         self(response)
+
+
+# Creates the ``PendingReply`` of a request, from the arguments of its constructor.
+MakeReply: TypeAlias = Callable[
+    [
+        "Apis",
+        ReplySlot,
+        Route,
+        RequestHeader,
+        int,
+        RequestTimes,
+        RequestThrottle | None,
+    ],
+    PendingReply,
+]
 
 
 class Apis:
@@ -441,11 +459,12 @@ class Apis:
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
         self._stall_ns = self._stalls.threshold_ms * 1_000_000
         self.now_ns = monotonic_ns
+        self.make_reply: MakeReply = PendingReply  # ``WatchedRequests`` sets another one
         self.busy_ns = 0  # for how long handlers have kept the loop, until they first await
         self._log = log or event_log("apis", broker=broker_id)
         self._broker_id = broker_id
         self._quotas = quotas
-        self._times = AllRequestTimes(metrics or Metrics())
+        self.times = AllRequestTimes(metrics or Metrics())
         self._failures = 0  # of handlers, contained; numbers their error ids
         self._release = release
         self._workers = workers
@@ -453,7 +472,7 @@ class Apis:
         own = Route(ApiKey.API_VERSIONS, self._api_versions, changes_state=False)
         self._routes = [*routes, own]
         kept = _all_limited(self._routes, release)
-        self._rows = {int(route.api_key): _Row(route, self._times) for route in kept}
+        self._rows = {int(route.api_key): _Row(route, self.times) for route in kept}
         assert len(self._rows) == len(kept), "one route per API"
         self._list(kept)
         self._tasks: asyncio.TaskGroup | None = None
@@ -477,7 +496,7 @@ class Apis:
             for route in _all_limited(self._routes, self._release)
             if route.api_key in between_brokers
         ]
-        self._rows = {int(route.api_key): _Row(route, self._times) for route in (*kept, *whole)}
+        self._rows = {int(route.api_key): _Row(route, self.times) for route in (*kept, *whole)}
         self._list(kept)
 
     @property
@@ -534,9 +553,7 @@ class Apis:
             connection.overlapping = None
             row.times.arrived(version)
             slot = connection.open_slot(len(frame))
-            reply = PendingReply(
-                self, slot, route, header.correlation_id, version, row.times, throttle
-            )
+            reply = self.make_reply(self, slot, route, header, version, row.times, throttle)
             reply.handled(0, 0, self.now_ns())  # what a worker does counts as remote
             work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
             self._start(work, row, context, len(frame))
@@ -551,7 +568,7 @@ class Apis:
         slot = connection.open_slot(len(frame))
         times = row.times if row.times_of is None else row.times_of(request)
         times.arrived(version)
-        reply = PendingReply(self, slot, route, header.correlation_id, version, times, throttle)
+        reply = self.make_reply(self, slot, route, header, version, times, throttle)
         otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
         if otherwise is not None:
             connection.overlapping = None
@@ -731,8 +748,8 @@ class Apis:
             api_keys=[] if self._release is Release.KAFKA_2_0 else named,
         )
         slot = connection.open_slot(size)
-        times = self._times.of_api(route.api_key)
-        PendingReply(self, slot, route, header.correlation_id, 0, times)(response)
+        times = self.times.of_api(route.api_key)
+        PendingReply(self, slot, route, header, 0, times)(response)
         return False
 
     def _contain(
@@ -742,7 +759,7 @@ class Apis:
         self._failures += 1
         error_id = f"{self._broker_id}-{self._failures}"
         api_name = route.api_key.api_name
-        self._times.of_api(route.api_key).failed(ErrorCode.UNKNOWN_SERVER_ERROR.name)
+        self.times.of_api(route.api_key).failed(ErrorCode.UNKNOWN_SERVER_ERROR.name)
         self._log.error(
             "request_handler_failed",
             error_id=error_id,

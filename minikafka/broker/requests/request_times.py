@@ -16,7 +16,8 @@ Most requests are served at once: they have a local time and nothing else. Such 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from minikafka.kernel.metrics import Counter, Histogram, Metrics
 from minikafka.protocol.api_keys import ApiKey
@@ -35,18 +36,32 @@ _RESPONSE_QUEUE = "ResponseQueueTimeMs"
 _SEND = "ResponseSendTimeMs"
 _THROTTLE = "ThrottleTimeMs"
 _PHASES = (_TOTAL, _QUEUE, _LOCAL, _REMOTE, _RESPONSE_QUEUE, _SEND, _THROTTLE)
+# The names of the phases for a page.
+_SHOWN_PHASES = {
+    "total": _TOTAL,
+    "queue": _QUEUE,
+    "local": _LOCAL,
+    "remote": _REMOTE,
+    "response_queue": _RESPONSE_QUEUE,
+    "send": _SEND,
+    "throttle": _THROTTLE,
+}
 _FOLD_AT = 512
+# The facts of an API are computed again after so long if it had requests meanwhile, and after the
+# longer time in any case: reading seven histograms takes a tenth of a millisecond.
+FACTS_MS = 1_000
+QUIET_FACTS_MS = 10_000
 
 
 class RequestTimes:
     """The times of the requests of one name, such as ``Produce`` or ``FetchConsumer``, in
     microseconds. Those of a ``part`` count in the ``whole``, too, as in Kafka."""
 
-    __slots__ = ("_at_once", "_errors", "_metrics", "_name", "_phases", "_versions", "_whole")
+    __slots__ = ("_at_once", "_errors", "_metrics", "_phases", "_versions", "_whole", "name")
 
     def __init__(self, metrics: Metrics, name: str, whole: RequestTimes | None = None) -> None:
         self._metrics = metrics
-        self._name = name
+        self.name = name
         self._whole = whole
         self._at_once: list[int] = []
         self._phases: dict[str, Histogram] = {}
@@ -59,7 +74,7 @@ class RequestTimes:
         if counter is None:
             self._register()
             counter = self._versions[version] = self._metrics.counter(
-                f"{GROUP},name=RequestsPerSec,request={self._name},version={version}"
+                f"{GROUP},name=RequestsPerSec,request={self.name},version={version}"
             )
         counter.value += 1
         if self._whole is not None:
@@ -70,7 +85,7 @@ class RequestTimes:
         if not self._phases:
             self._phases = {
                 phase: self._metrics.histogram(
-                    f"{GROUP},name={phase},request={self._name}", 1000, self._fold
+                    f"{GROUP},name={phase},request={self.name}", 1000, self._fold
                 )
                 for phase in _PHASES
             }
@@ -105,11 +120,28 @@ class RequestTimes:
         counter = self._errors.get(error)
         if counter is None:
             counter = self._errors[error] = self._metrics.counter(
-                f"{GROUP},name=ErrorsPerSec,request={self._name},error={error}"
+                f"{GROUP},name=ErrorsPerSec,request={self.name},error={error}"
             )
         counter.mark()
         if self._whole is not None:
             self._whole.failed(error)
+
+    @property
+    def count(self) -> int:
+        """How many requests have arrived."""
+        return sum(counter.value for counter in self._versions.values())
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return counts by version and error, and of each phase quantiles and maximum of the last
+        30 to 60 s and the mean of all time."""
+        return {
+            "count": self.count,
+            "versions": {str(version): each.value for version, each in self._versions.items()},
+            "errors": {error: counter.value for error, counter in self._errors.items()},
+            "phases": {
+                shown: _phase_facts(self._phases[phase]) for shown, phase in _SHOWN_PHASES.items()
+            },
+        }
 
     def _record(self, phase: str, value: int) -> None:
         self._phases[phase].record(value)
@@ -137,12 +169,27 @@ class AllRequestTimes:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._of: dict[str, RequestTimes] = {}
+        self._facts: dict[str, tuple[int, Mapping[str, Any]]] = {}  # and when they were computed
 
     def of(self, name: str, whole: RequestTimes | None = None) -> RequestTimes:
         found = self._of.get(name)
         if found is None:
             found = self._of[name] = RequestTimes(self._metrics, name, whole)
         return found
+
+    def facts(self, now_ms: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the facts of each API that had requests. They may be a second old."""
+        for name, times in list(self._of.items()):
+            count = times.count
+            if not count:
+                continue
+            computed_ms, facts = self._facts.get(name, (0, {}))
+            age_ms = now_ms - computed_ms
+            had_more = facts and facts["count"] != count
+            if not facts or age_ms >= (FACTS_MS if had_more else QUIET_FACTS_MS):
+                facts = times.facts()
+                self._facts[name] = (now_ms, facts)
+            yield name, facts
 
     def of_api(self, api_key: ApiKey) -> RequestTimes:
         return self.of(api_key.api_name)
@@ -153,3 +200,15 @@ class AllRequestTimes:
         replica_id = request.replica_id if state is None else state.replica_id
         name = "FetchConsumer" if replica_id < 0 else "FetchFollower"
         return self.of(name, self.of_api(ApiKey.FETCH))
+
+
+def _phase_facts(histogram: Histogram) -> Mapping[str, int]:
+    """Return the figures of a phase in microseconds."""
+    mean, longest = round(histogram.mean * 1000), round(histogram.max * 1000)
+    half, most = histogram.quantiles((0.5, 0.99)) if longest else (0, 0)
+    return {
+        "p50_us": round(half * 1000),
+        "p99_us": round(most * 1000),
+        "max_us": longest,
+        "mean_us": mean,
+    }
