@@ -92,7 +92,7 @@ class ProcessesPlace(AnyCluster):
         self._paused.discard(broker)
 
     async def restore(self) -> bool:
-        """A paused broker starts anew. It would learn only later that its session has expired: it
+        """A paused broker starts again. It would learn only later that its session has expired: it
         would be registered now, gone, and registered again."""
         for broker in sorted(self._paused):
             await self.kill(broker)
