@@ -145,11 +145,11 @@ def debug_listener_problem(value: str) -> str | None:
     """Return why a value of ``debug.listener`` is invalid; None for a valid or empty one.
 
     Only loopback addresses are allowed: the listener shows requests of all clients and has no
-    login. Port 0 is refused: the address could not be found."""
+    login. With port 0 the system chooses one, which the broker describes as its setting."""
     match = _LISTENER.match(value)
     if not value:
         return None
-    if not match or match[1].upper() != "HTTP" or not 1 <= int(match[3]) <= 65535:
+    if not match or match[1].upper() != "HTTP" or int(match[3]) > 65535:
         return "must be HTTP://host:port"
     return None if is_loopback(match[2]) else "must name a loopback address, such as 127.0.0.1"
 
@@ -165,6 +165,11 @@ def debug_listener(value: str | None) -> Endpoint | None:
     if problem or not match:
         raise ConfigError(f"{DEBUG_LISTENER}={value} {problem}")
     return Endpoint(match[2], int(match[3]), "HTTP", "HTTP")
+
+
+def debug_listener_text(host: str, port: int) -> str:
+    """Return the value of ``debug.listener`` for an address."""
+    return f"HTTP://[{host}]:{port}" if ":" in host else f"HTTP://{host}:{port}"
 
 
 def metrics_listener_problem(value: str) -> str | None:

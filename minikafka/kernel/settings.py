@@ -179,7 +179,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
     _long("queued.max.request.bytes", -1, "Most bytes of unanswered requests of all connections; above, a connection that has one is not read. Unlimited if 0 or less."),
     _long("client.memory.max.bytes", 512 * 1024 * 1024, "Most bytes that clients make the broker hold: requests under way or unanswered, responses not taken, parked fetches and fetch sessions together. Above, connections wait, large requests are received one after the other, responses are smaller, large parked fetches complete early. Unlimited if 0 or less. Not a key of Kafka's."),
-    _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Off if unset. Not a key of Kafka's.", debug_listener_problem),
+    _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Port 0: the system chooses one, which DescribeConfigs returns. Off if unset. Not a key of Kafka's.", debug_listener_problem),
     _string(METRICS_LISTENER, None, "Where Prometheus reads metrics, at /metrics: HTTP://127.0.0.1:port. Without a login, so that another interface than the loopback has to be named. Off if unset. Not a key of Kafka's.", metrics_listener_problem),
     _int("event.loop.stall.threshold.ms", 100, "A stall of the event loop of so long or longer is logged as loop_stalled, with the request that ran then. Not a key of Kafka's.", at_least(2)),
     # -- topics

@@ -33,6 +33,7 @@ from minikafka.kernel.listeners import (
     DEBUG_LISTENER,
     METRICS_LISTENER,
     debug_listener,
+    debug_listener_text,
     listeners,
     metrics_listener,
 )
@@ -461,7 +462,8 @@ class BrokerNode:
                 self.parts.replicas.mending.facts,
             )
             routes |= metrics | page_routes(self.broker_id, self.feed, self._state_facts())
-            await self._serve_http(routes, debug)
+            port = await self._serve_http(routes, debug)
+            self._dynamic.complete(DEBUG_LISTENER, debug_listener_text(debug.host, port))
         scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
         if scraped is not None:
             await self._serve_http(metrics, scraped)
@@ -489,11 +491,12 @@ class BrokerNode:
             return BrokerLifecycle.PENDING_CONTROLLED_SHUTDOWN
         return BrokerLifecycle.RUNNING if self.started.is_set() else BrokerLifecycle.STARTING
 
-    async def _serve_http(self, routes: Mapping[str, Route], endpoint: Endpoint) -> None:
-        """Serve the routes until the broker stops. Raises OSError (address in use)."""
+    async def _serve_http(self, routes: Mapping[str, Route], endpoint: Endpoint) -> int:
+        """Serve the routes until the broker stops, and return the port. Raises OSError (address in
+        use)."""
         server = HttpServer(self._world.network, self._world.clock, routes)
         self._http_servers.append(server)
-        await server.start(endpoint.host, endpoint.port)
+        return await server.start(endpoint.host, endpoint.port)
 
     async def _register(self, store: ZkStore) -> None:
         """Create /brokers/ids/<id>.

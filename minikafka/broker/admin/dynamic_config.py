@@ -119,6 +119,12 @@ class DynamicBrokerConfig:
         for reload in self._reloads:
             reload(merged)
 
+    def complete(self, name: str, text: str) -> None:
+        """Replace a value of the configuration file that has left something open to the broker,
+        such as a port 0. No listener is called: nothing has changed that anyone could have used."""
+        self.static = self._broker_def.parse({**self.static.given, name: text})
+        self.current = self._merge(self.cluster, self.own)
+
     def update(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``), as
         read from ZooKeeper, and call the listeners if ``current`` has changed.
