@@ -19,10 +19,11 @@ WAIT_LIMIT_S = 30
 class BrokerState:
     """One broker: its disk, and the process that it runs as, if it runs."""
 
-    def __init__(self, broker_id: int, port: int = 0) -> None:
+    def __init__(self, broker_id: int, port: int = 0, debug_port: int | None = None) -> None:
         self.broker_id = broker_id
         self.tree = FileTree()
         self.port = port  # 0: the system chooses one at the first start
+        self.debug_port = debug_port  # of its debug listener; 0 as above, None: it has none
         self.process: InsideProcess | None = None
         self.node: BrokerNode | None = None
         self.running: asyncio.Task[None] | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -26,6 +26,7 @@ from minikafka.inside.environment_faults import EnvironmentFaults
 from minikafka.inside.log_maintenance import LogMaintenance
 from minikafka.inside.operations import ClusterOperations
 from minikafka.kernel.events import kept
+from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener_text
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node.broker import BrokerNode
@@ -65,7 +66,8 @@ class BrokerEvent(NamedTuple):
 
 class InsideCluster:
     """Brokers 1, 2, ... as a context. ``settings`` are broker properties for all of them. Their
-    ports are ``base_port`` and the next ones; with 0 the system chooses them.
+    ports are ``base_port`` and the next ones; with 0 the system chooses them. ``debug_ports`` are
+    those of their debug listeners, which are off without them.
 
     All methods may be called from any thread but the cluster's own.
     """
@@ -75,6 +77,7 @@ class InsideCluster:
         brokers: int = 1,
         settings: Mapping[str, object] | None = None,
         base_port: int = 0,
+        debug_ports: Sequence[int] = (),
     ) -> None:
         factor = min(3, brokers)
         self._settings = {
@@ -87,7 +90,12 @@ class InsideCluster:
         }
         self._first_brokers = range(1, brokers + 1)
         ports = [base_port and base_port + index for index in range(brokers)]
-        self._brokers = {number: BrokerState(number, port) for number, port in enumerate(ports, 1)}
+        self._has_debug_listeners = bool(debug_ports)
+        debug: Sequence[int | None] = debug_ports or [None] * brokers
+        self._brokers = {
+            number: BrokerState(number, port, debug_port)
+            for number, port, debug_port in zip(self._first_brokers, ports, debug, strict=True)
+        }
         self._links = ClusterLinks()
         self._isolated: dict[int, LinkFault] = {}
         self._paused: dict[int, LinkFault] = {}
@@ -355,6 +363,8 @@ class InsideCluster:
         if broker.node is not None:
             raise RuntimeError(f"broker {broker.broker_id} runs")
         own = {"broker.id": str(broker.broker_id), "listeners": f"PLAINTEXT://{HOST}:{broker.port}"}
+        if broker.debug_port is not None:
+            own[DEBUG_LISTENER] = debug_listener_text(HOST, broker.debug_port)
         network = LinkedNetwork(self._links, broker.broker_id)
         process = inside_process(self._zookeeper, broker.tree, network)
         node = BrokerNode(
@@ -385,7 +395,8 @@ class InsideCluster:
             self._end(broker)
 
     async def _add_broker(self) -> int:
-        broker = BrokerState(max(self._brokers) + 1)
+        debug_port = 0 if self._has_debug_listeners else None
+        broker = BrokerState(max(self._brokers) + 1, debug_port=debug_port)
         await self._start(broker)
         self._brokers[broker.broker_id] = broker
         await self._until_known()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
@@ -22,15 +22,17 @@ def run_inside(
     base_port: int,
     settings: Mapping[str, str],
     beside: Beside = lambda _: nullcontext(""),
+    debug_ports: Sequence[int] = (),
 ) -> int:
     """Run the brokers until SIGTERM or SIGINT; a second signal ends the process at once.
 
-    ``base_port`` 0 lets the system choose all ports. Raises ConfigError and OSError."""
+    ``base_port`` 0 lets the system choose all ports, a 0 in ``debug_ports`` that of a debug
+    listener. Raises ConfigError and OSError."""
     if base_port + brokers - 1 > MAX_PORT:
         raise ConfigError(f"--base-port is too high for {brokers} brokers")
     # Blocked before the cluster's thread begins, which inherits it: only ``sigwait`` gets them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    cluster = InsideCluster(brokers, settings, base_port)
+    cluster = InsideCluster(brokers, settings, base_port, debug_ports)
     with cluster, beside(cluster) as extra:
         print(" ".join(["ready", f"bootstrap={cluster.bootstrap}", *extra.split()]))
         print("all data is in the memory of this process, and gone when it ends", flush=True)

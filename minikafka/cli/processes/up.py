@@ -109,7 +109,19 @@ def up_inside(args: argparse.Namespace) -> int:
     named = [option for option, is_given in without_effect.items() if is_given]
     if named:
         raise ConfigError(f"{', '.join(named)}: not with --inside, which keeps all in memory")
-    return run_inside(args.brokers, args.base_port, parse_overrides(args.override))
+    overrides = parse_overrides(args.override)
+    debug_ports: list[int] = []
+    if DEBUG_LISTENER not in overrides:
+        debug_ports = free_debug_ports(args.base_port, args.brokers)
+    return run_inside(args.brokers, args.base_port, overrides, debug_ports=debug_ports)
+
+
+def free_debug_ports(base_port: int, brokers: int) -> list[int]:
+    """Return the ports that the debug listeners have in any ``up``, with 0, for one that the system
+    chooses, in place of those that are taken."""
+    first = base_port + debug_offset(brokers)
+    wanted = range(first, first + brokers)
+    return [number if number <= MAX_PORT and port_is_free(number) else 0 for number in wanted]
 
 
 def check_java(environ: Mapping[str, str]) -> None:
@@ -128,7 +140,7 @@ class Supervisor:
         self._root = Path(args.data_dir).absolute()
         self._overrides = parse_overrides(args.override)
         self._ports = [args.base_port + i for i in range(args.brokers)]
-        offset = max(DEBUG_PORT_OFFSET, args.brokers)
+        offset = debug_offset(args.brokers)
         self._debug_ports = [number + offset for number in self._ports]
         if DEBUG_LISTENER in self._overrides:
             self._debug_ports = []
@@ -388,6 +400,10 @@ async def wait_until_ready(addresses: Sequence[str], security: Mapping[str, Any]
                 if len(cluster.nodes) >= len(addresses) and cluster.controller_id >= 0:
                     break
                 await world.clock.sleep(READY_POLL_MS)
+
+
+def debug_offset(brokers: int) -> int:
+    return max(DEBUG_PORT_OFFSET, brokers)
 
 
 def port_is_free(number: int) -> bool:

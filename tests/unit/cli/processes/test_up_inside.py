@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -42,6 +46,43 @@ def test_clients_use_it_until_a_signal_ends_it(number: signal.Signals) -> None:
         assert [record.error() for record in offsets] == [None]
         process.send_signal(number)
         assert process.wait(10) == 0
+
+
+def broker_facts(bootstrap: str, broker: int) -> Any:
+    """What ``minikafka debug metrics`` shows of a broker."""
+    command = [sys.executable, "-m", "minikafka.cli.main", "debug", "metrics", "--json"]
+    command += ["--bootstrap-server", bootstrap, "--broker", str(broker)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@pytest.mark.mission("IN-91")
+def test_each_broker_has_a_debug_listener_as_in_up() -> None:
+    first = free_ports(2)[0]
+    with running("--brokers", "2", "--base-port", str(first)) as (_, bootstrap):
+        assert [broker_facts(bootstrap, number)["broker"] for number in (1, 2)] == [1, 2]
+        for number in (1, 2):
+            url = f"http://127.0.0.1:{first + number + 99}/state.json"
+            with urllib.request.urlopen(url) as response:
+                assert json.load(response)["broker"] == number
+
+
+@pytest.mark.mission("IN-91")
+def test_a_taken_port_of_a_debug_listener_is_replaced() -> None:
+    first = free_ports(2)[0]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", first + 100))
+        with running("--brokers", "2", "--base-port", str(first)) as (_, bootstrap):
+            assert [broker_facts(bootstrap, number)["broker"] for number in (1, 2)] == [1, 2]
+
+
+@pytest.mark.mission("IN-91")
+def test_no_debug_listener() -> None:
+    first = free_ports(1)[0]
+    arguments = ["--brokers", "1", "--base-port", str(first), "--override", "debug.listener="]
+    with running(*arguments), pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.1:{first + 100}/state.json")
 
 
 @pytest.mark.mission("IN-86")
