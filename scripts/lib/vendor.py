@@ -126,7 +126,7 @@ def description(folder: Path) -> str:
     lines = [
         "# Libraries of the page",
         "",
-        "`scripts/vendor` wrote these files from npm's packages; do not edit them. They differ from",
+        "`scripts/vendor` wrote these files from npm packages; do not edit them. They differ from",
         "the packages in two things: imports are relative, and references to source maps are gone.",
         "",
         "| package | version | licence | integrity of npm's archive |",

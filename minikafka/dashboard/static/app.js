@@ -40,7 +40,7 @@ function receiver() {
     latest = reduceAll(latest, messages);
     if (!paused.value) store.value = latest;
   };
-  paused.subscribe((still) => { if (!still && !player.value) store.value = latest; });
+  paused.subscribe((/** @type {boolean} */ still) => { if (!still && !player.value) store.value = latest; });
   return (/** @type {any[]} */ messages) => {
     const hello = messages.find(({ type }) => type === "hello");
     if (hello && hello.live === false && !player.value) showPlayer(new Player());
@@ -89,7 +89,7 @@ function useSignal(source) {
   const [, draw] = useState(0);
   useLayoutEffect(() => effect(() => {
     void source.value;
-    draw((n) => n + 1);
+    draw((/** @type {number} */ n) => n + 1);
   }), []);
   return source.value;
 }
@@ -116,7 +116,7 @@ function App() {
       space: () => {
         if (player.value) player.value.playing ? player.value.pause() : player.value.play();
         else paused.value = !paused.value;
-        draw((n) => n + 1);
+        draw((/** @type {number} */ n) => n + 1);
       },
       arrow: (by) => {
         if (!player.value) return neighbour(by);

@@ -29,7 +29,8 @@ export function bytes(n) {
   return `${short.format(n)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
 }
 
-/** 61500 -> "1 min 1 s"; 0.25 -> "250 µs". @param {number|null|undefined} ms */
+/** 61500 -> "1 min 1 s"; 0.25 -> "250 µs".
+ * @param {number|null|undefined} ms @returns {string} */
 export function duration(ms) {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "–";
   if (ms < 0) return `-${duration(-ms)}`;

@@ -12,7 +12,7 @@ export function PlayerBar({ player, changed }) {
   const [, draw] = useState(0);
   const act = (/** @type {() => void} */ action) => {
     action();
-    draw((n) => n + 1);
+    draw((/** @type {number} */ n) => n + 1);
     changed();
   };
   useEffect(() => {
@@ -22,7 +22,7 @@ export function PlayerBar({ player, changed }) {
       const before = player.index;
       player.tick(now - last);
       last = now;
-      draw((n) => n + 1);
+      draw((/** @type {number} */ n) => n + 1);
       if (player.index !== before || !player.playing) changed();
       if (player.playing) frame = requestAnimationFrame(next);
     });

@@ -44,7 +44,7 @@ export function Table({
       <thead><tr>${columns.map((column) => html`<${Head} key=${column.key} column=${column}
         sort=${sort} press=${press} />`)}</tr></thead>
       <tbody>
-        ${shown.map((row, i) => html`<tr key=${rowKey ? rowKey(row) : i}
+        ${shown.map((/** @type {any} */ row, /** @type {number} */ i) => html`<tr key=${rowKey ? rowKey(row) : i}
           class=${rowClass ? rowClass(row) : ""}>${columns.map((column) => html`<td
             key=${column.key} class=${column.align === "right" ? "num" : ""}>${
               cell(row, column)}</td>`)}</tr>`)}

@@ -3,7 +3,9 @@
 import { html, useState } from "./html.js";
 
 const KEY = "minikafka.theme";
+/** @type {Object<string, Theme>} */
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
+/** @type {Object<Theme, string>} */
 const SIGN = { auto: "◐", light: "☀", dark: "☾" };
 
 /** @typedef {"auto"|"light"|"dark"} Theme @returns {Theme} */
@@ -23,9 +25,9 @@ export function applyTheme() {
 }
 
 export function ThemeSwitch() {
-  const [theme, setTheme] = useState(remembered());
+  const [theme, setTheme] = useState(/** @type {Theme} */ (remembered()));
   const turn = () => {
-    const next = /** @type {Theme} */ (NEXT[theme]);
+    const next = NEXT[theme];
     localStorage.setItem(KEY, next);
     show(next);
     setTheme(next);
