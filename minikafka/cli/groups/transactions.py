@@ -17,6 +17,7 @@ from minikafka.core.client.admin.transactions import (
     ProducerDescription,
     TransactionDescription,
 )
+from minikafka.core.client.cluster_view import TopicView
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -179,7 +180,16 @@ async def abort(admin: Admin, args: argparse.Namespace, now_ms: Callable[[], int
     return 0
 
 
+async def _existing(admin: Admin, name: str) -> TopicView:
+    """Return a topic. Raises KafkaError at once for one that does not exist."""
+    topic = (await admin.describe_topics([name]))[name]
+    if isinstance(topic, KafkaError):
+        raise topic
+    return topic
+
+
 async def _producers(admin: Admin, where: TopicPartition) -> list[ProducerDescription]:
+    await _existing(admin, where.topic)
     found = (await admin.describe_producers([where]))[where]
     if isinstance(found, KafkaError):
         raise found
@@ -251,10 +261,7 @@ async def _open_too_long(
     if args.topic is None:
         topics = await admin.list_topics(include_internal=True)
     else:
-        topic = (await admin.describe_topics([args.topic]))[args.topic]
-        if isinstance(topic, KafkaError):
-            raise topic
-        topics = [topic]
+        topics = [await _existing(admin, args.topic)]
     wanted = [
         TopicPartition(topic.name, view.partition)
         for topic in topics

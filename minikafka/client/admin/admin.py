@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from minikafka.client.admin.acls import AclAdmin
@@ -60,7 +61,8 @@ class Admin(
     """
 
     def __init__(self, world: World, config: ClientConfig) -> None:
-        super().__init__(world, config)
+        # As Kafka's: to ask where a topic's leaders are must not create the topic.
+        super().__init__(world, replace(config, allow_auto_create_topics=False))
         self._closed = False
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:

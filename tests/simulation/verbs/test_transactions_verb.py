@@ -116,6 +116,30 @@ def test_a_transaction_that_hangs_is_found_and_ended(capsys: pytest.CaptureFixtu
     lone(scenario)
 
 
+@pytest.mark.parametrize("action", ["describe-producers", "find-hanging"])
+def test_a_topic_that_does_not_exist_is_not_created(
+    capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    async def scenario(cluster: SimCluster, admin: Admin) -> None:
+        before_ms = cluster.client_host.world.clock.monotonic_ms()
+        with pytest.raises(KafkaError) as error:
+            await shown(capsys, cluster, admin, action, "--topic", "misspelled", "--partition", "0")
+        assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert cluster.client_host.world.clock.monotonic_ms() - before_ms < 5000  # simulated
+        assert [topic.name for topic in await admin.list_topics()] == [WHERE.topic]
+
+    lone(scenario)
+
+
+def test_looking_for_offsets_creates_no_topic() -> None:
+    async def scenario(cluster: SimCluster, admin: Admin) -> None:
+        with pytest.raises(KafkaError):
+            await admin.list_offsets({TopicPartition("misspelled", 0): -1}, timeout_ms=5000)
+        assert [topic.name for topic in await admin.list_topics()] == [WHERE.topic]
+
+    lone(scenario)
+
+
 def test_long_transactions_that_the_coordinator_knows_do_not_hang(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
