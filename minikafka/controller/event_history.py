@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from minikafka.core.controller.states import StateChange
+from minikafka.core.controller.states import ControllerState, StateChange
 from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
@@ -35,9 +35,16 @@ class EventHistory:
         self._transitions: deque[tuple[int, int, StateChange[Any, Any]]] = deque(
             maxlen=MAX_TRANSITIONS
         )
+        self._handling: Mapping[str, Any] | None = None
+
+    def begin(self, kind: str, state: ControllerState) -> None:
+        """Record that the handling of an event begins."""
+        since_ms = self._clock.wall_ms()
+        self._handling = {"event": kind, "state": state.name, "since_ms": since_ms}
 
     def event(self, kind: str, waited_ms: int, took_ms: int) -> None:
         """Record an event that was handled in ``took_ms`` after ``waited_ms`` in the queue."""
+        self._handling = None
         times = self._times.setdefault(kind, EventTimes())
         times.count += 1
         times.total_ms += took_ms
@@ -49,8 +56,10 @@ class EventHistory:
         self._transitions.append((self._clock.wall_ms(), controller_epoch, change))
 
     def facts(self, limit: int) -> Mapping[str, Any]:
-        """Return times and the last ``limit`` transitions, newest first, as JSON values."""
+        """Return the event under way, times, and the last ``limit`` transitions, newest first, as
+        JSON values."""
         return {
+            "handling": self._handling,
             "events": [
                 {
                     "event": kind,

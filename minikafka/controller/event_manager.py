@@ -18,8 +18,9 @@ not the controller when the event's turn comes, the future fails with the event'
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from minikafka.core.controller.events import ControllerEvent
@@ -31,6 +32,7 @@ from minikafka.kernel.ports import Clock
 # A watch fires once per read and each request has one response, so the queue stays short. Beyond
 # this number, handling events must be creating events without end.
 MAX_QUEUED_EVENTS = 1_000_000
+MAX_COUNTED_EVENTS = 1_000  # by their kinds, for a page
 _GROUP = "kafka.controller:type=ControllerEventManager"
 
 
@@ -70,6 +72,10 @@ class EventQueue:
     def waiting(self) -> Iterator[ControllerEvent]:
         """Return the queued events, oldest first."""
         return (queued.event for queued in self._events)
+
+    def kinds(self) -> Mapping[str, int]:
+        """Return how many of the first ``MAX_COUNTED_EVENTS`` events are of each kind."""
+        return Counter(type(event).__name__ for event in islice(self.waiting(), MAX_COUNTED_EVENTS))
 
     def put(self, event: ControllerEvent) -> None:
         """Queue an event without a waiting caller."""

@@ -103,7 +103,7 @@ class KafkaController:
     ) -> None:
         """``connect`` opens a channel to a broker; ``channel_manager.connector`` returns one.
         ``on_elected`` is called at the end of each failover to this broker."""
-        self._on_elected = on_elected
+        self._on_elected, self._zk = on_elected, zk
         self._clock = clock
         self._metrics = metrics
         self._log = event_log("controller", broker=config.broker_id)
@@ -222,7 +222,11 @@ class KafkaController:
             "epoch": self.context.epoch if self.is_active else None,
             "state": self._state.name,
             "queue": len(self.queue),
+            "queued": self.queue.kinds(),
             "brokers": self._channels.facts(),
+            "deletions": self._deletions.facts(limit),
+            "reassignments": self._reassignments.facts(limit),
+            "multis": self._zk.measured.multis(),
             **self._history.facts(limit),
         }
 
@@ -384,6 +388,7 @@ class KafkaController:
             queued = await self.queue.take()
             self._state = queued.event.state
             started_ms = self._clock.monotonic_ms()
+            self._history.begin(type(queued.event).__name__, queued.event.state)
             await self._process(queued)
             took_ms = self._clock.monotonic_ms() - started_ms
             self._controller_metrics.processed(queued.event.state, took_ms)

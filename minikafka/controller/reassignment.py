@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from heapq import nsmallest
+from typing import Any, Final, TypeAlias
 
 from minikafka.controller.services import ControllerServices
 from minikafka.controller.topic_deletion import TopicDeletions
@@ -63,6 +64,16 @@ class Reassignments:
         # By broker: replicas to delete whose StopReplica has no response yet. The next controller
         # does not know them, but their brokers see in UpdateMetadata that they hold no replica.
         self._pending_deletions: dict[int, set[TopicPartition]] = {}
+        # The last step that was completed, of reassignments in progress. Only pages need it.
+        self._steps: dict[TopicPartition, int] = {}
+
+    def facts(self, limit: int) -> list[Mapping[str, Any]]:
+        """Return up to ``limit`` reassignments in progress, each with the number of the last step
+        that it has completed in this term; 0 before the first."""
+        return [
+            reassignment.progress(self._context, partition, self._steps.get(partition, 0))
+            for partition in nsmallest(limit, self._context.partitions_being_reassigned)
+        ]
 
     # ----------------------------------------------------------------------------------- events
 
@@ -122,6 +133,7 @@ class Reassignments:
         """Continue all reassignments after a failover. A request in the znode replaces the one in
         progress for the same partition."""
         self._pending_deletions.clear()
+        self._steps.clear()
         started = await self.on_znode()
         await self._advance(sorted(self._context.partitions_being_reassigned.difference(started)))
 
@@ -407,6 +419,10 @@ class Reassignments:
     async def _log_step(self, number: int, partitions: Collection[TopicPartition]) -> None:
         async for partition in in_slices(partitions, CHECKED_AT_ONCE):
             assignment = self._context.assignment(partition)
+            if partition in self._context.partitions_being_reassigned:
+                self._steps[partition] = number
+            else:
+                self._steps.pop(partition, None)
             self._log.info(
                 "reassignment_step_completed",
                 step=number,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any
 
 from minikafka.controller.services import ControllerServices
 from minikafka.core.controller import topic_deletion
@@ -22,6 +24,13 @@ class TopicDeletions:
         self._services = services
         self._context = services.context
         self._log = services.log
+
+    def facts(self, limit: int) -> list[Mapping[str, Any]]:
+        """Return up to ``limit`` of the topics to be deleted, with the states of their replicas."""
+        return [
+            topic_deletion.progress(self._context, topic)
+            for topic in nsmallest(limit, self._context.topics_to_be_deleted)
+        ]
 
     async def init(self, topics: Sequence[str]) -> None:
         """Add these topics to the context during a failover. Requests to brokers follow later."""

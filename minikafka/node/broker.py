@@ -121,6 +121,7 @@ class BrokerNode:
                 world.clock,
                 views.zookeeper(config, checked_security(config, world)),
                 self.broker_id,
+                self.metrics,
             )
             self._logs = LogManager(
                 world.files,

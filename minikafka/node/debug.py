@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from minikafka.core.controller.states import machines
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.http_server import BadQuery, Query, Route
 from minikafka.node.event_feed import MAX_WAIT_MS, EventFeed
@@ -62,6 +63,11 @@ def debug_routes(
         """Return the groups coordinated by this broker, or the one in the parameter ``group``."""
         return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
 
+    def show_state_machines(query: Query) -> Any:
+        """Return the states of partitions and replicas, and the transitions that the controller
+        allows; a page draws them, and lights up those of ``/controller.json``."""
+        return {"broker": broker_id, "machines": machines()}
+
     def show_scrubber(query: Query) -> Any:
         """Return the progress of the scrubber, and the damaged batches that it has found."""
         return {"broker": broker_id, **scrubber_facts(limit(query))}
@@ -70,6 +76,7 @@ def debug_routes(
         "/scrubber.json": show_scrubber,
         "/controller.json": show_controller,
         "/controller-context.json": show_controller_context,
+        "/state-machines.json": show_state_machines,
         "/groups.json": show_groups,
         "/purgatories.json": show_purgatories,
         "/tasks.json": show_tasks,

@@ -44,6 +44,7 @@ from minikafka.kernel.ports import (
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import ControllerMoved
+from minikafka.zookeeper.measured_requests import MeasuredRequests
 
 T = TypeVar("T")
 
@@ -93,8 +94,11 @@ class Requests:
     session has expired. After a lost connection they wait for the next one, as in Kafka's client.
     """
 
-    def __init__(self, session: CoordinationSession) -> None:
+    def __init__(
+        self, session: CoordinationSession, measured: MeasuredRequests | None = None
+    ) -> None:
         self.session = session
+        self._measured = measured or MeasuredRequests(lambda: 0, lambda: 0)
         self._state_changed = asyncio.Event()
         self._listening = False
 
@@ -103,10 +107,17 @@ class Requests:
     async def until_response(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat ``call`` after lost connections until there is a response, be it an error."""
         while True:
+            started_ns = self._measured.now_ns()
             try:
-                return await call()
+                response = await call()
             except ConnectionLost:
                 await self._reconnected()
+                continue
+            except CoordinationError:
+                self._measured.responded(started_ns)
+                raise
+            self._measured.responded(started_ns)
+            return response
 
     async def _reconnected(self) -> None:
         if not self._listening:
@@ -187,8 +198,10 @@ class Requests:
                     raise TooLarge(max(ops, key=_size).path) from None
                 raise
 
+        started_ns = self._measured.now_ns()
         results = await self.until_response(attempt)
         denied = first_error(results)
+        self._measured.multi(ops, started_ns, denied)
         if isinstance(denied, NoAuth | InvalidAcl):
             raise denied  # no other attempt can succeed
         if lost and first_error(results) is not None:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import (
     Clock,
     ConnectionLost,
@@ -18,6 +19,7 @@ from minikafka.kernel.ports import (
     ZookeeperLoginFailed,
 )
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
+from minikafka.zookeeper.measured_requests import MeasuredRequests
 from minikafka.zookeeper.store import ZkStore
 
 FIRST_BACKOFF_MS = 100
@@ -62,7 +64,12 @@ class ZkSession:
     """
 
     def __init__(
-        self, coordination: Coordination, clock: Clock, config: ZkSessionConfig, broker_id: int
+        self,
+        coordination: Coordination,
+        clock: Clock,
+        config: ZkSessionConfig,
+        broker_id: int,
+        metrics: Metrics | None = None,
     ) -> None:
         self._coordination = coordination
         self._clock = clock
@@ -81,6 +88,7 @@ class ZkSession:
             "ZooKeeperExpiresPerSec": 0,
             "ZooKeeperAuthFailuresPerSec": 0,
         }
+        self.measured = MeasuredRequests(clock.monotonic_ns, clock.wall_ms, metrics)
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
 
@@ -133,7 +141,7 @@ class ZkSession:
         )
         self.counts["ZooKeeperSyncConnectsPerSec"] += 1
         self._expired.clear()
-        self._store = ZkStore(session, tuple(self._former_sessions))
+        self._store = ZkStore(session, tuple(self._former_sessions), self.measured)
         session.add_state_listener(lambda state: self._on_state(session, state))
         self._log.info("session_opened", session=f"0x{session.session_id:x}")
         if session.state is not SessionState.CONNECTED:  # it may have changed before this line

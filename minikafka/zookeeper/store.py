@@ -8,6 +8,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import CoordinationSession, NoNode, SetOp
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import ControllerMoved, MalformedZnode
+from minikafka.zookeeper.measured_requests import MeasuredRequests
 from minikafka.zookeeper.requests import Requests, raise_error
 from minikafka.zookeeper.store_acls import ZkAclStore
 from minikafka.zookeeper.store_cluster import ZkClusterStore
@@ -41,8 +42,13 @@ class ZkStore(
     left behind may be deleted.
     """
 
-    def __init__(self, session: CoordinationSession, former_sessions: Collection[int] = ()) -> None:
-        requests = Requests(session)
+    def __init__(
+        self,
+        session: CoordinationSession,
+        former_sessions: Collection[int] = (),
+        measured: MeasuredRequests | None = None,
+    ) -> None:
+        requests = Requests(session, measured)
         ZkClusterStore.__init__(self, requests, former_sessions)
         ZkControllerStore.__init__(self, requests)
         ZkTopicStore.__init__(self, requests)

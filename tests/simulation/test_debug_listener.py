@@ -270,6 +270,16 @@ def test_the_state_of_a_broker_is_followed_change_by_change() -> None:
         assert set(changed["partition", "shown-0"]["followers"].values()) == {1}
         assert ("controller", "") not in changed or leader == cluster.controller_id()
         of_follower = await ask(cluster, follower, "/state.json")
+        controller_id = cluster.controller_id()
+        assert controller_id is not None
+        controller = (await state(cluster, controller_id))["controller", ""]
+        assert (controller["handling"], controller["queued"]) == (None, {})
+        states = [p for multi in controller["multis"] for p in multi["paths"]]
+        assert f"/brokers/topics/{TP.topic}/partitions/0/state" in states
+        shown = await ask(cluster, leader, "/state-machines.json")
+        assert {"before": "NewPartition", "after": "OnlinePartition"} in shown["machines"][
+            "partition"
+        ]["transitions"]
         (copy,) = [e["facts"] for e in of_follower["changed"] if e["name"] == "shown-0"]
         assert (copy["is_leader"], copy["fetched_from"], copy["lag"]) == (False, leader, 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from minikafka.core.controller.assignment import (
     is_being_reassigned,
@@ -105,6 +105,39 @@ def check_in_sync_replica_remains(
 
 
 # ------------------------------------------------------------------------------------- progress
+
+
+STEPS: Final = (
+    "requested",
+    "assignment written",
+    "leader epoch raised",
+    "new replicas started",
+    "target replicas in sync",
+    "new replicas online",
+    "target replicas in the context",
+    "leader among the target replicas",
+    "old replicas offline",
+    "old replicas deleted",
+    "target replicas in the topic's znode",
+    "request removed",
+    "metadata sent",
+)
+
+
+def progress(context: ControllerContext, partition: TopicPartition, step: int) -> Mapping[str, Any]:
+    """Return how far a reassignment is, as JSON values; ``step`` is the last one completed."""
+    assignment = context.assignment(partition)
+    known = context.leadership.get(partition)
+    return {
+        "partition": str(partition),
+        "replicas": list(assignment.replicas),
+        "adding": list(assignment.adding),
+        "removing": list(assignment.removing),
+        "isr": [] if known is None else list(known.leader_and_isr.isr),
+        "step": step,
+        "step_name": STEPS[step],
+        "steps": len(STEPS) - 1,
+    }
 
 
 def is_complete(

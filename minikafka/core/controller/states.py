@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from minikafka.kernel.cluster import (
     NO_LEADER,
@@ -109,6 +109,9 @@ REPLICA_PREDECESSORS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
 }
 
 
+AnyState = TypeVar("AnyState", PartitionState, ReplicaState)
+
+
 class ControllerState(IntEnum):
     """The kind of event that the controller is handling: Kafka's ``ControllerState`` gauge."""
 
@@ -151,6 +154,26 @@ RATE_AND_TIME_METRICS: Mapping[ControllerState, str] = {
     ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignment",
     ControllerState.UPDATE_FEATURES: "UpdateFeatures",
 }
+
+
+def machines() -> Mapping[str, Any]:
+    """Return the two state machines as JSON values: their states, and the allowed transitions as
+    pairs of names."""
+    return {
+        "partition": _machine(PARTITION_PREDECESSORS),
+        "replica": _machine(REPLICA_PREDECESSORS),
+    }
+
+
+def _machine(predecessors: Mapping[AnyState, frozenset[AnyState]]) -> Mapping[str, Any]:
+    return {
+        "states": [{"name": str(state), "number": int(state)} for state in predecessors],
+        "transitions": [
+            {"before": str(before), "after": str(after)}
+            for after, allowed in predecessors.items()
+            for before in sorted(allowed)
+        ],
+    }
 
 
 State = TypeVar("State")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.states import ReplicaState
@@ -59,6 +61,18 @@ def resume(context: ControllerContext, topics: Iterable[str]) -> list[str]:
     resumed = context.topics_to_be_deleted.intersection(topics)
     context.topics_ineligible_for_deletion -= resumed
     return sorted(resumed)
+
+
+def progress(context: ControllerContext, topic: str) -> Mapping[str, Any]:
+    """Return how far the deletion of a topic is, as JSON values. It is ``halted`` while a broker is
+    dead or a partition is being reassigned."""
+    states = Counter(str(context.replica_state(r)) for r in context.replicas_for_topic(topic))
+    return {
+        "topic": topic,
+        "started": topic in context.topics_with_deletion_started,
+        "halted": topic in context.topics_ineligible_for_deletion,
+        "replicas": dict(sorted(states.items())),
+    }
 
 
 def next_step(context: ControllerContext) -> DeletionStep:

@@ -27,6 +27,7 @@ from minikafka.protocol.messages.stop_replica import (
 )
 from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
 from minikafka.world.sim.entropy import SimEntropy
+from minikafka.zookeeper.measured_requests import MeasuredRequests
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 from tests.support.world.manual_clock import ManualClock
@@ -120,6 +121,7 @@ class Node:
     id: int
     session: DirectSession
     store: ZkStore
+    measured: MeasuredRequests = field(repr=False)
     _controller: KafkaController | None = field(default=None, repr=False)
 
     @property
@@ -158,8 +160,9 @@ class ClusterOfControllers:
     async def register(self, broker_id: int, former: Collection[int] = ()) -> Node:
         """Open a session and register the broker, without a controller."""
         session = self.zookeeper.new_session()
-        store = ZkStore(session, former)
-        node = self.nodes.get(broker_id) or Node(broker_id, session, store)
+        measured = MeasuredRequests(self.clock.monotonic_ns, self.clock.wall_ms)
+        store = ZkStore(session, former, measured)
+        node = self.nodes.get(broker_id) or Node(broker_id, session, store, measured)
         node.session, node.store = session, store
         self.nodes[broker_id] = node
         await node.store.register_broker(self.broker_node(broker_id))

@@ -11,6 +11,7 @@ from minikafka.core.controller.states import (
     ControllerState,
     PartitionState,
     ReplicaState,
+    machines,
 )
 from tests.support.controller.controller_states import Cluster
 
@@ -136,3 +137,13 @@ def test_a_plan_touches_nothing(cluster: Cluster) -> None:
     replica_machine.plan(cluster.context, 1, [cluster.replica(tp, 1)], R.NEW, {tp: state})
     assert dict(cluster.context.dump()) == before
     assert cluster.sent() == []
+
+
+@pytest.mark.mission("GLASS-51")
+def test_a_page_gets_the_tables_cell_by_cell() -> None:
+    shown = machines()
+    for name, cells in (("partition", PARTITION_CELLS), ("replica", REPLICA_CELLS)):
+        pairs = {(each["before"], each["after"]) for each in shown[name]["transitions"]}
+        assert pairs == {(str(before), str(after)) for before, after, allowed in cells if allowed}
+        numbers = {each["name"]: each["number"] for each in shown[name]["states"]}
+        assert numbers == {str(before): int(before) for before, _, _ in cells}
