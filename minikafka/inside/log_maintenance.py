@@ -36,8 +36,10 @@ class LogMaintenance:
         for node, replica in replicas:
             log = replica.log
             active = log.segments.active
+            if active is None:
+                continue  # no record was ever written
             is_stable = replica.last_stable_offset >= log.log_end_offset
-            if is_stable and active is not None and active.size_bytes:
+            if is_stable and active.size_bytes:
                 log.roll()
             dirt = self._dirt(replica)
             if dirt.cleanable_bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -60,6 +60,26 @@ async def test_compaction_keeps_the_last_value_of_each_key(three: InsideCluster)
     three.compact("compacted")
     later = [row for row in expected if row[0] != "key4"] + [("key4", "later")]
     assert await read_all(three, "compacted") == later
+
+
+@pytest.mark.mission("IN-68")
+@pytest.mark.parametrize("delete_retention_ms", ["0", "1000"])
+async def test_partitions_without_records_are_left_alone(
+    three: InsideCluster, delete_retention_ms: str
+) -> None:
+    topic = f"sparse-{delete_retention_ms}"
+    three.create_topic(topic, 9, settings={**COMPACTED, "delete.retention.ms": delete_retention_ms})
+    three.compact(topic)
+    produce(three, topic, [("a", "old"), ("a", "new")])
+    three.compact(topic)
+    settings = {"bootstrap.servers": three.bootstrap, "group.id": topic}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes | None] = []
+    while b"new" not in found:
+        found += [record.value() for record in consumer.consume(2, 1)]
+    consumer.close()
+    assert found == ([b"new"] if delete_retention_ms != "0" else [b"old", b"new"])
 
 
 @pytest.mark.mission("IN-69")
