@@ -16,7 +16,6 @@ from minikafka.protocol.schema import Message
 
 K = TypeVar("K")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class CoordinatorKey(NamedTuple):
@@ -27,7 +26,7 @@ class CoordinatorKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[R_co]):
+class Call(Generic[R]):
     """A request and how to read its response.
 
     The request is sent in the highest version that client and broker support, but not above
@@ -35,12 +34,12 @@ class Call(Generic[R_co]):
     """
 
     request: Message
-    read: Callable[[Any], R_co]
+    read: Callable[[Any], R]
     highest_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorCall(Call[R_co]):
+class CoordinatorCall(Call[R]):
     """A call to the coordinator of a group or of a transactional id."""
 
     coordinator: CoordinatorKey
@@ -52,12 +51,12 @@ class CoordinatorCall(Call[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerCall(Call[R_co]):
+class ControllerCall(Call[R]):
     """A call to the controller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderCall(Call[R_co]):
+class LeaderCall(Call[R]):
     """A call to the leader of one partition."""
 
     partition: TopicPartition
