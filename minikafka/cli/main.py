@@ -31,6 +31,7 @@ VERBS = {
         "minikafka.cli.processes.up",
         "run a whole cluster in the foreground: ZooKeeper and N brokers",
     ),
+    "ui": ("minikafka.cli.processes.ui", "show what happens inside a cluster, in a browser"),
     "fake": (
         "minikafka.cli.processes.fake",
         "run brokers for tests in one process, with faults over HTTP",

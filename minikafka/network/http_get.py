@@ -49,14 +49,19 @@ def file_of_url(text: str) -> str | None:
     return unquote(parts.path) if parts.scheme.lower() == "file" else None
 
 
-async def http_get(network: Network, url: HttpUrl, tls: TlsSettings) -> bytes:
+async def http_get(
+    network: Network, url: HttpUrl, tls: TlsSettings, max_body_bytes: int = MAX_BODY_BYTES
+) -> bytes:
     """Return the body of the response. ``tls`` counts for https. Redirections are not followed.
 
     Raises OSError if the server cannot be reached, responds with another status than 200, with
-    more than ``MAX_BODY_BYTES``, or not within ``TIMEOUT_MS``."""
+    more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
     async with asyncio.timeout(TIMEOUT_MS / 1000):
         transport, protocol = await network.connect(
-            lambda: _Get(url), url.host, url.port, tls if url.scheme == "https" else None
+            lambda: _Get(url, max_body_bytes),
+            url.host,
+            url.port,
+            tls if url.scheme == "https" else None,
         )
         try:
             return await cast(_Get, protocol).body
@@ -67,12 +72,13 @@ async def http_get(network: Network, url: HttpUrl, tls: TlsSettings) -> bytes:
 class _Get(asyncio.BufferedProtocol):
     """The protocol of one request. ``body`` is resolved with the response."""
 
-    def __init__(self, url: HttpUrl) -> None:
+    def __init__(self, url: HttpUrl, max_body_bytes: int) -> None:
         self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._url = url
+        self._max_body_bytes = max_body_bytes
         self._http = h11.Connection(h11.CLIENT)
         self._buffer = bytearray(_READ_BYTES)
-        self._received = b""
+        self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
@@ -108,10 +114,10 @@ class _Get(asyncio.BufferedProtocol):
                         self._fail(f"the response has the status {event.status_code}")
                     case h11.Data():
                         self._received += event.data
-                        if len(self._received) > MAX_BODY_BYTES:
-                            self._fail(f"the response has more than {MAX_BODY_BYTES} bytes")
+                        if len(self._received) > self._max_body_bytes:
+                            self._fail(f"the response has more than {self._max_body_bytes} bytes")
                     case h11.EndOfMessage():
-                        self.body.set_result(self._received)
+                        self.body.set_result(bytes(self._received))
                     case h11.NEED_DATA | h11.PAUSED | h11.ConnectionClosed():
                         return
         except h11.ProtocolError as error:

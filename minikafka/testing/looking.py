@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from minikafka.client import LATEST_TIMESTAMP, Admin, ConsumerConfig, ConsumerRecord
+from minikafka.client import LATEST_TIMESTAMP, Admin, ConsumerConfig, ConsumerRecord, NewTopic
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.testing.clients import ClusterClients, attempts
 
 IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
@@ -185,20 +185,33 @@ async def existing(clients: ClusterClients) -> Existing:
 
 
 async def delete_made(clients: ClusterClients, before: Existing, timeout_s: float = 10) -> None:
-    """Delete the topics and groups that are not in ``before``, and wait until no topic of theirs
-    is left. Groups that still have members stay."""
+    """Delete the topics and groups that are not in ``before``, and wait until topics of these names
+    can be created again. Groups that still have members stay."""
     clock = clients.world.clock
     async with clients.admin() as admin:
         now = await _listed(admin)
         await admin.delete_groups(now.groups - before.groups)
-        made = now.topics - before.topics
+        left = now.topics - before.topics
         for number in attempts(clock, timeout_s):
-            if not made:
+            if not left:
                 return
-            await admin.delete_topics(made)
+            await admin.delete_topics(left)
             await clock.sleep(min(MAX_POLL_MS, 1 << number))
-            made = (await _listed(admin)).topics - before.topics
-    raise AssertionError(f"topics are left after {timeout_s} s: {', '.join(sorted(made))}")
+            left = await _taken(admin, left) | ((await _listed(admin)).topics - before.topics)
+    raise AssertionError(f"topics are left after {timeout_s} s: {', '.join(sorted(left))}")
+
+
+async def _taken(admin: Admin, names: frozenset[str]) -> frozenset[str]:
+    """Return which names no topic can have yet. The metadata no longer lists a topic whose deletion
+    waits for a broker that was away."""
+    outcomes = await admin.create_topics(
+        [NewTopic(name, 1, 1) for name in names], validate_only=True
+    )
+    return frozenset(
+        name
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, KafkaError) and outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    )
 
 
 async def _listed(admin: Admin) -> Existing:

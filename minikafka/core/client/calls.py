@@ -16,6 +16,7 @@ from minikafka.protocol.schema import Message
 
 K = TypeVar("K")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class CoordinatorKey(NamedTuple):
@@ -26,7 +27,7 @@ class CoordinatorKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[R]):
+class Call(Generic[R_co]):
     """A request and how to read its response.
 
     The request is sent in the highest version that client and broker support, but not above
@@ -34,12 +35,12 @@ class Call(Generic[R]):
     """
 
     request: Message
-    read: Callable[[Any], R]
+    read: Callable[[Any], R_co]
     highest_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorCall(Call[R]):
+class CoordinatorCall(Call[R_co]):
     """A call to the coordinator of a group or of a transactional id."""
 
     coordinator: CoordinatorKey
@@ -51,12 +52,12 @@ class CoordinatorCall(Call[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerCall(Call[R]):
+class ControllerCall(Call[R_co]):
     """A call to the controller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderCall(Call[R]):
+class LeaderCall(Call[R_co]):
     """A call to the leader of one partition."""
 
     partition: TopicPartition

@@ -82,6 +82,9 @@ function apply(next, message) {
       next.missed[String(message.broker)] =
         (next.missed[String(message.broker)] ?? 0) + message.count;
       break;
+    case "history": // only `snapshotOf` makes it
+      next.history = new Map(message.history);
+      break;
     case "acts":
       next.acts = message.acts;
       break;
@@ -96,10 +99,10 @@ function applyState(next, { broker = null, reset, changed = [], removed = [], at
       if (entity.broker === broker) next.entities.delete(key);
     }
   }
-  for (const { kind, name, facts } of changed) {
+  for (const { kind, name, facts, at: changedAt = at } of changed) {
     const key = entityKey(broker, kind, name);
-    next.entities.set(key, { broker, kind, name, facts, at });
-    if (kind in SERIES) addSample(next, key, kind, facts, at);
+    next.entities.set(key, { broker, kind, name, facts, at: changedAt });
+    if (kind in SERIES) addSample(next, key, kind, facts, changedAt);
   }
   for (const { kind, name } of removed) next.entities.delete(entityKey(broker, kind, name));
 }
@@ -142,6 +145,7 @@ export function snapshotOf(state) {
   }
   /** @type {any[]} */
   const messages = state.hello ? [state.hello] : [];
+  messages.push({ type: "history", at: state.at, history: [...state.history] });
   for (const [broker, changed] of brokers) {
     const at = Math.max(...changed.map((entity) => entity.at));
     messages.push({ type: "state", at, broker, reset: true, changed, removed: [] });

@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
+from minikafka.testing import looking
+from minikafka.testing.looking import Existing
 from minikafka.testing.view import TestView
 
 TIMEOUT_S = 30
@@ -169,3 +171,24 @@ def test_a_slow_disk_is_struck(minikafka: TestView) -> None:
     with minikafka.faults.cut_link(leader, leader % 3 + 1) as fault:  # to a follower
         send(confluent(minikafka, acks=1), topic)
         fault.wait(1, TIMEOUT_S)
+
+
+@pytest.mark.mission("IN-43")
+@pytest.mark.minikafka(brokers=3, settings=QUICK)
+async def test_a_topic_counts_as_left_until_a_broker_has_deleted_its_replica(
+    minikafka: TestView,
+) -> None:
+    topic = await minikafka.aio.create_topic("orders", replicas=1)
+    leader = await minikafka.aio.leader(topic)
+    await minikafka.aio.broker(leader).kill()
+    clients = minikafka.aio.cluster.clients()
+    nothing = Existing(frozenset(), frozenset())
+
+    async def delete_made(timeout_s: float) -> None:
+        await looking.delete_made(clients, nothing, timeout_s)
+
+    with pytest.raises(AssertionError, match="topics are left after 2 s: orders"):
+        await minikafka.aio.cluster.run(delete_made(2))
+    await minikafka.aio.broker(leader).start()
+    await minikafka.aio.cluster.run(delete_made(TIMEOUT_S))
+    await minikafka.aio.create_topic("orders", replicas=3)

@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from minikafka.core.client.calls import Call, CoordinatorCall, error_of, raise_for, raise_gravest
+from minikafka.core.client.calls import (
+    Call,
+    CoordinatorCall,
+    error_of,
+    of_each,
+    raise_for,
+    raise_gravest,
+)
 from minikafka.core.client.cluster_view import Node
 from minikafka.core.client.consumer.group_calls import PartitionErrors, group_key
 from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.kernel.cluster import TopicPartition, grouped
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
@@ -21,6 +29,7 @@ from minikafka.protocol.messages.consumer_protocol import (
 )
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.protocol.messages.describe_groups import (
+    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -87,27 +96,48 @@ def describe_group(group_id: str, coordinator: Node) -> Call[GroupDescription]:
     def read(response: DescribeGroupsResponse) -> GroupDescription:
         (row,) = response.groups
         raise_for(row.error_code, group_id)
-        of_consumers = row.protocol_type in (PROTOCOL_TYPE, "")
-        members = (
-            MemberDescription(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                assigned(member.member_assignment) if of_consumers else (),
-            )
-            for member in row.members
-        )
-        return GroupDescription(
-            row.group_id,
-            row.group_state,
-            row.protocol_type,
-            row.protocol_data,
-            tuple(members),
-            coordinator,
-        )
+        return _description(row, coordinator)
 
     return Call(DescribeGroupsRequest([group_id]), read)
+
+
+def describe_groups(
+    group_ids: Iterable[str], coordinator: Node
+) -> Call[dict[str, GroupDescription | KafkaError]]:
+    """Build DescribeGroups for groups that have one coordinator. The result has the outcome of each
+    group."""
+
+    def read(response: DescribeGroupsResponse) -> dict[str, GroupDescription | KafkaError]:
+        found = {
+            row.group_id: error_of(row.error_code, row.group_id) or _description(row, coordinator)
+            for row in response.groups
+        }
+        return of_each(wanted, found)
+
+    wanted = list(group_ids)
+    return Call(DescribeGroupsRequest(wanted), read)
+
+
+def _description(row: DescribedGroup, coordinator: Node) -> GroupDescription:
+    of_consumers = row.protocol_type in (PROTOCOL_TYPE, "")
+    members = (
+        MemberDescription(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            assigned(member.member_assignment) if of_consumers else (),
+        )
+        for member in row.members
+    )
+    return GroupDescription(
+        row.group_id,
+        row.group_state,
+        row.protocol_type,
+        row.protocol_data,
+        tuple(members),
+        coordinator,
+    )
 
 
 def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:

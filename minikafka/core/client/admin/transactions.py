@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from minikafka.core.client.calls import Call, LeaderCall, raise_for
+from minikafka.core.client.calls import Call, LeaderCall, error_of, of_each, raise_for
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,6 +17,7 @@ from minikafka.protocol.messages.describe_producers import (
 from minikafka.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TransactionState,
 )
 from minikafka.protocol.messages.list_transactions import (
     ListedTransaction,
@@ -110,22 +112,44 @@ def describe_transaction(transactional_id: str, coordinator: int) -> Call[Transa
     def read(response: DescribeTransactionsResponse) -> TransactionDescription:
         (row,) = response.transaction_states
         raise_for(row.error_code, transactional_id)
-        return TransactionDescription(
-            transactional_id,
-            coordinator,
-            row.transaction_state,
-            row.transaction_timeout_ms,
-            row.transaction_start_time_ms,
-            row.producer_id,
-            row.producer_epoch,
-            tuple(
-                TopicPartition(topic.topic, index)
-                for topic in row.topics
-                for index in topic.partitions
-            ),
-        )
+        return _description(row, coordinator)
 
     return Call(DescribeTransactionsRequest([transactional_id]), read)
+
+
+def describe_transactions(
+    transactional_ids: Iterable[str], coordinator: int
+) -> Call[dict[str, TransactionDescription | KafkaError]]:
+    """Build DescribeTransactions for transactional ids that have one coordinator. The result has
+    the outcome of each."""
+
+    def read(
+        response: DescribeTransactionsResponse,
+    ) -> dict[str, TransactionDescription | KafkaError]:
+        found = {
+            row.transactional_id: error_of(row.error_code, row.transactional_id)
+            or _description(row, coordinator)
+            for row in response.transaction_states
+        }
+        return of_each(wanted, found)
+
+    wanted = list(transactional_ids)
+    return Call(DescribeTransactionsRequest(wanted), read)
+
+
+def _description(row: TransactionState, coordinator: int) -> TransactionDescription:
+    return TransactionDescription(
+        row.transactional_id,
+        coordinator,
+        row.transaction_state,
+        row.transaction_timeout_ms,
+        row.transaction_start_time_ms,
+        row.producer_id,
+        row.producer_epoch,
+        tuple(
+            TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions
+        ),
+    )
 
 
 def describe_producers(partition: TopicPartition) -> LeaderCall[list[ProducerDescription]]:

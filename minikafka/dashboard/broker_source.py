@@ -1,0 +1,141 @@
+"""Follows the inside of one broker over its debug listener: its state and its log.
+
+Both are read by the HTTP client of ``network``, so this runs in the simulated world, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from minikafka.dashboard.broadcast import Broadcast
+from minikafka.dashboard.messages import EntityKey, Facts, LoggedEvent
+from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.ports import Clock, Network
+from minikafka.kernel.tls import TlsSettings
+from minikafka.network.http_get import HttpUrl, http_get
+
+LOOK_EVERY_MS: Final = 250
+TIMEOUT_MS: Final = 2_000
+LOST_AFTER_MS: Final = 2_000  # without a response
+RETRY_AFTER_MS: Final = 500
+WAIT_MS: Final = 8_000  # for an event; less than ``http_get`` allows
+EVENTS_AT_ONCE: Final = 500
+EVENTS_BEFORE: Final = 500  # which the first look shows
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+END_OF_LOG: Final = 2**53  # a number beyond all events
+REACHABLE: Final[EntityKey] = ("reachable", "")
+
+
+class SourceLost(Exception):
+    """A broker's debug listener does not respond; the text says why, in one sentence."""
+
+
+class BrokerSource:
+    """Puts the facts of a broker on the stage, and its events, as long as it responds.
+
+    ``network`` returns the network to use for the next request. The debug listener is a loopback
+    address, so another broker of that address on this machine may respond: it is not followed."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        network: Callable[[], Network],
+        broadcast: Broadcast,
+        broker_id: int,
+        endpoint: Endpoint,
+    ) -> None:
+        self._clock = clock
+        self._network = network
+        self._broadcast = broadcast
+        self._broker_id = broker_id
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        self._url = f"http://{host}:{endpoint.port}"
+
+    async def follow(self) -> None:
+        """Follow the broker until it is lost. Raises SourceLost."""
+        looking = asyncio.create_task(self._follow_state(), name=f"state-{self._broker_id}")
+        reading = asyncio.create_task(self._follow_events(), name=f"events-{self._broker_id}")
+        try:
+            await asyncio.wait([looking, reading], return_when=asyncio.FIRST_COMPLETED)
+            for task in (looking, reading):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (looking, reading):
+                task.cancel()
+            await asyncio.gather(looking, reading, return_exceptions=True)
+
+    async def _follow_state(self) -> None:
+        stage = self._broadcast.stage
+        since, seen_ms = 0, self._clock.monotonic_ms()
+        while True:
+            begun_ms = self._clock.monotonic_ms()
+            try:
+                shown = await self._get(f"/state.json?since={since}", TIMEOUT_MS)
+            except OSError as error:
+                if self._clock.monotonic_ms() - seen_ms >= LOST_AFTER_MS:
+                    raise SourceLost(self._why(error)) from None
+                since = 0  # it may have started again: its numbers then count from 1
+            else:
+                seen_ms, since = self._clock.monotonic_ms(), int(shown["last"])
+                changed = entities(shown["changed"])
+                if shown["reset"]:
+                    changed[REACHABLE] = {"debug": True}
+                    stage.replace(self._broker_id, self._clock.wall_ms(), changed)
+                else:
+                    removed = [(row["kind"], row["name"]) for row in shown["removed"]]
+                    at_ms = self._clock.wall_ms()
+                    stage.apply(self._broker_id, at_ms, changed.items(), removed)
+                self._broadcast.publish()
+            took_ms = self._clock.monotonic_ms() - begun_ms
+            await self._clock.sleep(max(LOOK_EVERY_MS - took_ms, LOOK_EVERY_MS // 5))
+
+    async def _follow_events(self) -> None:
+        """Read the log from ``EVENTS_BEFORE`` events before its end, or after the last event that
+        this page has."""
+        since: int | None = None
+        while True:
+            try:
+                if since is None:
+                    end = await self._get(f"/events.json?since={END_OF_LOG}&limit=0", TIMEOUT_MS)
+                    since = max(0, int(end["last"]) - EVENTS_BEFORE)
+                path = f"/events.json?since={since}&wait={WAIT_MS}&limit={EVENTS_AT_ONCE}"
+                shown = await self._get(path, WAIT_MS + TIMEOUT_MS // 2)
+            except OSError:  # ``_follow_state`` finds out whether the broker is lost
+                await self._clock.sleep(RETRY_AFTER_MS)
+                continue
+            missed = int(shown["missed"])
+            if missed and since:
+                self._broadcast.stage.add_missed(self._broker_id, missed, self._clock.wall_ms())
+            for row in shown["events"]:
+                self._broadcast.stage.add_event(self._broker_id, event(row))
+            since = int(shown["last"])
+            self._broadcast.publish()
+
+    async def _get(self, path: str, timeout_ms: int) -> Any:
+        """Return the response to a request. Raises OSError."""
+        async with asyncio.timeout(timeout_ms / 1000):
+            url = HttpUrl.parse(self._url + path)
+            body = await http_get(self._network(), url, TlsSettings(), MAX_BODY_BYTES)
+        try:
+            shown = json.loads(body, parse_constant=lambda name: None)
+        except ValueError as error:
+            raise OSError(f"the response is no JSON: {error}") from None
+        if not isinstance(shown, dict) or shown.get("broker") != self._broker_id:
+            raise OSError("the response is another broker's")
+        return shown
+
+    def _why(self, error: OSError) -> str:
+        reason = "it does not respond" if isinstance(error, TimeoutError) else str(error)
+        return f"The debug listener {self._url} of broker {self._broker_id} is lost: {reason}."
+
+
+def entities(rows: Any) -> dict[EntityKey, Facts]:
+    return {(row["kind"], row["name"]): row["facts"] for row in rows}
+
+
+def event(row: Any) -> LoggedEvent:
+    return LoggedEvent(row["number"], row["time_ms"], row["level"], row["name"], row["facts"])

@@ -1,0 +1,276 @@
+"""Reads a cluster over the protocol, any Kafka: topics, offsets, groups, transactions.
+
+Each call is tried once with a short time-out, by the admin client's connections. A call that fails
+is noted in ``errors``, which the caller passes; what it would have returned is missing. An API that
+a broker does not have is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from minikafka.client.admin.admin import Admin
+from minikafka.core.client.admin import groups as group_calls
+from minikafka.core.client.admin import placement
+from minikafka.core.client.admin import transactions as transaction_calls
+from minikafka.core.client.admin.groups import GroupDescription, GroupListing
+from minikafka.core.client.admin.transactions import TransactionDescription, TransactionListing
+from minikafka.core.client.calls import Call
+from minikafka.core.client.cluster_view import (
+    ClusterView,
+    group_by_leader,
+    merge,
+    metadata_request,
+)
+from minikafka.core.client.consumer.group_calls import offset_fetch
+from minikafka.core.client.consumer.list_offsets_call import list_offsets
+from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata
+from minikafka.core.config_resources import SOFTWARE_VERSION, ResourceType
+from minikafka.dashboard.cluster_facts import (
+    BrokerAbout,
+    FailedCall,
+    PartitionOffsets,
+    Totals,
+    totals,
+)
+from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener
+from minikafka.protocol.messages.metadata import MetadataResponse
+
+TIMEOUT_MS: Final = 2_000  # of one request
+LARGE: Final = 2_000  # partitions: the metadata of so many are read less often
+LARGE_MAX_AGE_MS: Final = 10_000
+AT_ONCE: Final = 20  # requests about groups under way
+
+T = TypeVar("T")
+Errors = list[FailedCall]
+
+
+class ClusterReader:
+    """``view`` is what the last Metadata response said; ``totals`` counts all topics."""
+
+    def __init__(self, admin: Admin) -> None:
+        self.view = ClusterView()
+        self.totals = Totals(0, 0, 0, 0)
+        self._session = admin.session
+        self._admin = admin
+        self._read_ms: int | None = None  # when ``view`` had all topics
+        self._reading: asyncio.Task[None] | None = None
+        self._few = asyncio.Semaphore(AT_ONCE)
+
+    # ----------------------------------------------------------------------------------- metadata
+
+    async def all_topics(self, max_age_ms: int) -> ClusterView:
+        """Return a view of all topics, by one request or from one not longer ago than so long.
+
+        Callers share a request. Raises KafkaError if no broker responds."""
+        clock = self._session.world.clock
+        if self._read_ms is None or clock.monotonic_ms() - self._read_ms > max_age_ms:
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read_all(), name="all-topics")
+                self._reading.add_done_callback(self._read)
+            await asyncio.shield(self._reading)
+        return self.view
+
+    async def topics(self, names: Iterable[str]) -> ClusterView:
+        """Return the view with the current state of these topics and the brokers. In a large
+        cluster the other topics are of some seconds ago. Raises KafkaError."""
+        if self._read_ms is None or self.totals.partitions < LARGE:
+            return await self.all_topics(0)
+        await self.all_topics(LARGE_MAX_AGE_MS)
+        known = [name for name in names if name in self.view.topics]
+        self._set(merge(self.view, await self._metadata(known), self.view.topics))
+        return self.view
+
+    async def about(self, broker_id: int) -> BrokerAbout:
+        """Return which software a broker is and where its inside is shown. Raises KafkaError."""
+        found = await self._admin.describe_configs(
+            ResourceType.BROKER,
+            str(broker_id),
+            [DEBUG_LISTENER, SOFTWARE_VERSION],
+            timeout_ms=TIMEOUT_MS,
+        )
+        version, listener = found.get(SOFTWARE_VERSION), found.get(DEBUG_LISTENER)
+        try:
+            endpoint = debug_listener(None if listener is None else listener.value)
+        except ConfigError:  # not a key of ours in that cluster
+            endpoint = None
+        return BrokerAbout(None if version is None else version.value, endpoint)
+
+    # -------------------------------------------------------------------------------------- reads
+
+    async def offsets(
+        self, partitions: Iterable[TopicPartition], errors: Errors
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Return log start, high watermark and last stable offset of each partition."""
+        wanted = list(partitions)
+        starts, ends, stable = await asyncio.gather(
+            self._listed(wanted, EARLIEST_TIMESTAMP, False, errors),
+            self._listed(wanted, LATEST_TIMESTAMP, False, errors),
+            self._listed(wanted, LATEST_TIMESTAMP, True, errors),
+        )
+        return {tp: PartitionOffsets(starts.get(tp), ends.get(tp), stable.get(tp)) for tp in wanted}
+
+    async def ends(
+        self, partitions: Iterable[TopicPartition], errors: Errors
+    ) -> dict[TopicPartition, int]:
+        """Return the high watermarks of partitions."""
+        return await self._listed(list(partitions), LATEST_TIMESTAMP, False, errors)
+
+    async def list_groups(self, errors: Errors) -> dict[str, tuple[int, GroupListing]]:
+        """Return the coordinator and the listing of every group, by id."""
+        listed = await self._every_broker("ListGroups", group_calls.list_groups((), ()), errors)
+        return {
+            row.group_id: (broker_id, row) for broker_id, rows in listed.items() for row in rows
+        }
+
+    async def describe_groups(
+        self, coordinators: Mapping[str, int], errors: Errors
+    ) -> dict[str, GroupDescription]:
+        """Describe groups by one request to each coordinator."""
+        by_broker = _keys_by_value(coordinators)
+        tries = [
+            self._try(
+                "DescribeGroups",
+                broker_id,
+                group_calls.describe_groups(ids, self.view.nodes[broker_id]),
+                errors,
+            )
+            for broker_id, ids in by_broker.items()
+            if broker_id in self.view.nodes
+        ]
+        outcomes = await asyncio.gather(*tries)
+        return {
+            group_id: outcome
+            for found in outcomes
+            for group_id, outcome in (found or {}).items()
+            if not isinstance(outcome, KafkaError)
+        }
+
+    async def committed(
+        self, coordinators: Mapping[str, int], errors: Errors
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Return the offsets that groups have committed."""
+
+        async def one(
+            group_id: str, broker_id: int
+        ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+            call = offset_fetch(group_id, None, require_stable=False)
+            async with self._few:
+                return await self._try("OffsetFetch", broker_id, call, errors)
+
+        found = await asyncio.gather(*(one(*row) for row in coordinators.items()))
+        return {
+            group_id: offsets
+            for group_id, offsets in zip(coordinators, found, strict=True)
+            if offsets is not None
+        }
+
+    async def list_transactions(self, errors: Errors) -> list[TransactionListing]:
+        """Return the transactions of all brokers (from Kafka 3.0 on), by transactional id."""
+        call = transaction_calls.list_transactions((), (), -1)
+        listed = await self._every_broker("ListTransactions", call, errors)
+        return transaction_calls.transaction_listings(listed)
+
+    async def describe_transactions(
+        self, coordinators: Mapping[str, int], errors: Errors
+    ) -> dict[str, TransactionDescription]:
+        """Describe transactions by one request to each coordinator."""
+        tries = [
+            self._try(
+                "DescribeTransactions",
+                broker_id,
+                transaction_calls.describe_transactions(ids, broker_id),
+                errors,
+            )
+            for broker_id, ids in _keys_by_value(coordinators).items()
+        ]
+        outcomes = await asyncio.gather(*tries)
+        return {
+            name: outcome
+            for found in outcomes
+            for name, outcome in (found or {}).items()
+            if not isinstance(outcome, KafkaError)
+        }
+
+    async def reassignments(self, errors: Errors) -> dict[TopicPartition, ReplicaAssignment]:
+        controller = self.view.controller_id
+        if controller not in self.view.nodes:
+            return {}
+        call = placement.list_partition_reassignments(None, TIMEOUT_MS)
+        return await self._try("ListPartitionReassignments", controller, call, errors) or {}
+
+    # ------------------------------------------------------------------------------------- inside
+
+    async def _read_all(self) -> None:
+        self._set(merge(self.view, await self._metadata(None), ()))
+        self.totals = totals(self.view.topics.values())
+        self._read_ms = self._session.world.clock.monotonic_ms()
+
+    def _read(self, task: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not task.cancelled():
+            task.exception()  # retrieved; callers that still wait get it
+
+    def _set(self, view: ClusterView) -> None:
+        self.view = view
+        self._session.connections.set_nodes(view.nodes)
+
+    async def _metadata(self, names: list[str] | None) -> MetadataResponse:
+        """Send Metadata to the controller, which knows of changes first, or to any broker."""
+        call: Call[MetadataResponse] = Call(metadata_request(names), lambda response: response)
+        controller = self.view.controller_id
+        if controller in self.view.nodes:
+            try:
+                return await self._session.call_within(controller, call, TIMEOUT_MS)
+            except KafkaError:
+                pass  # it may have died, and another broker knows
+        deadline_ms = self._session.deadline_ms(TIMEOUT_MS)
+        return await self._session.call_any(call, deadline_ms)
+
+    async def _listed(
+        self, partitions: list[TopicPartition], timestamp: int, stable: bool, errors: Errors
+    ) -> dict[TopicPartition, int]:
+        view = self.view
+        groups = group_by_leader(dict.fromkeys(partitions, timestamp), view.leaders)
+        tries = [
+            self._try("ListOffsets", leader, list_offsets(wanted, view, int(stable)), errors)
+            for leader, wanted in groups.by_leader.items()
+        ]
+        outcomes = await asyncio.gather(*tries)
+        return {
+            tp: at.offset
+            for found in outcomes
+            for tp, at in (found.found if found is not None else {}).items()
+            if at.offset >= 0
+        }
+
+    async def _every_broker(self, name: str, call: Call[T], errors: Errors) -> dict[int, T]:
+        brokers = sorted(self.view.nodes)
+        tries = [self._try(name, broker_id, call, errors) for broker_id in brokers]
+        found = await asyncio.gather(*tries)
+        return {
+            broker_id: result
+            for broker_id, result in zip(brokers, found, strict=True)
+            if result is not None
+        }
+
+    async def _try(self, name: str, broker_id: int, call: Call[T], errors: Errors) -> T | None:
+        """Carry out a call once; None if it fails, which ``errors`` then say."""
+        try:
+            return await self._session.call_within(broker_id, call, TIMEOUT_MS)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                errors.append(FailedCall(name, broker_id, str(error)))
+            return None
+
+
+def _keys_by_value(values: Mapping[str, int]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for key, value in values.items():
+        found.setdefault(value, []).append(key)
+    return found

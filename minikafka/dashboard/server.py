@@ -1,0 +1,113 @@
+"""Serves the page of a cluster, or of a recording, over HTTP until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from minikafka.client.admin.admin import Admin
+from minikafka.client.config import ClientConfig
+from minikafka.dashboard.app import page_app
+from minikafka.dashboard.broadcast import Broadcast
+from minikafka.dashboard.context import PageContext, PageOptions, ShownCluster
+from minikafka.dashboard.follow import Follow
+from minikafka.dashboard.guards import Guard
+from minikafka.dashboard.messages import Hello
+from minikafka.dashboard.stage import Stage
+from minikafka.kernel.listeners import is_loopback
+from minikafka.kernel.ports import World
+
+PORTS_TRIED: Final = 100
+TOKEN_BYTES: Final = 16
+BOOT_BYTES: Final = 4
+END_STREAMS_WITHIN_S: Final = 1
+
+
+def bind(host: str, port: int, exact: bool) -> socket.socket:
+    """Return a listening socket; unless ``exact``, of the next free port. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in range(port, port + (1 if exact else PORTS_TRIED)):
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, number))
+            bound.listen()  # connections wait until the server runs
+            return bound
+        except OSError as error:
+            bound.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"port {port} is in use", f"{host}:{port}")
+
+
+async def serve_page(
+    world: World,
+    options: PageOptions,
+    client: ClientConfig | None,
+    listening: socket.socket,
+    stopped: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve until ``stopped`` is set. ``ready`` is called with the address, which has the token.
+    ``client`` is None if a recording is shown."""
+    host, port = listening.getsockname()[:2]
+    token = world.entropy.random_bytes(TOKEN_BYTES).hex()
+    hello = Hello(
+        bootstrap=options.bootstrap, live=options.recording is None, read_only=options.read_only
+    )
+    stage = Stage(world.entropy.random_bytes(BOOT_BYTES).hex(), hello, world.clock.wall_ms())
+    broadcast = Broadcast(world.clock, stage)
+    private = not is_loopback(host) or (
+        client is not None and client.security_protocol != "PLAINTEXT"
+    )
+    guard = Guard(host, port, token, options.read_only, private)
+    async with AsyncExitStack() as stack:
+        cluster = None
+        if client is not None:
+            admin = await stack.enter_async_context(Admin(world, client))
+            cluster = ShownCluster(client, admin, Follow(world, admin, broadcast))
+        else:
+            broadcast.set_ready()
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        context = PageContext(world, options, guard, broadcast, tasks, stopped.set, cluster)
+        running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
+        server = _Server(page_app(context))
+        serving = tasks.create_task(server.serve([listening]), name="serve")
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{port}/?token={token}")
+        await stopped.wait()
+        broadcast.close()
+        for task in running:
+            task.cancel()
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn on the running loop. Signals are left to the process that runs it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="none",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=END_STREAMS_WITHIN_S,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,33 @@
+"""What tests of the page do with a page in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from playwright.sync_api import Page
+
+OpenPage: TypeAlias = Callable[..., Page]
+
+
+def watch_errors(page: Page, problems: list[str], expected: tuple[str, ...] = ()) -> None:
+    """Collect what a page writes as an error, and exceptions that nothing catches."""
+
+    def note(text: str) -> None:
+        if not any(known in text for known in expected):
+            problems.append(text)
+
+    page.on("console", lambda message: note(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: note(str(error)))
+
+
+def play_to(page: Page, part: float) -> None:
+    """Seek a recording to a part of its time: 0 is its start, 1 its end."""
+    slider = page.get_by_label("Place in the recording")
+    slider.evaluate(
+        """(slider, part) => {
+            slider.value = part * slider.max;
+            slider.dispatchEvent(new Event("input", {bubbles: true}));
+        }""",
+        part,
+    )
