@@ -127,7 +127,13 @@ function App() {
       help: () => setHelp(true),
     });
   }, []);
-  useEffect(() => { document.title = `${view.title} – minikafka`; }, [view]);
+  const first = useRef(true);
+  useEffect(() => {
+    document.title = `${view.title} – minikafka`;
+    if (!first.current) document.getElementById("main")?.focus({ preventScroll: true });
+    first.current = false;
+    scrollTo(0, 0);
+  }, [view]);
   return html`
     <${Header} state=${state} help=${() => setHelp(true)} />
     <div class="body">

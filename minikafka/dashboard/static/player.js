@@ -10,6 +10,11 @@ const CHECKPOINT = 200; // messages
 export const SLOWEST = -6; // speed is 2 to the power of the slider's value
 export const FASTEST = 6;
 
+const TURNS = new Set([
+  "controller_elected", "brokers_failed", "brokers_started", "offline_partition_leader_elected",
+  "isr_shrunk", "isr_shrinking", "isr_expanded", "isr_expanding", "broker_started", "rebalance_prepared",
+]);
+
 export class Player {
   /** @param {any[]} [messages] in their order */
   constructor(messages = []) {
@@ -48,6 +53,21 @@ export class Player {
 
   get length() {
     return this.messages.length;
+  }
+
+  /** Return the times of what matters most, for marks beside the slider: warnings, errors, and
+   * the turns of a cluster. @returns {{at: number, name: string, bad: boolean}[]} */
+  get landmarks() {
+    /** @type {{at: number, name: string, bad: boolean}[]} */
+    const found = [];
+    this.messages.forEach(({ type, name, level }, i) => {
+      const bad = level === "warning" || level === "error" || level === "critical";
+      if (type !== "event" || !(bad || TURNS.has(name))) return;
+      const last = found.at(-1);
+      if (last && last.name === name && this.times[i] - last.at < 500) return;
+      found.push({ at: this.times[i], name, bad });
+    });
+    return found;
   }
 
   get atEnd() {

@@ -78,21 +78,35 @@ export function count(n, one, many = `${one}s`) {
   return `${number(n)} ${n === 1 ? one : many}`;
 }
 
-/** A rate per second between two samples, or null.
- * @param {{at: number, [name: string]: number}[]} samples @param {string} name */
-export function rate(samples, name) {
-  const all = rates(samples, name);
-  return all.length ? all[all.length - 1].value : null;
+const QUIET_MS = 2500; // no sample for so long: the counters stood still, as only changes are sent
+
+/** The rate per second of a counter now, or null.
+ * @param {{at: number, [name: string]: number}[]} samples @param {string} name
+ * @param {number} [now] of the newest message */
+export function rate(samples, name, now) {
+  return rates(samples, name, now).at(-1)?.value ?? null;
 }
 
-/** Rates per second between neighbours; a counter that fell (a restart) gives 0.
- * @param {{at: number, [name: string]: number}[]} samples @param {string} name */
-export function rates(samples, name) {
+/** Rates per second of a counter, 0 where it stood still or fell (a restart).
+ * @param {{at: number, [name: string]: number}[]} samples @param {string} name
+ * @param {number} [until] the time of the newest message, for a counter that stands still since
+ * @returns {{at: number, value: number}[]} */
+export function rates(samples, name, until) {
   const found = [];
   for (let i = 1; i < samples.length; i++) {
-    const seconds = (samples[i].at - samples[i - 1].at) / 1000;
-    const more = samples[i][name] - samples[i - 1][name];
-    found.push({ at: samples[i].at, value: seconds > 0 && more > 0 ? more / seconds : 0 });
+    const { at } = samples[i];
+    const before = samples[i - 1].at;
+    const more = Math.max(0, samples[i][name] - samples[i - 1][name]);
+    if (at - before > QUIET_MS) {
+      found.push({ at: before + 1000, value: 0 }, { at: at - 1000, value: 0 });
+      found.push({ at, value: more });
+    } else {
+      found.push({ at, value: (more / Math.max(1, at - before)) * 1000 });
+    }
+  }
+  const last = samples.at(-1)?.at;
+  if (last !== undefined && until !== undefined && until - last > QUIET_MS) {
+    found.push({ at: last + 1000, value: 0 }, { at: until, value: 0 });
   }
   return found;
 }

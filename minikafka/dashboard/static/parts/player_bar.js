@@ -2,7 +2,7 @@
 
 import { FASTEST, SLOWEST, speedText } from "../player.js";
 import { duration, time } from "./format.js";
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useMemo, useState } from "./html.js";
 
 /**
  * @param {{player: import("../player.js").Player, changed: () => void}} props `changed` is called
@@ -29,7 +29,10 @@ export function PlayerBar({ player, changed }) {
     return () => cancelAnimationFrame(frame);
   }, [player, player.playing]);
   const length = player.end - player.start;
+  const landmarks = useMemo(() => player.landmarks, [player, player.length]);
   const place = player.clock - player.start;
+  const turn = (/** @type {{at: number, name: string}} */ mark) =>
+    act(() => player.seek(mark.at + 1));
   return html`<section class="player" aria-label="Recording">
     <div class="player-buttons">
       <button class="round" aria-label=${player.playing ? "Pause" : "Play"}
@@ -40,12 +43,18 @@ export function PlayerBar({ player, changed }) {
       <button class="small" aria-label="The next message"
         onClick=${() => act(() => player.step(1))}>›</button>
     </div>
-    <label class="player-seek"><span class="hidden">Place in the recording</span>
+    <label class="player-seek"><${Landmarks} marks=${landmarks} start=${player.start}
+      length=${length} /><span class="hidden">Place in the recording</span>
       <input type="range" min="0" max=${Math.max(1, length)} step="1" value=${place}
         aria-valuetext=${`${duration(Math.round(place))} of ${duration(length)}`}
         onInput=${(/** @type {any} */ event) =>
           act(() => player.seek(player.start + Number(event.target.value)))} />
     </label>
+    <label class="hidden">Go to <select value="" onChange=${(/** @type {any} */ event) =>
+      turn(landmarks[Number(event.target.value)])}>
+      <option value="">an event</option>
+      ${landmarks.map((/** @type {any} */ { name, at }, /** @type {number} */ i) => html`<option key=${i} value=${i}>${time(at)} ${name}</option>`)}
+    </select></label>
     <output class="player-time">${time(player.clock)}
       <span class="muted"> ${player.index} of ${player.length}</span></output>
     <label class="player-speed">speed
@@ -55,4 +64,14 @@ export function PlayerBar({ player, changed }) {
           act(() => { player.speed = 2 ** Number(event.target.value); })} />
       <span class="speed">${speedText(player.speed)}</span></label>
   </section>`;
+}
+
+/** Marks above the slider where something happened. @param {{marks: {at: number, name: string,
+ * bad: boolean}[], start: number, length: number}} props */
+function Landmarks({ marks, start, length }) {
+  return html`<svg class="landmarks" viewBox="0 0 1000 10" preserveAspectRatio="none"
+    aria-hidden="true">${marks.map(({ at, name, bad }, i) => html`<line key=${i} y1=${bad ? 0 : 4}
+      y2="10" x1=${((at - start) / Math.max(1, length)) * 1000}
+      x2=${((at - start) / Math.max(1, length)) * 1000} class=${bad ? "bad-mark" : "turn-mark"}
+      vector-effect="non-scaling-stroke"><title>${name}</title></line>`)}</svg>`;
 }

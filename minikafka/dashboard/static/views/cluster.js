@@ -3,14 +3,16 @@
 import { all, one, samples } from "../reducer.js";
 import { hashOf } from "../route.js";
 import { ActButton } from "../parts/act.js";
+import { Chart, DASHES } from "../parts/chart.js";
 import { Empty } from "../parts/empty.js";
-import { brief, bytes, count, number, rate, rates } from "../parts/format.js";
+import { brief, bytes, count, duration, number, rate, rates, time } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import {
   brokers, controllerEpoch, controllerOf, oddStates, partitions,
 } from "../parts/partitions.js";
 import { BrokerIcon, BrokerMark, brokerColor, Node, Sparkline, useWidth } from "../parts/svg.js";
 import { Twin } from "../parts/twin.js";
+import { EventLine, folded } from "./events.js";
 
 const MAX_TOPICS = 30; // rows of the map of leaders
 const MAX_CELLS = 60; // partitions of a row
@@ -43,6 +45,8 @@ function Cluster({ state, api, go }) {
     <div class="cards brokers" role="list" aria-label="Brokers">${found.map((broker) =>
       html`<${BrokerCard} key=${broker.id} broker=${broker} state=${state} api=${api} />`)}</div>
     <${LeaderMap} state=${state} go=${go} />
+    <${Rates} state=${state} brokers=${found} />
+    <${Newest} state=${state} />
   </div>`;
 }
 
@@ -125,9 +129,9 @@ function Throughput({ state, id, there }) {
   const kept = samples(state, id, "broker");
   const row = (/** @type {string} */ name, /** @type {string} */ title,
     /** @type {(n: any) => string} */ format) => {
-    const now = there ? rate(kept, name) ?? 0 : 0;
+    const now = there ? rate(kept, name, state.at) ?? 0 : 0;
     return html`<div class="through"><span class="muted">${title}</span>
-      <${Sparkline} values=${rates(kept, name).map(({ value }) => value)} color=${brokerColor(id)}
+      <${Sparkline} values=${rates(kept, name, there ? state.at : undefined).map(({ value }) => value)} color=${brokerColor(id)}
         label=${`${title} of broker ${id} over time, now ${format(now)} a second`} />
       <span class="num">${format(now)}/s</span></div>`;
   };
@@ -147,6 +151,57 @@ function Buttons({ broker, state, api }) {
     .filter(({ verb, when }) => verbs.includes(verb) && when === there)
     .map(({ act, label, look }) => html`<${ActButton} key=${act} act=${act} label=${label}
       className=${look} args=${{ broker: broker.id }} api=${api} state=${state} />`)}</div>`;
+}
+
+/** Records per second of all brokers over time.
+ * @param {{state: import("../reducer.js").State, brokers: BrokerView[]}} props */
+function Rates({ state, brokers: found }) {
+  const lines = found.map(({ id, state: is }) => ({
+    id, points: rates(samples(state, id, "broker"), "messages_in", is === "gone" ? undefined : state.at),
+  }));
+  const shown = lines.filter(({ points }) => points.length > 0);
+  if (!shown.length) return null;
+  const times = [...new Set(shown.flatMap(({ points }) =>
+    points.map(({ at }) => Math.round(at / 1000) * 1000)))].sort((a, b) => a - b);
+  const values = shown.map(({ points }) => {
+    const at = new Map(points.map((point) => [Math.round(point.at / 1000) * 1000, point.value]));
+    return times.map((ms) => at.get(ms) ?? null);
+  });
+  const rows = times.map((at, i) => ({
+    at, ...Object.fromEntries(shown.map(({ id }, n) => [`b${id}`, values[n][i]])),
+  })).reverse();
+  const columns = [
+    { key: "at", title: "time", render: (/** @type {any} */ row) => time(row.at) },
+    ...shown.map(({ id }) => ({ key: `b${id}`, title: `broker ${id}`, align: /** @type {"right"} */ ("right"),
+      render: (/** @type {any} */ row) => brief(row[`b${id}`]) })),
+  ];
+  return html`<${Twin} title="Records in, per second" columns=${columns} rows=${rows}>
+    <${Chart} times=${times} format=${brief} height=${170}
+      label=${`Records per second of ${count(shown.length, "broker")} over the last ${
+        duration(times[times.length - 1] - times[0])}`}
+      lines=${shown.map(({ id }, n) => ({ label: `broker ${id}`, color: brokerColor(id),
+        values: bridged(values[n]), dash: DASHES[n % DASHES.length] }))} />
+  <//>`;
+}
+
+/** Fill gaps between known values with the value before. @param {(number|null)[]} values */
+function bridged(values) {
+  const last = values.findLastIndex((value) => value !== null);
+  let known = /** @type {number|null} */ (null);
+  return values.map((value, i) => {
+    known = value ?? known;
+    return i > last ? null : known;
+  });
+}
+
+/** The newest events, folded. @param {{state: import("../reducer.js").State}} props */
+function Newest({ state }) {
+  const lines = folded(state.events.slice(-400)).slice(0, 8);
+  if (!lines.length) return null;
+  return html`<section aria-label="Newest events"><h2>Newest events <a class="more"
+    href=${hashOf("events")}>all</a></h2>
+    <ol class="events">${lines.map((line) => html`<${EventLine} key=${line.key} line=${line} />`)}</ol>
+  </section>`;
 }
 
 /** Topics as rows, partitions as the marks of their leaders.

@@ -111,7 +111,7 @@ function Filter({ state, params, go, fold, setFold }) {
 }
 
 /** @param {{line: Line}} props */
-function EventLine({ line }) {
+export function EventLine({ line }) {
   const [open, setOpen] = useState(false);
   const [newest] = line.events;
   const many = line.events.length;
