@@ -74,8 +74,9 @@ def test_a_picture_has_a_table_twin_with_the_same_parts(
         "nodes => nodes.map((node) => node.getAttribute('aria-label'))"
     )]  # fmt: skip
     assert len(names) > 5
-    page.get_by_role("button", name="as table").click()
-    rows = page.locator("main tbody tr")
+    figure = page.get_by_role("figure").first
+    figure.get_by_role("button", name="as table").click()
+    rows = figure.locator("tbody tr")
     expect(rows).to_have_count(len(names))
     expect(pictures).to_have_count(0)
     cells = [row.split("\t") for row in rows.all_inner_texts()]
