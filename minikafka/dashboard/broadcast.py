@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import aclosing, contextmanager, suppress
+from typing import Final, TypeAlias
 
 from minikafka.dashboard.messages import Hello, Message, json_text
 from minikafka.dashboard.stage import Stage
@@ -14,6 +14,8 @@ from minikafka.kernel.ports import Clock, TimerHandle
 COMMENT_EVERY_MS: Final = 15_000  # so that proxies keep a silent stream open
 AT_ONCE: Final = 200  # messages in one chunk
 READY_WITHIN_MS: Final = 2_000
+
+_Numbered: TypeAlias = tuple[int | None, str]
 
 
 class Broadcast:
@@ -24,12 +26,10 @@ class Broadcast:
         self.stage = stage
         self.readers = 0
         self.readers_changed: Callable[[], None] = lambda: None
-        self.recorders: list[Callable[[str], None]] = []  # called with each message's text
         self._clock = clock
         self._news = asyncio.Event()  # replaced whenever it is set
         self._ready = asyncio.Event()
         self._timer: TimerHandle | None = None
-        self._recorded = 0
         self._closed = False
 
     def close(self) -> None:
@@ -49,7 +49,6 @@ class Broadcast:
             self._timer = self._clock.call_later(due_ms - now_ms, self._publish_due)
         self._news.set()
         self._news = asyncio.Event()
-        self._record()
 
     def greet(self, hello: Hello) -> None:
         """Change what readers must know first."""
@@ -85,27 +84,46 @@ class Broadcast:
     async def stream(self, last_id: str | None) -> AsyncGenerator[str]:
         """Yield server-sent events: after the message ``last_id`` if it is still known, after a
         snapshot otherwise. A slow reader gets a snapshot when the ring has lost its place."""
+        yield ": the inside of a Kafka cluster\n\n"
+        async with aclosing(self._series(last_id)) as chunks:
+            async for chunk in chunks:
+                yield (
+                    "".join(
+                        f"data: {text}\n\n" if number is None else self._with_id(number, text)
+                        for number, text in chunk
+                    )
+                    or ": still here\n\n"
+                )
+
+    async def texts(self) -> AsyncGenerator[str]:
+        """Yield the JSON of every message from a snapshot on."""
+        async with aclosing(self._series(None)) as chunks:
+            async for chunk in chunks:
+                for _, text in chunk:
+                    yield text
+
+    async def _series(self, last_id: str | None) -> AsyncGenerator[Sequence[_Numbered]]:
+        """Yield messages in chunks; an empty one where there have been none for a while. Only the
+        last message of a snapshot has a number: a stream that breaks within it begins again."""
         stage = self.stage
         place = None if not last_id else stage.number_of(last_id)
         with self.reading():
-            yield ": the inside of a Kafka cluster\n\n"
             await self._first_look()
             while not self._closed:
                 news = None if place is None else stage.since(place)
                 if news is None:
                     texts = [json_text(message) for message in stage.snapshot()]
                     place = stage.last
-                    # Only the last one has an id: a stream that breaks before begins again.
-                    yield "".join(f"data: {text}\n\n" for text in texts[:-1])
-                    yield f"id: {stage.id_of(place)}\ndata: {texts[-1]}\n\n"
+                    yield [*((None, text) for text in texts[:-1]), (place, texts[-1])]
                 elif news:
                     chunk = news[:AT_ONCE]
                     place = chunk[-1].number
-                    yield "".join(
-                        f"id: {stage.id_of(number)}\ndata: {text}\n\n" for number, text in chunk
-                    )
+                    yield chunk
                 elif not await self._wait(self._news, COMMENT_EVERY_MS):
-                    yield ": still here\n\n"
+                    yield []
+
+    def _with_id(self, number: int, text: str) -> str:
+        return f"id: {self.stage.id_of(number)}\ndata: {text}\n\n"
 
     def _publish_due(self) -> None:
         self._timer = None
@@ -119,18 +137,3 @@ class Broadcast:
             async with asyncio.timeout(timeout_ms / 1000):
                 await event.wait()
         return event.is_set()
-
-    def _record(self) -> None:
-        """Give recorders the messages that have left, or a snapshot where a reader would get
-        one."""
-        if not self.recorders or self._recorded == self.stage.last:
-            return
-        news = self.stage.since(self._recorded) if self._recorded else None
-        if news is None:
-            texts = [json_text(message) for message in self.stage.snapshot()]
-        else:
-            texts = [text for _, text in news]
-        self._recorded = self.stage.last
-        for text in texts:
-            for record in self.recorders:
-                record(text)

@@ -26,6 +26,8 @@ EVENTS_AT_ONCE: Final = 500
 EVENTS_BEFORE: Final = 500  # which the first look shows
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 END_OF_LOG: Final = 2**53  # a number beyond all events
+SELDOM: Final = frozenset({"requests"})  # kinds with large lists, which change all the time
+SELDOM_EVERY_MS: Final = 1_000
 REACHABLE: Final[EntityKey] = ("reachable", "")
 
 
@@ -53,6 +55,8 @@ class BrokerSource:
         self._broker_id = broker_id
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         self._url = f"http://{host}:{endpoint.port}"
+        self._held: dict[EntityKey, Facts] = {}  # of kinds that are shown seldom
+        self._held_until_ms = 0
 
     async def follow(self) -> None:
         """Follow the broker until it is lost. Raises SourceLost."""
@@ -69,7 +73,6 @@ class BrokerSource:
             await asyncio.gather(looking, reading, return_exceptions=True)
 
     async def _follow_state(self) -> None:
-        stage = self._broadcast.stage
         since, seen_ms = 0, self._clock.monotonic_ms()
         while True:
             begun_ms = self._clock.monotonic_ms()
@@ -81,17 +84,26 @@ class BrokerSource:
                 since = 0  # it may have started again: its numbers then count from 1
             else:
                 seen_ms, since = self._clock.monotonic_ms(), int(shown["last"])
-                changed = entities(shown["changed"])
-                if shown["reset"]:
-                    changed[REACHABLE] = {"debug": True}
-                    stage.replace(self._broker_id, self._clock.wall_ms(), changed)
-                else:
-                    removed = [(row["kind"], row["name"]) for row in shown["removed"]]
-                    at_ms = self._clock.wall_ms()
-                    stage.apply(self._broker_id, at_ms, changed.items(), removed)
-                self._broadcast.publish()
+                self._put(shown)
             took_ms = self._clock.monotonic_ms() - begun_ms
             await self._clock.sleep(max(LOOK_EVERY_MS - took_ms, LOOK_EVERY_MS // 5))
+
+    def _put(self, shown: Any) -> None:
+        """Put a response of /state.json on the stage."""
+        stage, at_ms = self._broadcast.stage, self._clock.wall_ms()
+        changed = entities(shown["changed"])
+        if shown["reset"]:
+            self._held = {}
+            stage.replace(self._broker_id, at_ms, changed | {REACHABLE: {"debug": True}})
+        else:
+            self._held |= {key: changed.pop(key) for key in list(changed) if key[0] in SELDOM}
+            if self._held and self._clock.monotonic_ms() >= self._held_until_ms:
+                self._held_until_ms = self._clock.monotonic_ms() + SELDOM_EVERY_MS
+                changed |= self._held
+                self._held = {}
+            removed = [(row["kind"], row["name"]) for row in shown["removed"]]
+            stage.apply(self._broker_id, at_ms, changed.items(), removed)
+        self._broadcast.publish()
 
     async def _follow_events(self) -> None:
         """Read the log from ``EVENTS_BEFORE`` events before its end, or after the last event that

@@ -47,11 +47,15 @@ class Totals(NamedTuple):
 
 
 class FailedCall(NamedTuple):
-    """A request of the last look at the cluster that failed."""
+    """A request of the last look at the cluster that failed. ``silent``: without a response."""
 
     call: str
     broker: int | None
     error: str
+    silent: bool = False
+
+    def facts(self) -> Facts:
+        return {"call": self.call, "broker": self.broker, "error": self.error}
 
 
 def shown_topics(topics: Mapping[str, TopicView], watched: Collection[str]) -> list[TopicView]:
@@ -211,7 +215,7 @@ def cluster_facts(
         **of_topics._asdict(),
         "groups": groups,
         "shown": dict(shown),
-        "errors": [error._asdict() for error in errors],
+        "errors": [error.facts() for error in errors],
     }
 
 

@@ -46,6 +46,9 @@ LARGE: Final = 2_000  # partitions: the metadata of so many are read less often
 LARGE_MAX_AGE_MS: Final = 10_000
 AT_ONCE: Final = 20  # requests about groups under way
 
+# The broker does not respond, and will not respond to the next call either.
+SILENT: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+
 T = TypeVar("T")
 Errors = list[FailedCall]
 
@@ -260,12 +263,16 @@ class ClusterReader:
         }
 
     async def _try(self, name: str, broker_id: int, call: Call[T], errors: Errors) -> T | None:
-        """Carry out a call once; None if it fails, which ``errors`` then say."""
+        """Carry out a call once; None if it fails, which ``errors`` then say. A broker that has not
+        responded to a call in this look gets no other one."""
+        if any(failed.broker == broker_id and failed.silent for failed in errors):
+            return None
         try:
             return await self._session.call_within(broker_id, call, TIMEOUT_MS)
         except KafkaError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                errors.append(FailedCall(name, broker_id, str(error)))
+            failed = FailedCall(name, broker_id, str(error), error.code in SILENT)
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION and failed not in errors:
+                errors.append(failed)
             return None
 
 

@@ -33,7 +33,6 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Clock
 
 LOOK_EVERY_MS: Final = 1_000
-SHARE: Final = 4  # a look takes at most a quarter of the time
 
 Entities = dict[EntityKey, Facts]
 
@@ -71,7 +70,7 @@ class ClusterSource:
             self._broadcast.stage.replace(None, self._clock.wall_ms(), entities)
             self._broadcast.publish()
             took_ms = self._clock.monotonic_ms() - begun_ms
-            await self._clock.sleep(max(LOOK_EVERY_MS - took_ms, took_ms * (SHARE - 1), 100))
+            await self._clock.sleep(max(LOOK_EVERY_MS - took_ms, min(took_ms, LOOK_EVERY_MS) // 2))
 
     async def look(self) -> Entities:
         """Return all entities. Raises KafkaError if no broker responds."""
@@ -158,5 +157,5 @@ class ClusterSource:
         before = known.get(("cluster", "")) or cluster_facts(
             self._reader.view, self._bootstrap, self._reader.totals, 0, {}, ()
         )
-        known["cluster", ""] = {**before, "controller": None, "errors": [failed._asdict()]}
+        known["cluster", ""] = {**before, "controller": None, "errors": [failed.facts()]}
         return known

@@ -20,6 +20,7 @@ from minikafka.dashboard.context import PageContext, PageOptions, ShownCluster
 from minikafka.dashboard.follow import Follow
 from minikafka.dashboard.guards import Guard
 from minikafka.dashboard.messages import Hello
+from minikafka.dashboard.recording import record
 from minikafka.dashboard.stage import Stage
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
@@ -78,6 +79,10 @@ async def serve_page(
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         context = PageContext(world, options, guard, broadcast, tasks, stopped.set, cluster)
         running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
+        if options.record is not None:
+            opened = open(options.record, "w", encoding="ascii", buffering=1)  # noqa: ASYNC230, SIM115
+            file = stack.enter_context(opened)
+            running.append(tasks.create_task(record(broadcast, file.write), name="record"))
         server = _Server(page_app(context))
         serving = tasks.create_task(server.serve([listening]), name="serve")
         shown = f"[{host}]" if ":" in host else host

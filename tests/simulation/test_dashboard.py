@@ -1,0 +1,166 @@
+"""The page of a simulated cluster: what it says while the controller dies and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from minikafka.dashboard.follow import STOP_AFTER_MS
+from minikafka.simulator.cluster import SimCluster
+from scripts.lib.recordings import (
+    DEBUG_PORT,
+    GROUP,
+    SETTINGS,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    failover,
+    followed,
+)
+
+SEED = 21
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return failover(SEED)
+
+
+@pytest.fixture
+def messages(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+def changes(
+    messages: list[dict[str, Any]], broker: int | None, kind: str, name: str = ""
+) -> Iterator[dict[str, Any]]:
+    """The facts of an entity, in order."""
+    for message in messages:
+        if message["type"] == "state" and message["broker"] == broker:
+            for row in message["changed"]:
+                if (row["kind"], row["name"]) == (kind, name):
+                    yield row["facts"]
+
+
+def without_repeats(values: Iterator[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if not found or found[-1] != value:
+            found.append(value)
+    return found
+
+
+@pytest.mark.mission("GLASS-11")
+def test_the_same_seed_makes_the_same_recording(lines: list[str]) -> None:
+    assert failover(SEED) == lines
+    assert json.loads(lines[0])["type"] == "hello"
+    assert json.loads(lines[0])["live"] is False
+
+
+@pytest.mark.mission("GLASS-11")
+def test_a_broker_that_dies_and_comes_back_is_followed_again(
+    messages: list[dict[str, Any]],
+) -> None:
+    (killed,) = [
+        broker
+        for broker in (1, 2, 3)
+        if any(not facts["debug"] for facts in changes(messages, broker, "reachable"))
+    ]
+    reachable = [facts["debug"] for facts in changes(messages, killed, "reachable")]
+    assert reachable == [True, False, True]
+    lost = next(f for f in changes(messages, killed, "reachable") if not f["debug"])
+    assert f"broker {killed} is lost" in lost["reason"]
+    online = without_repeats(f["online"] for f in changes(messages, None, "node", str(killed)))
+    assert online == [True, False, True]
+    removed = [
+        {row["kind"] for row in message["removed"]}
+        for message in messages
+        if message["type"] == "state" and message["broker"] == killed and message["removed"]
+    ]
+    assert any({"broker", "partition", "purgatory", "controller"} <= kinds for kinds in removed)
+    starts = [
+        message["number"]
+        for message in messages
+        if message["type"] == "event"
+        and (message["broker"], message["name"]) == (killed, "broker_started")
+    ]
+    assert len(starts) == 2  # before and after
+
+
+@pytest.mark.mission("GLASS-12")
+def test_the_protocol_tells_the_move_of_the_controller_and_the_lagging_replicas(
+    messages: list[dict[str, Any]],
+) -> None:
+    cluster = list(changes(messages, None, "cluster"))
+    assert len(without_repeats(facts["controller"] for facts in cluster)) == 2
+    assert max(facts["under_replicated"] for facts in cluster) > 0
+    assert cluster[-1]["under_replicated"] == cluster[-1]["offline"] == 0
+    assert any(facts["errors"] for facts in cluster)  # while it was dead and still registered
+    assert cluster[-1]["errors"] == []
+    topic = list(changes(messages, None, "topic", TOPIC))
+    ends = [row["high_watermark"] for row in topic[-1]["partitions"]]
+    assert all(end > 20 for end in ends)
+    assert {len(row["isr"]) for facts in topic for row in facts["partitions"]} >= {2, 3}
+
+
+@pytest.mark.mission("GLASS-12")
+def test_the_protocol_tells_groups_with_their_lag_and_transactions(
+    messages: list[dict[str, Any]],
+) -> None:
+    group = list(changes(messages, None, "consumer_group", GROUP))
+    with_members = [facts for facts in group if len(facts["members"]) == 2]
+    assert with_members
+    assigned = [member["assignment"] for member in with_members[-1]["members"]]
+    assert sorted(p for each in assigned for p in each.get(TOPIC, ())) == [0, 1, 2]
+    lags = [row["lag"] for facts in group for row in facts["offsets"]]
+    assert None in lags  # while a partition has no leader
+    assert any(lags)
+    assert all(row["lag"] is not None for row in group[-1]["offsets"])
+    states = [facts["state"] for facts in changes(messages, None, "txn", TRANSACTIONAL_ID)]
+    assert "Ongoing" in states
+    assert states[-1] == "CompleteAbort"
+
+
+def test_the_inside_of_every_broker_is_shown(messages: list[dict[str, Any]]) -> None:
+    kinds = {
+        (message["broker"], row["kind"])
+        for message in messages
+        if message["type"] == "state"
+        for row in message["changed"]
+    }
+    for broker in (1, 2, 3):
+        of_broker = {kind for shown_by, kind in kinds if shown_by == broker}
+        assert {"broker", "controller", "partition", "purgatory", "session"} <= of_broker
+
+
+@pytest.mark.mission("GLASS-13")
+def test_brokers_are_left_alone_while_nobody_reads() -> None:
+    async def play(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+        network = cluster.host(1).world.network
+        connect, connects = network.connect, 0
+
+        async def counted(*args: Any, **keywords: Any) -> Any:
+            nonlocal connects
+            connects += args[2] == DEBUG_PORT
+            return await connect(*args, **keywords)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(network, "connect", counted)
+            async with AsyncExitStack() as stack:
+                broadcast = await followed(cluster, stack)
+                for _ in range(2):
+                    before = connects
+                    await asyncio.sleep(20)
+                    assert connects == before
+                    with broadcast.reading():
+                        await asyncio.sleep(2)
+                    assert connects > before + 4
+                    await asyncio.sleep(STOP_AFTER_MS / 1000 + 1)
+
+    SimCluster(3, settings=SETTINGS).run(play)
