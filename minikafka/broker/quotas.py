@@ -65,13 +65,16 @@ class ClientQuotas:
         self.fetch = ClientQuota(config)
         self.request = ClientQuota(config, max_throttle_ms=config.window_ms)
         self.mutations = MutationQuota(controller_config or RateConfig())
-        self._by_key: Mapping[str, ClientQuota | MutationQuota] = {
+        self.by_key: Mapping[str, ClientQuota | MutationQuota] = {
             "producer_byte_rate": self.produce,
             "consumer_byte_rate": self.fetch,
             "request_percentage": self.request,
             "controller_mutation_rate": self.mutations,
         }
-        assert self._by_key.keys() == CLIENT_KEYS.keys()
+        self.rates: Mapping[str, ClientQuota] = {
+            key: quota for key, quota in self.by_key.items() if isinstance(quota, ClientQuota)
+        }
+        assert self.by_key.keys() == CLIENT_KEYS.keys()
         self._log = log or event_log("client-quotas")
         if metrics is not None:
             metrics.family(self._metrics)
@@ -80,7 +83,7 @@ class ClientQuotas:
         """Set the limits of an entity to those of its configuration, and remove the others. A value
         that is no number, which another tool may have written, is logged and counts as missing.
         See ``QuotaLimits`` for the names."""
-        for key, quota in self._by_key.items():
+        for key, quota in self.by_key.items():
             text = config.get(key)
             limit = None
             if text is not None:
@@ -89,11 +92,11 @@ class ClientQuotas:
                 except ValueError:
                     self._log.error("quota_ignored", key=key, user=user, client_id=client_id)
             quota.limits.set(user, client_id, limit)
-        self.enabled = any(quota.limits for quota in self._by_key.values())
+        self.enabled = any(quota.limits for quota in self.by_key.values())
 
     def clear(self) -> None:
         """Remove all limits."""
-        for quota in self._by_key.values():
+        for quota in self.by_key.values():
             quota.limits.clear()
         self.enabled = False
 

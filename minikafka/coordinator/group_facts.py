@@ -3,7 +3,7 @@ listener."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -11,6 +11,8 @@ from minikafka.coordinator.group_coordinator import GroupCoordinator
 from minikafka.core.group.group import Group, GroupState
 from minikafka.kernel.metrics import Metrics
 
+MAX_MEMBERS = 500  # of all groups of one look
+_PHASES = {GroupState.PREPARING_REBALANCE: "joining", GroupState.COMPLETING_REBALANCE: "syncing"}
 _PREFIX = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
@@ -42,6 +44,15 @@ def group_facts(coordinator: GroupCoordinator, limit: int, group_id: str) -> dic
     return _response(coordinator, found, limit)
 
 
+def facts_of_each(coordinator: GroupCoordinator, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the details of the first ``limit`` groups, and of at most ``limit`` members of each and
+    ``MAX_MEMBERS`` of all together. Other tasks may run between two of them."""
+    left = MAX_MEMBERS
+    for _, group in islice(coordinator.groups(), limit):
+        yield _facts(group, min(limit, left))
+        left = max(0, left - len(group.members))
+
+
 def _response(coordinator: GroupCoordinator, groups: Iterable[Group], limit: int) -> dict[str, Any]:
     return {
         "num_groups": coordinator.num_groups,
@@ -59,6 +70,8 @@ def _facts(group: Group, limit: int) -> dict[str, Any]:
         "protocol": group.protocol_name,
         "leader": group.leader_id,
         "num_members": len(group.members),
+        "phase": _PHASES.get(group.state),
+        "phase_deadline_ms": group.phase_deadline_ms if group.state in _PHASES else None,
         "members": [
             {
                 "member": member.member_id,
@@ -66,6 +79,7 @@ def _facts(group: Group, limit: int) -> dict[str, Any]:
                 "client": member.client_id,
                 "host": member.client_host,
                 "session_timeout_ms": member.session_timeout_ms,
+                "heartbeat_deadline_ms": member.heartbeat_deadline_ms,
                 "awaits_join": member.awaiting_join is not None,
                 "awaits_sync": member.awaiting_sync is not None,
             }

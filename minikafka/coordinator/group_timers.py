@@ -199,11 +199,16 @@ class GroupTimers:
         heartbeats, rebalances = self._heartbeats, self._rebalances
         group_id = timer.group.group_id
         operation: DelayedOperation
+        if isinstance(timer, JoinTimer | InitialJoinTimer | SyncTimer):
+            timer.group.phase_deadline_ms = self._clock.wall_ms() + timer.delay_ms
         if isinstance(timer, HeartbeatTimer):
             key = MemberKey(group_id, timer.member_id)
             if not timer.is_pending:
                 heartbeats.check_and_complete(key)
             deadline_ms = self._clock.monotonic_ms() + timer.delay_ms
+            member = timer.group.members.get(timer.member_id)
+            if member is not None:
+                member.heartbeat_deadline_ms = self._clock.wall_ms() + timer.delay_ms
             operation = DelayedHeartbeat(timer, deadline_ms, partial(_heartbeat_expired, context))
             heartbeats.try_complete_else_watch(operation, [key])
         elif isinstance(timer, JoinTimer):

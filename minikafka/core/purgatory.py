@@ -199,6 +199,8 @@ class Purgatory(Generic[OpT]):
         self._in_lists = WatchedCounter()
         self._purge_above = purge_interval
         self._purge_above_places = LINGERING_PLACES
+        self.completed = 0  # by an event on a key, since the start
+        self.expired = 0
 
     @property
     def watched(self) -> int:
@@ -256,6 +258,7 @@ class Purgatory(Generic[OpT]):
         if watchers is None:
             return 0
         completed = watchers.try_complete_watched()
+        self.completed += completed
         if not watchers.operations:
             self._forget(key, watchers)
         return completed
@@ -269,6 +272,7 @@ class Purgatory(Generic[OpT]):
         for operation in waiting:
             if not operation.is_completed and operation.try_complete():
                 completed += 1
+        self.completed += completed
         for key, watchers in lists:
             watchers.purge_completed()
             if not watchers.operations:
@@ -289,6 +293,7 @@ class Purgatory(Generic[OpT]):
             # An operation that expired before it may have completed or cancelled it.
             if operation.is_timed and operation.expire():
                 expired += 1
+        self.expired += expired
         if self.purge_due:
             self._purge()
         return expired

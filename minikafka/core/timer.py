@@ -280,7 +280,8 @@ class TimingWheel(Generic[T]):
                     interval_ms=wheel.interval_ms,
                     current_time_ms=wheel.current_time_ms,
                     tasks_by_slot=tuple(
-                        sum(1 for _ in islice(bucket, count_at_most)) for bucket in wheel.buckets
+                        sum(1 for _ in islice(bucket, count_at_most)) if bucket else 0
+                        for bucket in wheel.buckets
                     ),
                 )
             )

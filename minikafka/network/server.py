@@ -23,12 +23,14 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
+from minikafka.network.connected_clients import UNNAMED, ConnectedClients
 from minikafka.network.connection_quotas import (
     ConnectionQuotas,
     ConnectionRefusal,
     ConnectionThrottle,
 )
 from minikafka.network.frame_memory import FrameMemory
+from minikafka.network.large_writes import LargeWrites
 from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
@@ -41,10 +43,9 @@ FRAMES_AT_ONCE = 64
 SERVED_AT_ONCE_MS = 5
 # Replies that are together smaller are joined into one write; larger ones are not copied.
 _JOIN_MAX_BYTES = 64 * 1024
-# Larger deferred replies are written one connection after the other, so many bytes in one turn of
-# the loop. The system takes no more than SOCKET_BYTES of a reply at once.
+# Larger deferred replies are written one connection after the other (``LargeWrites``). The system
+# takes no more than SOCKET_BYTES of a reply at once.
 LARGE_REPLY_BYTES = 256 * 1024
-WRITTEN_AT_ONCE_BYTES = 4 * 1024 * 1024
 SOCKET_BYTES = 4 * 1024 * 1024
 
 
@@ -172,6 +173,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.received_ns = 0  # when bytes arrived last
         # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
         self.overlapping: object = None
+        self.clients = server.clients
+        self.software = UNNAMED
         self.closed = False  # when True, no frame is served and no reply is sent
         self._login: ConnectionLogin | None = None
         self._server = server
@@ -362,12 +365,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.closed or until_ms <= self._muted_until_ms:
             return
         self._muted_until_ms = until_ms
+        self.clients.mute(self, until_ms)
         if self._unmute is not None:
             self._unmute.cancel()
         self._unmute = clock.call_later(delay_ms, self._end_of_mute)
 
     def _end_of_mute(self) -> None:
         self._unmute = None
+        self.clients.unmute(self)
         self._muted_until_ms = 0  # a timer may be early, by less than a millisecond
         self._resume_soon()
 
@@ -667,30 +672,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._broken = None  # its traceback refers to this connection
 
 
-class LargeWrites:
-    """Writes the large replies of many connections in turn, so many bytes in one turn of the loop.
-
-    The system copies some megabytes of each reply when it is written. When a hundred parked fetches
-    complete together, all other connections would wait for their copies.
-    """
-
-    def __init__(self) -> None:
-        self._queue: deque[ServerConnection] = deque()
-
-    def add(self, connection: ServerConnection) -> None:
-        if not self._queue:
-            asyncio.get_running_loop().call_soon(self._write_some)
-        self._queue.append(connection)
-
-    def _write_some(self) -> None:
-        queue, left = self._queue, WRITTEN_AT_ONCE_BYTES
-        while queue and left > 0:
-            left -= queue[0].write_large()
-            queue.popleft()
-        if queue:
-            asyncio.get_running_loop().call_soon(self._write_some)
-
-
 FrameHandler: TypeAlias = Callable[[ServerConnection, memoryview], bool | None]
 
 
@@ -730,6 +711,7 @@ class Server:
         self.large_writes = LargeWrites()
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
+        self.clients = ConnectedClients()
         self._connections: dict[int, ServerConnection] = {}  # bound: ``_quotas``
         self.accept_failures = 0
         self._accept_events = EventRates(burst=1)
@@ -856,6 +838,7 @@ class Server:
             connection.close()
 
     def lost(self, connection: ServerConnection) -> None:
+        self.clients.left(connection)
         if self._connections.pop(connection.number, None) is not None:
             self._quotas.remove(self.listener_name, connection.client_host)
         if self._all_gone is not None and not self._connections and not self._all_gone.done():

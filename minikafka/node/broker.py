@@ -54,6 +54,7 @@ from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.metric_windows import MetricWindows
 from minikafka.node.metrics_listener import metrics_routes
 from minikafka.node.state_facts import StateFacts
+from minikafka.node.traffic_facts import TrafficFacts
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
@@ -341,7 +342,7 @@ class BrokerNode:
         self.feed.start(self.broker_id)
         self.parts.purgatories.add(self.feed.reaper)
         self._quotas = self._make_quotas()
-        client_quotas = self._make_client_quotas()
+        client_quotas = self._client_quotas = self._make_client_quotas()
         self._quota_znodes = QuotaZnodes(
             lambda: self._zk.store, client_quotas, self._quotas, world.network
         )
@@ -470,9 +471,15 @@ class BrokerNode:
             await self._serve_http(metrics, scraped)
 
     def _state_facts(self) -> StateFacts:
-        return StateFacts(
-            self._world.clock, self.parts, self._apis, self._broker_facts, self.controller.facts
-        )
+        clock, parts = self._world.clock, self.parts
+        throttles = parts.replicas.throttles
+
+        def traffic(wall_offset_ms: int) -> TrafficFacts:
+            quotas = self._client_quotas
+            return TrafficFacts(clock, lambda: self._servers, quotas, throttles, wall_offset_ms)
+
+        facts = self.controller.facts
+        return StateFacts(clock, parts, self._apis, traffic, self._broker_facts, facts)
 
     def _broker_facts(self) -> Mapping[str, Any]:
         counts = self.parts.replicas.topic_metrics.all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,12 @@ from minikafka.broker.requests.transactions import (
     WriteTxnMarkersHandler,
 )
 from minikafka.coordinator.group_coordinator import GroupCoordinator
-from minikafka.coordinator.group_facts import all_group_facts, group_facts, register_group_gauges
+from minikafka.coordinator.group_facts import (
+    all_group_facts,
+    facts_of_each,
+    group_facts,
+    register_group_gauges,
+)
 from minikafka.coordinator.runtime import CoordinatorRuntime
 from minikafka.coordinator.transaction_coordinator import TransactionCoordinator
 from minikafka.coordinator.transaction_markers import (
@@ -149,6 +154,10 @@ class GroupParts:
         if group_id is None:
             return all_group_facts(self.coordinator, limit)
         return group_facts(self.coordinator, limit, group_id)
+
+    def facts_of_each(self, limit: int) -> Iterator[dict[str, Any]]:
+        """Yield the state of up to ``limit`` groups, for a page."""
+        return facts_of_each(self.coordinator, limit)
 
     # -- leadership
 

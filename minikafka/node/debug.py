@@ -103,8 +103,8 @@ def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str,
         since = _number(query, "since", 0, MAX_NUMBER)
         return read_events(since, _number(query, "wait", 0, MAX_WAIT_MS), limit(query))
 
-    async def read_state(since: int) -> Any:
-        changes = await state.since(since)
+    async def read_state(since: int, topics: list[str]) -> Any:
+        changes = await state.since(since, topics)
         return {
             "broker": broker_id,
             "last": changes.last,
@@ -114,8 +114,11 @@ def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str,
         }
 
     def show_state(query: Query) -> Any:
-        """Return the entities that have changed since the response whose ``last`` is ``since``."""
-        return read_state(_number(query, "since", 0, MAX_NUMBER))
+        """Return the entities that have changed since the response whose ``last`` is ``since``. All
+        partitions of the topics in ``partitions``, separated by commas, are among them for a while,
+        however many partitions there are."""
+        topics = [topic for topic in query.get("partitions", "").split(",") if topic]
+        return read_state(_number(query, "since", 0, MAX_NUMBER), topics)
 
     return {"/events.json": show_events, "/state.json": show_state}
 

@@ -70,6 +70,8 @@ def _purgatory_facts(reaper: Reaper[DelayedOperation], now_ms: int, limit: int) 
         "purgatory_size": purgatory.watched,
         "num_delayed_operations": purgatory.delayed,
         "watched_keys": purgatory.watched_keys,
+        "completed": purgatory.completed,
+        "expired": purgatory.expired,
         "operations": [_operation_facts(op, expires_ms, now_ms) for expires_ms, op in waiting],
         "wheels": [_wheel_facts(level) for level in purgatory.levels(MAX_COUNTED_PER_BUCKET + 1)],
     }
@@ -95,6 +97,7 @@ def _wheel_facts(level: WheelLevel) -> Facts:
         "wheel_size": level.wheel_size,
         "interval_ms": level.interval_ms,
         "current_time_ms": level.current_time_ms,
+        "current_slot": level.current_time_ms // level.tick_ms % level.wheel_size,
         "buckets": [
             {
                 "slot": slot,

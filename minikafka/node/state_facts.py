@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from minikafka.broker.replication.partition import Partition
 from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.ports import Clock
 from minikafka.kernel.slices import run_in_slices
+from minikafka.node.partition_facts import PartitionFacts
+from minikafka.node.traffic_facts import TrafficFacts
 from minikafka.node.wiring import BrokerParts
 
-MAX_PARTITIONS: Final = 1000
 MAX_OTHERS: Final = 100  # groups, transactions, sessions of Fetch, operations of a purgatory
 AT_ONCE: Final = 50  # entities; then others run
 FRESH_MS: Final = 100  # requests within so long share one look
+MAX_TOPICS: Final = 50  # which pages watch
+WATCHED_MS: Final = 30_000  # since a request has named the topic
 
 Facts: TypeAlias = Mapping[str, Any]
 ReadLimited: TypeAlias = Callable[[int], Facts]
+
+
+class WatchedTopics:
+    """The topics that pages watch: those named last, each for a while."""
+
+    def __init__(self) -> None:
+        self._named_ms: dict[str, int] = {}  # the ones named last are at the end
+
+    def name(self, topics: Iterable[str], now_ms: int) -> None:
+        """Watch the first ``MAX_TOPICS`` of these topics."""
+        for topic in islice(topics, MAX_TOPICS):
+            self._named_ms.pop(topic, None)
+            self._named_ms[topic] = now_ms
+        for topic in list(self._named_ms)[:-MAX_TOPICS]:
+            del self._named_ms[topic]
+
+    def now(self, now_ms: int) -> frozenset[str]:
+        for topic, named_ms in list(self._named_ms.items()):
+            if now_ms - named_ms >= WATCHED_MS:
+                del self._named_ms[topic]
+        return frozenset(self._named_ms)
 
 
 class StateFacts:
@@ -30,16 +53,20 @@ class StateFacts:
 
     Entities, by kind: ``broker``, ``controller``, ``partition``, ``purgatory``, ``session`` (of
     Fetch), ``group``, ``transaction``, ``request`` (an API), ``requests`` (the slowest and the last
-    ones). ``broker`` and ``controller`` return the facts of those."""
+    ones), ``connections``, ``throttle``. ``broker`` and ``controller`` return the facts of those.
+    Times are milliseconds since 1970, unless they are those of a timing wheel."""
 
     def __init__(
         self,
         clock: Clock,
         parts: BrokerParts,
         apis: Apis,
+        traffic: Callable[[int], TrafficFacts],
         broker: Callable[[], Facts],
         controller: ReadLimited,
     ) -> None:
+        """``traffic`` is called with what has to be added to the monotonic clock for the time since
+        1970. The sum is not corrected when the wall clock is: facts would change without cause."""
         self._clock = clock
         self._parts = parts
         self._times = apis.times
@@ -47,80 +74,65 @@ class StateFacts:
         self._broker = broker
         self._controller = controller
         self._changes = EntityChanges()
+        self._wall_offset_ms = offset_ms = clock.wall_ms() - clock.monotonic_ms()
+        self._topics = WatchedTopics()
+        replicas = parts.replicas
+        self._partitions = PartitionFacts(
+            replicas.hosted, replicas.fetchers, self._changes, offset_ms
+        )
+        self._traffic = traffic(offset_ms)
         self._looked_at_ms: int | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    async def since(self, number: int) -> Changes:
-        """Return what has changed after ``number``."""
+    async def since(self, number: int, topics: Iterable[str] = ()) -> Changes:
+        """Return what has changed after ``number``. For a while all partitions of ``topics`` are
+        looked at each time."""
         now_ms = self._clock.monotonic_ms()
         self._requests.watch()
+        self._topics.name(topics, now_ms)
         if self._looking is None and (
             self._looked_at_ms is None or now_ms - self._looked_at_ms >= FRESH_MS
         ):
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking = asyncio.get_running_loop().create_task(self._look(now_ms))
         if self._looking is not None:
             await asyncio.shield(self._looking)  # others may wait for it, too
         return self._changes.since(number)
 
-    async def _look(self) -> None:
+    async def _look(self, now_ms: int) -> None:
         try:
-            await run_in_slices(self._changes.refresh(self._entities()), AT_ONCE)
+            topics = self._topics.now(now_ms)
+            await run_in_slices(self._partitions.look(topics, now_ms), AT_ONCE)
+            await run_in_slices(self._changes.refresh(self._others()), AT_ONCE)
             self._looked_at_ms = self._clock.monotonic_ms()
         finally:
             self._looking = None
 
-    def _entities(self) -> Iterator[tuple[EntityKey, Facts]]:
+    def _others(self) -> Iterator[tuple[EntityKey, Facts]]:
+        """Yield all entities but partitions."""
         yield ("broker", ""), self._broker()
         yield ("controller", ""), self._controller(MAX_OTHERS)
         parts = self._parts
-        sources = {tp: (source, lag) for tp, source, lag in parts.replicas.fetchers.lags()}
-        for partition in islice(parts.replicas.hosted, MAX_PARTITIONS):
-            if partition.has_log:
-                facts = partition_facts(partition, sources.get(partition.topic_partition))
-                yield ("partition", str(partition.topic_partition)), facts
         for purgatory in parts.purgatories.facts(MAX_OTHERS):
             yield ("purgatory", purgatory["name"]), purgatory
         for session in parts.fetch_sessions.cache.facts(MAX_OTHERS):
-            yield ("session", str(session["id"])), session
-        for group in parts.groups.facts(MAX_OTHERS, None)["groups"]:
+            created_ms = session["created_ms"] + self._wall_offset_ms
+            yield ("session", str(session["id"])), {**session, "created_ms": created_ms}
+        for group in parts.groups.facts_of_each(MAX_OTHERS):
             yield ("group", group["group"]), group
         for transaction in islice(parts.transactions.coordinator.all_transactions(), MAX_OTHERS):
             yield ("transaction", transaction.transactional_id), transaction_facts(transaction)
         for name, request_facts in self._times.facts(self._clock.monotonic_ms()):
             yield ("request", name), request_facts
         yield ("requests", ""), self._requests.facts()
-
-
-def partition_facts(partition: Partition, fetched: tuple[int, int] | None) -> Facts:
-    """Return the state of a replica. ``fetched`` is the broker from which a follower fetches, and
-    how many offsets it is behind."""
-    log, state = partition.log, partition.state
-    facts: dict[str, Any] = {
-        "is_leader": partition.is_leader,
-        "leader": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "partition_epoch": state.zk_version,
-        "replicas": list(state.assignment.replicas),
-        "log_start_offset": log.log_start_offset,
-        "high_watermark": partition.high_watermark,
-        "last_stable_offset": partition.last_stable_offset,
-        "log_end_offset": log.log_end_offset,
-        "size_bytes": log.size_bytes,
-        "segments": len(log.segments),
-    }
-    if partition.is_leader:
-        facts["isr"] = list(state.isr.committed)
-        facts["proposed_isr"] = None if state.isr.proposed is None else list(state.isr.proposed)
-        facts["followers"] = {
-            str(broker): follower.log_end_offset for broker, follower in partition.followers.items()
-        }
-    elif fetched is not None:
-        facts["fetched_from"], facts["lag"] = fetched
-    return facts
+        yield from self._traffic.look()
 
 
 def transaction_facts(transaction: Transaction) -> Facts:
+    """Return the state of a transactional id. While markers are written, ``marked`` are the
+    partitions that have theirs."""
     facts = transaction.facts
+    partitions = sorted(str(partition) for partition in islice(facts.partitions, MAX_OTHERS))
+    unmarked = sorted(str(partition) for partition in islice(transaction.unmarked, MAX_OTHERS))
     return {
         "state": facts.state.title,
         "pending": None if transaction.pending is None else transaction.pending.title,
@@ -128,7 +140,12 @@ def transaction_facts(transaction: Transaction) -> Facts:
         "producer_epoch": facts.producer_epoch,
         "timeout_ms": facts.timeout_ms,
         "start_ms": facts.start_ms,
-        "partitions": sorted(str(partition) for partition in islice(facts.partitions, MAX_OTHERS)),
+        "last_update_ms": facts.last_update_ms,
+        "partitions": partitions,
         "num_partitions": len(facts.partitions),
         "unmarked": len(transaction.unmarked),
+        "unmarked_partitions": unmarked,
+        "marked": [each for each in partitions if each not in unmarked]
+        if facts.state.is_prepared
+        else [],
     }

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from minikafka.broker.purgatories import Reaper
-from minikafka.client import Admin, Producer
+from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
 from minikafka.core.purgatory import DelayedOperation
+from minikafka.core.quota.limits import ANY
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.simulator.cluster import SimCluster
+from minikafka.node import partition_facts
+from minikafka.node.state_facts import WATCHED_MS
+from minikafka.simulator.cluster import SimCluster, host_name
 from tests.support.network.http_lab import PORT, get, responses
 from tests.support.network.wire_end import WireEnd
 
@@ -332,3 +335,150 @@ def test_a_page_sees_which_requests_are_slow() -> None:
         assert ("request", "DescribeAcls") not in known
 
     SimCluster(11, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-53")
+def test_a_page_watches_topics_beyond_the_first_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_facts, "MAX_PARTITIONS", 6)
+    monkeypatch.setattr(partition_facts, "AT_ONCE", 3)
+
+    def partitions(known: dict[tuple[str, str], Any]) -> set[str]:
+        return {name for kind, name in known if kind == "partition"}
+
+    async def play(cluster: SimCluster) -> None:
+        cluster.start(1)
+        await cluster.until("up", lambda: 1 in cluster.nodes())
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            for topic in ("first", "second"):
+                await admin.create_topic(topic, 5, 1)
+                await admin.wait_for_topic(topic)
+        first = {f"first-{number}" for number in range(5)}
+        second = {f"second-{number}" for number in range(5)}
+        assert len(partitions(await state(cluster, 1))) == 3  # in turns, if there are many
+        await asyncio.sleep(1)
+        assert partitions(await state(cluster, 1)) == first | {"second-0"}
+        await asyncio.sleep(1)
+        assert partitions(await state(cluster, 1, "?partitions=x,second")) >= second
+        await asyncio.sleep(1)
+        assert partitions(await state(cluster, 1)) == first | second
+        # A watched partition is looked at each time.
+        async with Producer(world, config) as producer:
+            for number in range(3):
+                await producer.send_and_wait("second", b"value", partition=4)
+                await asyncio.sleep(1)
+                known = await state(cluster, 1)
+                assert known["partition", "second-4"]["log_end_offset"] == number + 1
+        await asyncio.sleep(WATCHED_MS / 1000)
+        await state(cluster, 1)
+        await asyncio.sleep(1)
+        assert partitions(await state(cluster, 1)) == first | {"second-0"}
+
+    SimCluster(12, broker_ids=(1,), settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-55")
+def test_a_page_can_explain_why_a_replica_left_the_isr() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic(TP.topic, 1, 3)
+            await admin.wait_for_topic(TP.topic)
+        await cluster.until_whole(TP)
+        leader = cluster.leader(TP)
+        await asyncio.sleep(1)
+        before = (await state(cluster, leader))["partition", "shown-0"]
+        assert before["caught_up_ms"] == {}
+        assert before["leader_epoch_start"] == 0
+        slow = next(i for i in cluster.broker_ids if i != leader)
+        world = cluster.client_host.world
+        cluster.simulation.clog(host_name(slow), host_name(leader))
+        cut_ms = world.clock.wall_ms()
+        async with Producer(world, cluster.client_config) as producer:
+            await producer.send_and_wait(TP.topic, b"value", partition=0)
+        await state(cluster, leader)
+        await asyncio.sleep(1)
+        facts = (await state(cluster, leader))["partition", "shown-0"]
+        assert slow not in facts["isr"]
+        assert list(facts["caught_up_ms"]) == [str(slow)]
+        assert abs(facts["caught_up_ms"][str(slow)] - cut_ms) < 5_000
+
+    SimCluster(13, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-56")
+def test_a_page_sees_connections_and_the_quotas_in_force() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TP.topic, 1, 1)
+            await admin.wait_for_topic(TP.topic)
+            await cluster.until("led", lambda: cluster.leader(TP) in cluster.nodes())
+            leader = cluster.leader(TP)
+            (quotas,) = [await state(cluster, leader)]
+            assert not quotas["throttle", "clients"]["enabled"]
+            assert quotas["throttle", "replication"]["leader"] == {
+                "limit": None,
+                "rate": 0,
+                "exceeded": False,
+            }
+            node = cluster.nodes()[leader]
+            node._client_quotas.set(None, ANY, {"producer_byte_rate": "1000"})
+            node.parts.replicas.throttles.limit(7, None, None)
+        async with Producer(world, config) as producer:
+            await producer.send_and_wait(TP.topic, bytes(30_000), partition=0)
+            await asyncio.sleep(1)
+            known = await state(cluster, leader)
+        throttle = known["throttle", "clients"]
+        assert throttle["limits"] == [
+            {
+                "key": "producer_byte_rate",
+                "user": "<default>",
+                "client_id": None,
+                "limit": 1000,
+            }
+        ]
+        (account,) = throttle["accounts"]
+        assert (account["user"], account["limit"]) == ("ANONYMOUS", 1000)
+        assert account["used"] > 1000
+        (muted,) = throttle["muted"]
+        assert (throttle["num_muted"], muted["user"]) == (1, "ANONYMOUS")
+        assert muted["until_ms"] > world.clock.wall_ms()
+        assert known["throttle", "replication"]["leader"]["limit"] == 7
+        connections = known["connections", ""]
+        assert connections["listeners"] == {"PLAINTEXT": connections["total"]}
+        assert connections["total"] > 0
+
+    SimCluster(14, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-57")
+def test_a_page_sees_members_with_their_deadlines() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TP.topic, 2, 3)
+            await admin.wait_for_topic(TP.topic)
+        async with Consumer(world, config, ConsumerConfig(group_id="g")) as consumer:
+            consumer.subscribe([TP.topic])
+            await consumer.poll(10_000)
+            found = []
+            for broker_id in cluster.broker_ids:
+                known = await state(cluster, broker_id)
+                found += [facts for (kind, _), facts in known.items() if kind == "group"]
+                wheels = known["purgatory", "Heartbeat"]["wheels"]
+                assert all(
+                    w["current_slot"] == w["current_time_ms"] % w["interval_ms"] // w["tick_ms"]
+                    for w in wheels
+                )
+            (group,) = found
+            (member,) = group["members"]
+            assert (group["phase"], group["phase_deadline_ms"]) == (None, None)
+            left_ms = member["heartbeat_deadline_ms"] - world.clock.wall_ms()
+            assert 0 < left_ms <= member["session_timeout_ms"]
+
+    SimCluster(15, settings=SETTINGS).run(play)

@@ -141,14 +141,23 @@ class ReplicaFetcherManager:
     def __len__(self) -> int:
         return len(self._fetchers)
 
+    def lag_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Return the broker from which a partition is fetched, and how many offsets it is behind
+        its high watermark; None if that is not known, or it is not fetched."""
+        source = self._sources.get(topic_partition)
+        if source is None:
+            return None
+        fetcher = self._fetchers.get((source, self._number(topic_partition)))
+        state = None if fetcher is None else fetcher.state_of(topic_partition)
+        return None if state is None or state.lag is None else (source, state.lag)
+
     def lags(self) -> Iterator[tuple[TopicPartition, int, int]]:
         """Iterate over the partitions that are fetched, with their source and how many offsets they
         are behind its high watermark; those whose lag is not known yet are left out."""
-        for topic_partition, source in list(self._sources.items()):
-            fetcher = self._fetchers.get((source, self._number(topic_partition)))
-            state = None if fetcher is None else fetcher.state_of(topic_partition)
-            if state is not None and state.lag is not None:
-                yield topic_partition, source, state.lag
+        for topic_partition in list(self._sources):
+            fetched = self.lag_of(topic_partition)
+            if fetched is not None:
+                yield topic_partition, *fetched
 
     @property
     def failing_count(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
@@ -95,6 +95,7 @@ class ReplicationThrottles:
         log_dirs: ReplicationQuota,
         metrics: Metrics,
     ) -> None:
+        self._clock = clock
         self.leader = LeaderThrottle(ReplicationQuota(config), clock, hosted)
         self.follower = FollowerThrottle(ReplicationQuota(config), clock, hosted)
         self._log_dirs = log_dirs
@@ -104,6 +105,22 @@ class ReplicationThrottles:
             ("AlterLogDirsReplication", log_dirs),
         ):
             metrics.gauge(f"kafka.server:type={kind}:byte-rate", _rate(quota, clock))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return limits and rates in bytes per second, as JSON values."""
+        now_ms = self._clock.monotonic_ms()
+        return {
+            name: {
+                "limit": quota.bytes_per_second_limit,
+                "rate": round(quota.bytes_per_second(now_ms)),
+                "exceeded": quota.is_exceeded(now_ms),
+            }
+            for name, quota in (
+                ("leader", self.leader.quota),
+                ("follower", self.follower.quota),
+                ("log_dirs", self._log_dirs),
+            )
+        }
 
     def limit(self, leader: int | None, follower: int | None, log_dirs: int | None) -> None:
         """Set the limits in bytes per second; None removes a limit."""

@@ -854,6 +854,10 @@ class ApiVersionsHandler:
         if not request.is_valid(context.version):
             reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         else:
+            connection = context.connection
+            if isinstance(connection, ServerConnection):
+                name, version = request.client_software_name, request.client_software_version
+                connection.clients.identify(connection, context.client_id, name, version)
             reply(self.response())
 
     def response(self) -> ApiVersionsResponse:

@@ -65,8 +65,10 @@ class Group:
     ``state_since_ms`` is wall time, None if the stored record lacks it. ``static_members`` maps
     instance ids to member ids. ``pending_members`` have received a member id and have not yet
     joined with it. ``pending_sync`` are the members that have not sent SyncGroup in this
-    generation. ``awaiting_join`` counts the members with a parked JoinGroup. ``subscribed`` is
-    None if the subscribed topics are unknown; then every topic counts as subscribed.
+    generation. ``phase_deadline_ms`` is the wall time at which the last joining or syncing phase
+    ends at the latest, for operators. ``awaiting_join`` counts the members with a parked JoinGroup.
+    ``subscribed`` is None if the subscribed topics are unknown; then every topic counts as
+    subscribed.
     """
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
@@ -85,6 +87,7 @@ class Group:
         self.subscribed: frozenset[str] | None = None
         self.offsets = GroupOffsets()
         self.last_eviction: Eviction | None = None
+        self.phase_deadline_ms: int | None = None
         self.awaiting_join = 0
         self._supporters: dict[str, int] = {}
 

@@ -21,6 +21,7 @@ class ClassicGroupMember:
 
     ``awaiting_join`` and ``awaiting_sync`` are its parked JoinGroup and SyncGroup requests.
     ``beats`` counts heartbeats: a session timer started at an earlier count has no effect.
+    ``heartbeat_deadline_ms`` is the wall time by which the next heartbeat is due, for operators.
     ``is_new`` is True until the end of its first joining phase.
     """
 
@@ -32,6 +33,7 @@ class ClassicGroupMember:
         "client_host",
         "client_id",
         "group_instance_id",
+        "heartbeat_deadline_ms",
         "is_new",
         "member_id",
         "protocol_type",
@@ -64,6 +66,7 @@ class ClassicGroupMember:
         self.awaiting_join: RespondJoin | None = None
         self.awaiting_sync: RespondSync | None = None
         self.beats = 0
+        self.heartbeat_deadline_ms: int | None = None
         self.is_new = False
 
     @property

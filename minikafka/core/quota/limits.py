@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 DEFAULT: Final = None  # the name of the default user or client id
@@ -45,6 +45,10 @@ class QuotaLimits:
             self._limits.pop((user, client_id), None)
         else:
             self._limits[user, client_id] = limit
+
+    def all(self) -> Iterator[tuple[str | None, str | None, float]]:
+        """Yield user, client id and limit of each entity. No limit may be set meanwhile."""
+        return ((user, client_id, limit) for (user, client_id), limit in self._limits.items())
 
     def clear(self) -> None:
         self._limits.clear()

@@ -96,6 +96,10 @@ class ReplicationQuota:
         self.limited = bytes_per_second is not None
         self._bytes_per_second = bytes_per_second or 0
 
+    @property
+    def bytes_per_second_limit(self) -> int | None:
+        return self._bytes_per_second if self.limited else None
+
     def record(self, size: int, now_ms: int) -> None:
         if self.limited:
             self._rate.record(size, now_ms)

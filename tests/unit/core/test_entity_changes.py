@@ -55,6 +55,24 @@ def test_a_reader_that_reads_now_and_then_knows_all_entities(
             assert seldom.known == world
 
 
+@pytest.mark.mission("GLASS-53")
+@given(st.lists(st.tuples(WORLDS, WORLDS), max_size=20))
+def test_entities_that_are_followed_one_by_one_are_left_alone_by_a_refresh(
+    steps: list[tuple[dict[str, int], dict[str, int]]],
+) -> None:
+    changes, reader = EntityChanges(), Reader()
+    before: dict[str, int] = {}
+    for refreshed, followed in steps:
+        for name in before.keys() - followed.keys():
+            changes.remove(("followed", f"{name}'"))
+        for name, value in followed.items():
+            changes.put(("followed", f"{name}'"), {"value": value})
+        refresh(changes, refreshed)
+        reader.read(changes)
+        assert reader.known == refreshed | {f"{n}'": v for n, v in followed.items()}
+        before = followed
+
+
 @pytest.mark.mission("GLASS-9")
 def test_a_reader_that_is_too_far_behind_begins_again() -> None:
     changes, late = EntityChanges(), Reader()

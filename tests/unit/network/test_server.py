@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 
 from minikafka.kernel.ports import ProtocolFactory, TlsOfListener
+from minikafka.network.connected_clients import ConnectedClients
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
+from minikafka.network.large_writes import LargeWrites
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
-    LargeWrites,
     ReplySlot,
     ServerConfig,
     ServerConnection,
@@ -116,6 +117,7 @@ class Nobody:
         self.budget = MemoryBudget()
         self.memory = self.budget.requests
         self.large_writes = LargeWrites()
+        self.clients = ConnectedClients()
 
     def opened(self, connection: ServerConnection) -> None: ...
 

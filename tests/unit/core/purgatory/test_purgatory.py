@@ -372,3 +372,17 @@ class TestCallingBackIn:
         assert due_ms <= 10
         assert purgatory.advance(10) == 1
         assert second.completions == 1
+
+
+@pytest.mark.mission("GLASS-57")
+def test_completed_and_expired_operations_are_counted() -> None:
+    purgatory: Purgatory[Operation] = Purgatory("p")
+    operations = [Operation(name) for name in "abcd"]
+    for operation, key in zip(operations, "kklm", strict=True):
+        purgatory.try_complete_else_watch(operation, [key], 0)
+    operations[0].ready = operations[2].ready = True
+    purgatory.check_and_complete("k")
+    purgatory.check_all_and_complete(["k", "l", "m"])
+    assert (purgatory.completed, purgatory.expired) == (2, 0)
+    purgatory.advance(100)
+    assert (purgatory.completed, purgatory.expired) == (2, 2)
