@@ -95,7 +95,7 @@ def test_lanes_show_a_failover(site: PageSite, open_page: OpenPage) -> None:
     play_to(page, 0.6)
     expect(lane).to_have_accessible_name(GONE)
     expect(page.locator(".partition-head")).to_contain_text("ISR 2, 3")
-    expect(lane.locator(".out-of-isr, .before")).to_have_count(1)
+    expect(lane.locator(".out-of-isr, .lane-before")).to_have_count(1)
     play_to(page, 1)
     expect(page.locator(".partition-head")).to_contain_text("2, 3, 1")
 

@@ -2,6 +2,29 @@
 
 /** @typedef {{from: number, to: number, zoomed: boolean}} Axis */
 
+const LEAST = 20; // offsets
+const SHOWN_MS = 8000; // an axis has room for what comes in so long
+
+/** @typedef {{at: number, end: number, perMs: number, least: number}} Pace */
+
+/**
+ * Return how fast a log grows, to choose the length of an axis. It grows at once and shrinks when
+ * much less is needed, so that an axis does not change with every batch.
+ * @param {Pace|null} before @param {number} at ms @param {number|null} end the log end
+ * @returns {Pace}
+ */
+export function pace(before, at, end) {
+  const fresh = { at, end: end ?? 0, perMs: 0, least: LEAST };
+  if (!before || end === null || at < before.at || end < before.end) return fresh;
+  const passed = at - before.at;
+  if (passed < 200) return before;
+  const share = Math.min(1, passed / 3000);
+  const perMs = before.perMs * (1 - share) + ((end - before.end) / passed) * share;
+  const wanted = Math.max(LEAST, nice(perMs * SHOWN_MS));
+  const least = wanted > before.least || wanted * 4 <= before.least ? wanted : before.least;
+  return { at, end, perMs, least };
+}
+
 /** 1, 2, 5, 10, 20, 50 ...: the smallest that is at least n. @param {number} n */
 export function nice(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1)));
@@ -23,13 +46,14 @@ export function wholeAxis(view) {
 /**
  * Return the offsets around watermarks and log ends, where marks move. Its ends are round, so that
  * marks move over it and it moves only now and then.
- * @param {import("./partitions.js").PartitionView} view @returns {Axis}
+ * @param {import("./partitions.js").PartitionView} view
+ * @param {number} [least] offsets that it has at least @returns {Axis}
  */
-export function endAxis(view) {
+export function endAxis(view, least = LEAST) {
   const [low, high] = extent(view.lanes.filter((lane) => lane.alive || lane.inIsr)
     .flatMap((lane) => [lane.highWatermark, lane.lastStable, lane.logEnd]));
   const start = Math.min(...view.lanes.map((lane) => lane.logStart ?? Infinity), low);
-  const step = nice(Math.max((high - low) * 1.5, 20)) / 2;
+  const step = nice(Math.max((high - low) * 1.5, least)) / 2;
   const from = Math.max(Math.floor((low - step / 8) / step) * step, Math.min(start, low));
   const to = Math.max(Math.ceil((high + step / 8) / step) * step, from + 2 * step);
   return { from, to, zoomed: from > start };

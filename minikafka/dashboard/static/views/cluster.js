@@ -118,7 +118,7 @@ function BrokerCard({ broker, state, api }) {
 /** @param {{epoch: number|null}} props */
 function Crown({ epoch }) {
   const label = `controller${epoch === null ? "" : `, epoch ${epoch}`}`;
-  return html`<span class="crown" title=${label}><svg width="22" height="18" viewBox="0 0 22 18"
+  return html`<span class="broker-crown" title=${label}><svg width="22" height="18" viewBox="0 0 22 18"
     role="img" aria-label=${label}><path d="M2 15 1 5l5.5 4L11 2l4.500 7L21 5l-1 10z"
       fill="var(--set-6)" stroke="var(--mark-edge)" stroke-width="1.2" stroke-linejoin="round" />
     </svg>${epoch !== null && html`<span class="muted">epoch ${epoch}</span>`}</span>`;

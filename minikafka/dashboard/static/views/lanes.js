@@ -4,10 +4,10 @@
  */
 
 import { hashOf } from "../route.js";
-import { endAxis, ticks, wholeAxis } from "../parts/axis.js";
+import { endAxis, pace, ticks, wholeAxis } from "../parts/axis.js";
 import { Empty, hasInside } from "../parts/empty.js";
 import { number } from "../parts/format.js";
-import { html, useState } from "../parts/html.js";
+import { html, useId, useRef, useState } from "../parts/html.js";
 import { partitions } from "../parts/partitions.js";
 import { BrokerIcon, BrokerMark, BrokerName, brokerColor, Node, useWidth } from "../parts/svg.js";
 import { Pager } from "../parts/table.js";
@@ -16,6 +16,7 @@ import { Twin } from "../parts/twin.js";
 const A_PAGE = 10; // partitions
 const LANE = 36; // px
 const BAR = 12;
+const LONG = 4000; // a bar is moved by its end, and cut off where the log starts
 
 /** @typedef {import("../parts/partitions.js").PartitionView} PartitionView */
 /** @typedef {import("../parts/partitions.js").Lane} Lane */
@@ -41,7 +42,7 @@ function Lanes({ state, go, params }) {
           rowKey=${(/** @type {any} */ row) => `${row.partition}/${row.broker}`}>
         <${Legend} inside=${hasInside(state)} />
         <div class="lane-list" role="list" aria-label="Partitions">${shown.map((view) =>
-          html`<${PartitionLanes} key=${view.name} view=${view} whole=${whole} />`)}</div>
+          html`<${PartitionLanes} key=${view.name} view=${view} whole=${whole} at=${state.at} />`)}</div>
       <//>`}
     <${Pager} page=${page} pages=${pages} total=${found.length} what="partitions"
       setPage=${(/** @type {number} */ n) => turn({ page: n ? n + 1 : null })} />`;
@@ -84,15 +85,15 @@ function Filter({ views, params, turn, whole, setWhole }) {
 function Legend({ inside }) {
   const item = (/** @type {any} */ picture, /** @type {string} */ text) => html`<li>
     <svg width="26" height="18" viewBox="-13 -9 26 18" aria-hidden="true">${picture}</svg>${text}</li>`;
-  return html`<ul class="legend" aria-label="Legend">
-    ${item(html`<path d=${START} class="mark start" />`, "log start")}
-    ${item(html`<path d=${WATERMARK} class="mark hw" transform="translate(0 -5)" />`, "high watermark")}
-    ${item(html`<path d=${STABLE} class="mark lso" />`, "last stable offset")}
-    ${item(html`<circle r="5" class="mark leo" style=${{ fill: "var(--set-1)" }} />`, "log end")}
-    ${item(html`<rect x="-12" y="-6" width="24" height="12" rx="3" class="bar in-isr"
+  return html`<ul class="legend lanes" aria-label="Legend">
+    ${item(html`<path d=${START} class="lane-mark start" />`, "log start")}
+    ${item(html`<path d=${WATERMARK} class="lane-mark hw" transform="translate(0 -5)" />`, "high watermark")}
+    ${item(html`<path d=${STABLE} class="lane-mark lso" />`, "last stable offset")}
+    ${item(html`<circle r="5" class="lane-mark leo" style=${{ fill: "var(--set-1)" }} />`, "log end")}
+    ${item(html`<rect x="-12" y="-6" width="24" height="12" rx="3" class="lane-bar in-isr"
       style=${{ "--broker": "var(--set-1)" }} /><rect x="-12" y="-6" width="14" height="12" rx="3"
-      class="bar committed" style=${{ "--broker": "var(--set-1)" }} />`, "in the ISR; light: not committed")}
-    ${item(html`<rect x="-12" y="-6" width="24" height="12" rx="3" class="bar out-of-isr"
+      class="lane-bar committed" style=${{ "--broker": "var(--set-1)" }} />`, "in the ISR; light: not committed")}
+    ${item(html`<rect x="-12" y="-6" width="24" height="12" rx="3" class="lane-bar out-of-isr"
       style=${{ "--broker": "var(--set-1)" }} />`, "out of the ISR")}
     ${!inside && html`<li class="muted">Followers have no offsets here: Kafka's protocol has them
       only of leaders.</li>`}
@@ -104,10 +105,13 @@ const WATERMARK = "M0 0 5.5 9H-5.5Z";
 const STABLE = "M0-5 4.5 0 0 5-4.5 0Z";
 const BEFORE = "M3-5-3 0 3 5"; // an offset before the first that is shown
 
-/** @param {{view: PartitionView, whole: boolean}} props */
-function PartitionLanes({ view, whole }) {
+/** @param {{view: PartitionView, whole: boolean, at: number}} props */
+function PartitionLanes({ view, whole, at }) {
   const [box, width] = useWidth();
-  const axis = whole ? wholeAxis(view) : endAxis(view);
+  const grows = useRef(/** @type {import("../parts/axis.js").Pace|null} */ (null));
+  const end = view.lanes.find((lane) => lane.leads)?.logEnd ?? null;
+  grows.current = pace(grows.current, at, end);
+  const axis = whole ? wholeAxis(view) : endAxis(view, grows.current.least);
   return html`<section class="partition" role="listitem" aria-label=${view.name}>
     <${Heading} view=${view} />
     <div ref=${box}><${Picture} view=${view} axis=${axis} width=${width} /></div>
@@ -152,8 +156,6 @@ function Picture({ view, axis, width }) {
       <line x1=${x(at)} x2=${x(at)} y1="2" y2=${bottom} class="grid" />
       <text x=${x(at)} y=${bottom + 16} text-anchor="middle" class="muted tick">${number(at)}</text>
     </g>`)}
-    ${axis.zoomed && html`<text x=${left - 4} y=${bottom + 16} text-anchor="end" class="muted tick"
-      aria-hidden="true">…</text>`}
     ${leader && leader.highWatermark !== null && html`<line class="watermark moving" y1="2"
       y2=${bottom} aria-hidden="true" x1="0" x2="0" style=${move(x(leader.highWatermark))} />`}
     ${view.lanes.map((lane, i) => html`<${LaneRow} key=${lane.broker} lane=${lane} y=${i * LANE}
@@ -183,7 +185,7 @@ function LaneRow({ lane, y, x, axis, left, inner, narrow, name }) {
     ${narrow && leads && html`<text x="24" y=${middle + 4} class="lane-role">★</text>`}
     <line x1=${left} x2=${left + inner} y1=${middle} y2=${middle} class="track" />
     ${logEnd !== null && (logEnd < axis.from
-      ? html`<path d=${BEFORE} class="before" transform=${`translate(${left + 6} ${middle})`} />`
+      ? html`<path d=${BEFORE} class="lane-before" transform=${`translate(${left + 6} ${middle})`} />`
       : html`<${Marks} lane=${lane} middle=${middle} x=${x} axis=${axis} />`)}
     ${!narrow && html`<text x=${left + inner + 16} y=${middle + 4} class="lane-end">${
       number(logEnd)}</text>
@@ -199,31 +201,29 @@ function Marks({ lane, middle, x, axis }) {
   const logEnd = /** @type {number} */ (lane.logEnd);
   const start = x(logStart ?? 0);
   const top = middle - BAR / 2;
+  const clip = useId();
+  const bar = (/** @type {string} */ look, /** @type {number} */ end) => html`<rect y=${top}
+    class=${`lane-bar ${look} moving`} x=${-LONG} width=${LONG} height=${BAR} rx="3"
+    style=${move(x(end))} />`;
   return html`
-    <rect class=${`bar ${inIsr ? "in-isr" : "out-of-isr"} moving`} y=${top} height=${BAR} rx="3"
-      ...${span(start, x(logEnd))} />
-    ${highWatermark !== null && highWatermark > axis.from && html`<rect class="bar committed moving"
-      y=${top} height=${BAR} rx="3" ...${span(start, x(Math.min(highWatermark, logEnd)))} />`}
-    ${axis.zoomed && html`<path class="torn" d=${`M${x(axis.from) + 3} ${top - 2}l-4 5 4 5-4 5 4 4`} />`}
-    ${logStart !== null && logStart >= axis.from && html`<path d=${START} class="mark start moving"
+    <clipPath id=${clip}><rect x=${start - 1} y=${top - 2} width=${LONG} height=${BAR + 4} /></clipPath>
+    <g clip-path=${`url(#${clip})`}>
+      ${bar(inIsr ? "in-isr" : "out-of-isr", logEnd)}
+      ${highWatermark !== null && highWatermark > axis.from
+        && bar("committed", Math.min(highWatermark, logEnd))}
+    </g>
+    ${axis.zoomed && html`<linearGradient id=${`${clip}-fade`} class="lane-fade"><stop offset="0" />
+      <stop offset="1" stop-opacity="0" /></linearGradient><rect x=${x(axis.from) - 2} y=${top - 2}
+      width="30" height=${BAR + 4} fill=${`url(#${clip}-fade)`} />`}
+    ${logStart !== null && logStart >= axis.from && html`<path d=${START} class="lane-mark start moving"
       style=${move(start, middle)} />`}
-    ${knownEnd !== null && knownEnd !== logEnd && html`<line class="known moving" y1="-10" y2="10"
+    ${knownEnd !== null && knownEnd !== logEnd && html`<line class="lane-known moving" y1="-10" y2="10"
       x1="0" x2="0" style=${move(x(knownEnd), middle)} />`}
-    <circle r="5.5" class="mark leo moving" style=${move(x(logEnd), middle)} />
-    ${lastStable !== null && html`<path d=${STABLE} class="mark lso moving"
+    <circle r="5.5" class="lane-mark leo moving" style=${move(x(logEnd), middle)} />
+    ${lastStable !== null && html`<path d=${STABLE} class="lane-mark lso moving"
       style=${move(x(lastStable), top - 4)} />`}
-    ${highWatermark !== null && html`<path d=${WATERMARK} class="mark hw moving"
+    ${highWatermark !== null && html`<path d=${WATERMARK} class="lane-mark hw moving"
       style=${move(x(highWatermark), middle + BAR / 2)} />`}`;
-}
-
-/** A bar between two places, by CSS and, where that has no such properties, by attributes.
- * @param {number} from @param {number} to */
-function span(from, to) {
-  const width = Math.max(2, to - from);
-  return {
-    x: from.toFixed(1), width: width.toFixed(1),
-    style: { x: `${from.toFixed(1)}px`, width: `${width.toFixed(1)}px` },
-  };
 }
 
 /** @param {Lane} lane @param {string} name */
