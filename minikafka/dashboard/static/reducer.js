@@ -15,6 +15,7 @@
  * @property {BrokerEvent[]} events the last 2,000, oldest first
  * @property {Object<string, number>} missed events that were lost, by broker
  * @property {Map<string, Sample[]>} history the last samples of entities in `SERIES`
+ * @property {Map<string, Step[]>} trails the last facts of entities in `TRAILS`
  * @property {Facts[]} acts what the page may do (from /api/acts)
  */
 
@@ -28,10 +29,17 @@ export const SERIES = {
   consumer_group: ["lag"],
 };
 
+/** Kinds whose facts are kept over time, whenever they change. */
+export const TRAILS = new Set(["transaction", "txn"]);
+export const MAX_TRAIL = 60;
+
+/** @typedef {{at: number, facts: Facts|null}} Step facts of an entity since a time; null: it is gone */
+
 /** @returns {State} */
 export function emptyState() {
   return {
-    hello: null, at: 0, entities: new Map(), events: [], missed: {}, history: new Map(), acts: [],
+    hello: null, at: 0, entities: new Map(), events: [], missed: {}, history: new Map(),
+    trails: new Map(), acts: [],
   };
 }
 
@@ -58,6 +66,7 @@ export function reduceAll(state, messages) {
     events: state.events.slice(),
     missed: { ...state.missed },
     history: new Map(state.history),
+    trails: new Map(state.trails),
   };
   for (const message of messages) apply(next, message);
   if (next.events.length > MAX_EVENTS) next.events.splice(0, next.events.length - MAX_EVENTS);
@@ -103,8 +112,22 @@ function applyState(next, { broker = null, reset, changed = [], removed = [], at
     const key = entityKey(broker, kind, name);
     next.entities.set(key, { broker, kind, name, facts, at: changedAt });
     if (kind in SERIES) addSample(next, key, kind, facts, changedAt);
+    if (TRAILS.has(kind)) addStep(next, key, facts, changedAt);
   }
-  for (const { kind, name } of removed) next.entities.delete(entityKey(broker, kind, name));
+  for (const { kind, name } of removed) {
+    const key = entityKey(broker, kind, name);
+    next.entities.delete(key);
+    if (TRAILS.has(kind)) addStep(next, key, null, at);
+  }
+}
+
+/** A new stream repeats facts that are here already: equal ones are no step.
+ * @param {State} next @param {string} key @param {Facts|null} facts @param {number} at */
+function addStep(next, key, facts, at) {
+  const trail = next.trails.get(key) ?? [];
+  const last = trail.at(-1);
+  if (last && JSON.stringify(last.facts) === JSON.stringify(facts)) return;
+  next.trails.set(key, [...trail.slice(-MAX_TRAIL + 1), { at, facts }]);
 }
 
 /** A new stream repeats the last events: those that are here already are skipped.
@@ -199,6 +222,19 @@ export function naturally(a, b) {
  * @returns {Facts|undefined} */
 export function one(state, broker, kind, name = "") {
   return state.entities.get(entityKey(broker, kind, name))?.facts;
+}
+
+/** Return the trails of a kind, by broker and name, oldest step first.
+ * @param {State} state @param {string} kind
+ * @returns {{broker: number|null, name: string, steps: Step[]}[]} */
+export function trails(state, kind) {
+  const found = [];
+  for (const [key, steps] of state.trails) {
+    const [broker, ofKind, ...name] = key.split("|");
+    if (ofKind !== kind) continue;
+    found.push({ broker: broker === "" ? null : Number(broker), name: name.join("|"), steps });
+  }
+  return found.sort((a, b) => naturally(a.name, b.name));
 }
 
 /** Return the samples of an entity, oldest first.
