@@ -1,12 +1,45 @@
-/** The view "Groups". */
-
-import { Empty } from "../parts/empty.js";
+/**
+ * The view "Groups": a list of consumer groups, and one group with its phase, members and lag.
+ * @module
+ */
+import { all } from "../reducer.js";
 import { html } from "../parts/html.js";
+import { number } from "../parts/format.js";
+import { NameList } from "../parts/name_list.js";
+import { GroupDetail } from "../parts/group_detail.js";
+import { BrokerName } from "../parts/svg.js";
+import { PhaseMark } from "../parts/group_phase.js";
 
-/** @param {{state: import("../reducer.js").State, api: import("../api.js").Api,
- *   go: (path: string, params?: Object<string, any>) => void, params: Object<string, string>}} props */
-function Component({ state, api, go, params }) {
-  return html`<${Empty}>This view is not written yet.<//>`;
+/** @param {any} props */
+function Groups({ state, api, go, params }) {
+  if (params.name) return html`<${GroupDetail} key=${params.name} name=${params.name} state=${state} api=${api} go=${go} />`;
+  const live = state.hello?.live !== false;
+  const known = new Map(all(state, "consumer_group").map(({ name, facts }) => [name, facts]));
+  const columns = [
+    { key: "state", title: "phase", render: (/** @type {any} */ row) => html`<${PhaseMark} phase=${known.get(row.group)?.state ?? row.state} />` },
+    { key: "lag", title: "lag", align: /** @type {const} */ ("right"), render: (/** @type {any} */ row) => number(known.get(row.group)?.lag) },
+    { key: "members", title: "members", align: /** @type {const} */ ("right"), render: (/** @type {any} */ row) => number(known.get(row.group)?.members?.length) },
+    { key: "protocol_type", title: "protocol type" },
+    { key: "coordinator", title: "coordinator", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.coordinator} />` },
+  ];
+  return html`<${NameList} kind="groups" label="groups" nameOf=${(/** @type {any} */ row) => row.group}
+    columns=${columns} href=${(/** @type {string} */ name) => `#/groups/${encodeURIComponent(name)}`}
+    api=${api} live=${live} local=${() => groupsOf(state)} />`;
 }
 
-export const view = { path: "groups", title: "Groups", key: "5", component: Component };
+/**
+ * Return the groups of a recording: those of the protocol, and those that brokers report.
+ * @param {import("../reducer.js").State} state
+ * @returns {any[]}
+ */
+export function groupsOf(state) {
+  /** @type {Map<string, any>} */
+  const rows = new Map();
+  for (const { name, broker, facts } of all(state, "group")) {
+    rows.set(name, { group: name, state: facts.state, protocol_type: null, coordinator: broker });
+  }
+  for (const { name, facts } of all(state, "consumer_group")) rows.set(name, facts);
+  return [...rows.values()];
+}
+
+export const view = { path: "groups", title: "Groups", key: "5", component: Groups };

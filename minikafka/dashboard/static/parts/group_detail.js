@@ -1,0 +1,208 @@
+/**
+ * One consumer group: phase, members, lag over time, and the reset of its offsets.
+ * @module
+ */
+import { all } from "../reducer.js";
+import { ActButton } from "./act.js";
+import { Empty } from "./empty.js";
+import { count, duration, number, time } from "./format.js";
+import { PhaseDiagram, PHASES } from "./group_phase.js";
+import { GroupOffsets } from "./group_offsets.js";
+import { html, useRef, useState } from "./html.js";
+import { emptyHistory, withPoint } from "./lag_history.js";
+import { LagLines } from "./lag_lines.js";
+import { usePolled } from "./polled.js";
+import { BrokerName } from "./svg.js";
+import { Table } from "./table.js";
+import { Twin } from "./twin.js";
+
+const POLL_MS = 2000;
+
+/** @type {Map<string, import("./lag_history.js").LagHistory>} of the groups that were open */
+const histories = new Map();
+const MAX_HISTORIES = 20;
+
+/** @param {any} props */
+export function GroupDetail({ name, state, api, go }) {
+  const [changes, setChanges] = useState(0);
+  const live = state.hello?.live !== false;
+  const path = `groups/${encodeURIComponent(name)}`;
+  const polled = usePolled({ api, path, live: live && Boolean(state.hello), everyMs: POLL_MS, changed: changes });
+  const reported = all(state, "consumer_group").find((entity) => entity.name === name);
+  const inside = all(state, "group").find((entity) => entity.name === name);
+  const facts = polled.facts ?? reported?.facts;
+  const history = useHistory(name, facts, polled.facts ? polled.at : (reported?.at ?? 0));
+  const phase = inside?.facts.state ?? facts?.state;
+  const done = () => setChanges((n) => n + 1);
+  if (!facts && !inside) {
+    return html`<${Back} />
+      ${polled.problem
+        ? html`<p class="notice bad" role="alert">${polled.problem}</p>`
+        : html`<${Empty}>${live ? `Reading the group ${name}…` : `This recording has no group ${name} at this time.`}<//>`}`;
+  }
+  const coordinator = facts?.coordinator ?? inside?.broker ?? null;
+  return html`<div class="detail">
+    <${Back} />
+    <header class="detail-head">
+      <h2>${name}</h2>
+      <span class="spread"></span>
+      <${ActButton} act="groups-delete" label="Delete group" args=${{ group: name }} fixed=${["group"]}
+        state=${state} api=${api} done=${() => go("groups")} />
+    </header>
+    ${polled.problem && html`<p class="notice bad" role="alert">${polled.problem}</p>`}
+    <dl class="facts">
+      <div><dt>coordinator</dt><dd><${BrokerName} broker=${coordinator} /></dd></div>
+      <div><dt>lag</dt><dd>${number(facts?.lag)}</dd></div>
+      <div><dt>assignment protocol</dt><dd>${facts?.protocol || inside?.facts.protocol || "–"}</dd></div>
+      <div><dt>generation</dt><dd>${number(inside?.facts.generation)}</dd></div>
+      <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>
+      <div><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
+    </dl>
+    <${Phase} phase=${phase} since=${inside?.facts.since_ms} now=${state.at} />
+    <${Members} name=${name} facts=${facts} inside=${inside} state=${state} />
+    <${LagLines} group=${name} history=${history} />
+    <${GroupOffsets} group=${name} phase=${phase} offsets=${facts?.offsets ?? []} state=${state} api=${api} done=${done} />
+  </div>`;
+}
+
+function Back() {
+  return html`<p class="back"><a href="#/groups">‹ All groups</a></p>`;
+}
+
+/** @param {any} last */
+function eviction(last) {
+  return last ? `${last.member}: ${last.reason}, ${time(last.at_ms)}` : "none";
+}
+
+/**
+ * Keep the offsets of a group over time, also while another view is open in between.
+ * @param {string} name
+ * @param {any} facts
+ * @param {number} at
+ */
+function useHistory(name, facts, at) {
+  const last = useRef(/** @type {any} */ (null));
+  if (facts && last.current !== facts) {
+    last.current = facts;
+    const before = histories.get(name) ?? emptyHistory();
+    histories.delete(name);
+    histories.set(name, withPoint(before, at, facts.offsets ?? []));
+    if (histories.size > MAX_HISTORIES) histories.delete(/** @type {string} */ (histories.keys().next().value));
+  }
+  return histories.get(name) ?? emptyHistory();
+}
+
+/** @param {any} props */
+function Phase({ phase, since, now }) {
+  const long = since ? `for ${duration(Math.max(0, Math.floor((now - since) / 1000)) * 1000)}` : "";
+  const rows = PHASES.map(({ name, about }) => ({ name, about, current: name === phase }));
+  return html`<${Twin} title="Phase" rows=${rows} rowKey=${(/** @type {any} */ row) => row.name}
+    about=${phase ? `The group ${long ? `has been ${phase} ${long}` : `is ${phase}`}.` : "The phase is not known."}
+    columns=${[
+      { key: "name", title: "phase", sortable: false },
+      { key: "current", title: "now", sortable: false },
+      { key: "about", title: "meaning", sortable: false },
+    ]}>
+    <${PhaseDiagram} phase=${phase} since=${long} />
+  <//>`;
+}
+
+/**
+ * Return the members with all that the protocol and the coordinator say about them.
+ * @param {string} group
+ * @param {any} facts
+ * @param {any} inside
+ * @param {import("../reducer.js").State} state
+ * @returns {any[]}
+ */
+export function membersOf(group, facts, inside, state) {
+  const deadlines = heartbeats(group, inside?.broker ?? null, state);
+  /** @type {Map<string, any>} */
+  const rows = new Map();
+  for (const member of inside?.facts.members ?? []) {
+    rows.set(member.member, {
+      member: member.member,
+      client: member.client,
+      host: member.host,
+      instance: member.instance,
+      leader: member.member === inside.facts.leader,
+      waits: member.awaits_join ? "in JoinGroup" : member.awaits_sync ? "in SyncGroup" : "",
+      session_timeout_ms: member.session_timeout_ms,
+      due_ms: deadlines.get(member.member) ?? null,
+    });
+  }
+  for (const member of facts?.members ?? []) {
+    const known = rows.get(member.member_id) ?? {};
+    rows.set(member.member_id, {
+      ...known,
+      member: member.member_id,
+      client: member.client_id,
+      host: member.host,
+      instance: member.instance_id ?? known.instance ?? null,
+      assignment: assignmentText(member.assignment),
+    });
+  }
+  return [...rows.values()];
+}
+
+/**
+ * Return the milliseconds until each member's heartbeat is due, by member id: the operations of the
+ * coordinator's purgatory "Heartbeat" have keys GROUP-MEMBER.
+ * @param {string} group
+ * @param {number|null} coordinator
+ * @param {import("../reducer.js").State} state
+ * @returns {Map<string, number>}
+ */
+function heartbeats(group, coordinator, state) {
+  const found = new Map();
+  const purgatory = all(state, "purgatory").find(
+    (entity) => entity.broker === coordinator && entity.name === "Heartbeat",
+  );
+  for (const operation of purgatory?.facts.operations ?? []) {
+    for (const key of operation.keys) {
+      if (!key.startsWith(`${group}-`)) continue;
+      const age = state.at - /** @type {any} */ (purgatory).at;
+      found.set(key.slice(group.length + 1), operation.remaining_ms - age);
+    }
+  }
+  return found;
+}
+
+/** @param {Record<string, number[]>|null|undefined} assignment */
+function assignmentText(assignment) {
+  const topics = Object.entries(assignment ?? {});
+  return topics.map(([topic, partitions]) => `${topic}: ${partitions.join(", ")}`).join("; ");
+}
+
+/** @param {any} props */
+function Members({ name, facts, inside, state }) {
+  const rows = membersOf(name, facts, inside, state);
+  const columns = [
+    { key: "member", title: "member", render: (/** @type {any} */ row) => html`<span class="id">${row.member}</span>${row.leader ? " (leader)" : ""}` },
+    { key: "client", title: "client id" },
+    { key: "host", title: "host" },
+    { key: "instance", title: "instance id" },
+    { key: "assignment", title: "assignment" },
+    ...(inside
+      ? [
+          { key: "waits", title: "waits", render: (/** @type {any} */ row) => (row.waits ? html`<span class="pill warn">${row.waits}</span>` : "–") },
+          { key: "due_ms", title: "heartbeat due in", render: (/** @type {any} */ row) => html`<${Due} row=${row} />` },
+        ]
+      : []),
+  ];
+  return html`<section class="card" aria-label="Members">
+    <h3>${count(rows.length, "member")}</h3>
+    ${!inside && rows.length > 0 && html`<p class="muted">Only a minikafka coordinator shows waiting requests and heartbeat deadlines.</p>`}
+    <${Table} caption="Members of the group" columns=${columns} rows=${rows}
+      rowKey=${(/** @type {any} */ row) => row.member} none="The group has no members." />
+  </section>`;
+}
+
+/** How long until a member is evicted, unless its heartbeat comes. @param {{row: any}} props */
+function Due({ row }) {
+  if (row.due_ms === null || row.due_ms === undefined) return row.session_timeout_ms ? `within ${duration(row.session_timeout_ms)}` : "–";
+  const left = Math.max(0, row.due_ms);
+  const text = duration(Math.round(left / 100) * 100);
+  return html`<span class="due"><meter min="0" max=${row.session_timeout_ms} low=${row.session_timeout_ms / 3} value=${left}
+    aria-label=${`Heartbeat due in ${text}`}></meter> ${text}</span>`;
+}
