@@ -1,12 +1,67 @@
-/** The view "Transactions". */
-
+/**
+ * The view "Transactions": swim lanes over time, a table, and transactions that hang.
+ * @module
+ */
+import { hashOf } from "../route.js";
 import { Empty } from "../parts/empty.js";
-import { html } from "../parts/html.js";
+import { dateTime, duration, number } from "../parts/format.js";
+import { html, useState } from "../parts/html.js";
+import { HangingTransactions } from "../parts/hanging_transactions.js";
+import { SwimLanes, STATE_SIGNS } from "../parts/swim_lanes.js";
+import { BrokerName } from "../parts/svg.js";
+import { Table } from "../parts/table.js";
+import { isOpen, lanesOf, transactionRows } from "../parts/transaction_lanes.js";
 
-/** @param {{state: import("../reducer.js").State, api: import("../api.js").Api,
- *   go: (path: string, params?: Object<string, any>) => void, params: Object<string, string>}} props */
-function Component({ state, api, go, params }) {
-  return html`<${Empty}>This view is not written yet.<//>`;
+const PAGE = 20; // lanes
+
+/** @param {any} props */
+function Transactions({ state, api, params }) {
+  const [search, setSearch] = useState(params.name ?? "");
+  const [open, setOpen] = useState(false);
+  const [windowMs, setWindowMs] = useState(60000);
+  const lanes = lanesOf(state).filter((lane) => lane.name.includes(search) && (!open || isOpen(lane.row.state)));
+  const rows = transactionRows(state).filter((row) => row.name.includes(search) && (!open || isOpen(row.state)));
+  const any = transactionRows(state).length > 0;
+  return html`<div class="stack">
+    ${any && html`<div class="toolbar">
+      <label><span class="hidden">Search transactional ids</span><input type="search" placeholder="Search transactional ids" value=${search}
+        onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} /></label>
+      <label><input type="checkbox" checked=${open} onChange=${(/** @type {any} */ event) => setOpen(event.target.checked)} /> only open ones</label>
+      <label>time <select value=${String(windowMs)} onChange=${(/** @type {any} */ event) => setWindowMs(Number(event.target.value))}>
+        <option value="15000">last 15 s</option><option value="60000">last minute</option>
+        <option value="300000">last 5 minutes</option><option value="1800000">last 30 minutes</option>
+      </select></label>
+    </div>`}
+    ${any
+      ? html`<${SwimLanes} lanes=${lanes.slice(0, PAGE)} more=${Math.max(0, lanes.length - PAGE)} now=${state.at} windowMs=${windowMs} />
+        <${Rows} rows=${rows} now=${state.at} />`
+      : html`<${Empty} title="No transactional id is known.">A producer with <code>transactional.id</code> appears here when it
+        initialises its transactions.<//>`}
+    <${HangingTransactions} state=${state} api=${api} />
+  </div>`;
 }
 
-export const view = { path: "transactions", title: "Transactions", key: "6", component: Component };
+/** @param {any} props */
+function Rows({ rows, now }) {
+  const right = /** @type {const} */ ("right");
+  const columns = [
+    { key: "name", title: "transactional id", render: (/** @type {any} */ row) => html`<span class="id">${row.name}</span>` },
+    { key: "state", title: "state", render: (/** @type {any} */ row) => html`<span class=${`txn-state ${row.state}`}><span aria-hidden="true">${STATE_SIGNS[row.state] ?? "·"}</span> ${row.state}</span>
+      ${row.late && html` <span class="pill bad">past its time-out</span>`}` },
+    { key: "coordinator", title: "coordinator", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.coordinator} />` },
+    { key: "producer_id", title: "producer id", align: right, render: (/** @type {any} */ row) => row.producer_id },
+    { key: "producer_epoch", title: "epoch", align: right },
+    { key: "start_ms", title: "started", render: (/** @type {any} */ row) => html`<span class="nowrap">${dateTime(row.start_ms)}</span>` },
+    { key: "open", title: "open for", align: right, value: (/** @type {any} */ row) => (row.start_ms === null ? null : now - row.start_ms),
+      render: (/** @type {any} */ row) => (row.start_ms === null ? "–" : duration(Math.max(0, now - row.start_ms))) },
+    { key: "timeout_ms", title: "time-out", align: right, render: (/** @type {any} */ row) => duration(row.timeout_ms) },
+    { key: "partitions", title: "partitions", sortable: false, render: (/** @type {any} */ row) => html`${row.partitions.slice(0, 8).map((/** @type {string} */ name, /** @type {number} */ i) =>
+      html`${i > 0 ? ", " : ""}<a href=${hashOf("lanes", { name })}>${name}</a>`)}${row.partitions.length > 8 ? ` and ${row.partitions.length - 8} more` : ""}${row.partitions.length ? "" : "–"}` },
+    { key: "unmarked", title: "markers missing", align: right, render: (/** @type {any} */ row) => number(row.unmarked) },
+  ];
+  return html`<section class="card" aria-label="Table of transactions">
+    <${Table} caption="Transactional ids" columns=${columns} rows=${rows} rowKey=${(/** @type {any} */ row) => row.name} pageSize=${50} none="No transactional id matches." />
+  </section>`;
+}
+
+export const view = { path: "transactions", title: "Transactions", key: "6", component: Transactions };
