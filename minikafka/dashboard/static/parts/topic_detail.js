@@ -1,0 +1,151 @@
+/**
+ * One topic: its partitions, its settings with their source, and all that can be done to it.
+ * @module
+ */
+import { one } from "../reducer.js";
+import { hashOf } from "../route.js";
+import { ActButton } from "./act.js";
+import { Empty } from "./empty.js";
+import { bytes, count, duration } from "./format.js";
+import { html, useState } from "./html.js";
+import { usePolled } from "./polled.js";
+import { BrokerIcon, BrokerName } from "./svg.js";
+import { Table } from "./table.js";
+
+const POLL_MS = 3000;
+
+/** @param {any} props */
+export function TopicDetail({ name, state, api, go }) {
+  const [changes, setChanges] = useState(0);
+  const live = state.hello?.live !== false;
+  const path = `topics/${encodeURIComponent(name)}`;
+  const polled = usePolled({ api, path, live: live && Boolean(state.hello), everyMs: POLL_MS, changed: changes });
+  const reported = one(state, null, "topic", name);
+  const facts = polled.facts ?? reported;
+  const done = () => setChanges((n) => n + 1);
+  const shared = { state, api, done, fixed: ["topic"] };
+  if (!facts) {
+    return html`<${Back} />${polled.problem
+      ? html`<p class="notice bad" role="alert">${polled.problem}</p>`
+      : html`<${Empty}>${live ? `Reading the topic ${name}…` : `This recording has no topic ${name} at this time.`}<//>`}`;
+  }
+  const partitions = /** @type {any[]} */ (facts.partitions);
+  const brokers = [...new Set(partitions.flatMap(({ replicas }) => replicas))].sort((a, b) => a - b);
+  return html`<div class="detail">
+    <${Back} />
+    <header class="detail-head">
+      <h2>${name} ${facts.internal && html`<span class="tag">internal</span>`}</h2>
+      <span class="spread"></span>
+      <a class="button" href=${hashOf("records", { topic: name })}>Records</a>
+      <a class="button" href=${hashOf("lanes", { name })}>Lanes</a>
+    </header>
+    ${polled.problem && html`<p class="notice bad" role="alert">${polled.problem}</p>`}
+    <div class="toolbar" role="group" aria-label="Acts on the topic">
+      <${ActButton} act="topics-alter" label="Add partitions…" args=${{ topic: name, partitions: partitions.length + 1 }} ...${shared} />
+      <${ActButton} act="configs-alter" label="Change settings…" args=${{ topic: name }} only=${["topic", "add", "delete"]} ...${shared} />
+      <${ActButton} act="reassign" label="Move replicas…" args=${{ topic: name, brokers: brokers.join(",") }} ...${shared} />
+      <${ActButton} act="elect-leaders" label="Elect leader…" args=${{ topic: name, partition: 0 }} ...${shared} />
+      <${ActButton} act="delete-records" label="Delete records…" args=${{ topic: name, partition: 0, offset: -1 }} ...${shared} />
+      <${ActButton} act="topics-delete" label="Delete topic…" className="small danger" args=${{ topic: name }}
+        state=${state} api=${api} fixed=${["topic"]} done=${() => go("topics")} />
+    </div>
+    <${Partitions} name=${name} partitions=${partitions} state=${state} shared=${shared} />
+    <${Configs} name=${name} configs=${facts.configs} shared=${shared} />
+  </div>`;
+}
+
+function Back() {
+  return html`<p class="back"><a href="#/topics">‹ All topics</a></p>`;
+}
+
+/** @param {any} props */
+function Partitions({ name, partitions, state, shared }) {
+  const right = /** @type {const} */ ("right");
+  const may = state.hello?.live !== false && !state.hello?.read_only;
+  const columns = [
+    { key: "partition", title: "partition", align: right, render: (/** @type {any} */ row) =>
+      html`<a href=${hashOf("lanes", { name: `${name}-${row.partition}` })}>${row.partition}</a>` },
+    { key: "leader", title: "leader", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.leader} />` },
+    { key: "leader_epoch", title: "epoch", align: right },
+    { key: "replicas", title: "replicas (hollow: not in sync)", value: (/** @type {any} */ row) => row.replicas.join(","),
+      render: (/** @type {any} */ row) => html`<${Replicas} row=${row} reassignment=${one(state, null, "reassignment", `${name}-${row.partition}`)} />` },
+    { key: "log_start_offset", title: "log start", align: right },
+    { key: "last_stable_offset", title: "last stable", align: right },
+    { key: "high_watermark", title: "high watermark", align: right },
+    { key: "records", title: "offsets", align: right, value: (/** @type {any} */ row) =>
+      row.high_watermark === null || row.log_start_offset === null ? null : row.high_watermark - row.log_start_offset },
+    ...(may ? [{ key: "acts", title: "", sortable: false, render: (/** @type {any} */ row) => html`<span class="acts">
+      <${ActButton} act="elect-leaders" label="Elect" args=${{ topic: name, partition: row.partition }} ...${shared}
+        fixed=${["topic", "partition"]} title="Request the election of the partition's preferred leader" />
+      <${ActButton} act="delete-records" label="Delete records" args=${{ topic: name, partition: row.partition, offset: row.high_watermark ?? -1 }}
+        ...${shared} fixed=${["topic", "partition"]} /></span>` }] : []),
+  ];
+  return html`<section class="card" aria-label="Partitions">
+    <h3>${count(partitions.length, "partition")}</h3>
+    <${Table} caption=${`Partitions of ${name}`} columns=${columns} rows=${partitions} rowKey=${(/** @type {any} */ row) => row.partition} />
+  </section>`;
+}
+
+/** The replicas of a partition: solid marks are in sync. @param {{row: any, reassignment: any}} props */
+function Replicas({ row, reassignment }) {
+  const label = `Replicas ${row.replicas.join(", ")}; in sync ${row.isr.join(", ") || "none"}`;
+  return html`<span class="replicas" role="img" aria-label=${label} title=${label}>
+    ${row.replicas.map((/** @type {number} */ id) => html`<span class="broker-name" key=${id}>
+      <${BrokerIcon} broker=${id} hollow=${!row.isr.includes(id)} />${id}${(row.offline ?? []).includes(id) ? " offline" : ""}</span>`)}
+    ${reassignment && html`<span class="pill warn">moving: +${reassignment.adding.join(",") || "–"} −${reassignment.removing.join(",") || "–"}</span>`}
+  </span>`;
+}
+
+/** @param {any} props */
+function Configs({ name, configs, shared }) {
+  const [search, setSearch] = useState("");
+  const [changed, setChanged] = useState(false);
+  if (!configs) return html`<section class="card" aria-label="Settings"><h3>Settings</h3><p class="muted">Settings were not read.</p></section>`;
+  const rows = configs.filter((/** @type {any} */ row) => row.name.includes(search) && (!changed || !isDefault(row)));
+  const columns = [
+    { key: "name", title: "setting", render: (/** @type {any} */ row) => html`<code>${row.name}</code>` },
+    { key: "value", title: "value", render: (/** @type {any} */ row) => (row.sensitive ? "hidden" : html`<code>${valueText(row.name, row.value)}</code>`) },
+    { key: "default", title: "default", render: (/** @type {any} */ row) => html`<code class="muted">${valueText(row.name, row.default)}</code>` },
+    { key: "source", title: "source", render: (/** @type {any} */ row) => html`<span class=${isDefault(row) ? "muted" : "pill quiet"}>${sourceText(row.source)}</span>` },
+    { key: "acts", title: "", sortable: false, render: (/** @type {any} */ row) => (row.read_only ? "" : html`<span class="acts">
+      <${ActButton} act="configs-alter" label="Change" args=${{ topic: name, add: `${row.name}=${row.sensitive ? "" : (row.value ?? "")}` }}
+        only=${["topic", "add"]} ...${shared} />
+      ${isOfTopic(row) && html`<${ActButton} act="configs-alter" label="Default" args=${{ topic: name, delete: row.name }}
+        ...${shared} only=${["topic", "delete"]} fixed=${["topic", "delete"]} title="Let the default apply again" />`}</span>`) },
+  ];
+  return html`<section class="card" aria-label="Settings">
+    <h3>${count(configs.length, "setting")}</h3>
+    <div class="toolbar">
+      <label><span class="hidden">Search settings</span><input type="search" placeholder="Search settings" value=${search}
+        onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} /></label>
+      <label><input type="checkbox" checked=${changed} onChange=${(/** @type {any} */ event) => setChanged(event.target.checked)} /> only changed ones</label>
+    </div>
+    <${Table} caption=${`Settings of ${name}`} columns=${columns} rows=${rows} rowKey=${(/** @type {any} */ row) => row.name}
+      pageSize=${60} none="No setting matches." />
+  </section>`;
+}
+
+/** A value, and what its unit makes of it: "604800000 (7 d)". @param {string} name @param {any} value */
+function valueText(name, value) {
+  if (value === null || value === undefined) return "–";
+  if (value === "") return "(empty)";
+  const size = Number(value);
+  if (!(size >= 1000 && size < 1e15)) return String(value);
+  if (name.endsWith(".ms")) return `${value} (${duration(size)})`;
+  return name.endsWith("bytes") ? `${value} (${bytes(size)})` : String(value);
+}
+
+/** @param {any} row */
+function isOfTopic(row) {
+  return /topic/i.test(String(row.source));
+}
+
+/** @param {any} row */
+function isDefault(row) {
+  return /default/i.test(String(row.source)) && !/dynamic/i.test(String(row.source));
+}
+
+/** "DYNAMIC_TOPIC_CONFIG" -> "dynamic topic config". @param {any} source */
+function sourceText(source) {
+  return String(source ?? "–").toLowerCase().replaceAll("_", " ");
+}
