@@ -1,0 +1,383 @@
+"""A cluster as the page's process describes it, for the views of the data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from minikafka.dashboard.act_fields import ActError
+from minikafka.dashboard.acts import ACTS, command, shown_command
+from tests.browser.fake_page_process import FakePageProcess, Query, Refusal
+
+BOOTSTRAP = "127.0.0.1:9092"
+NUM_TOPICS = 10_000
+MEMBERS = ("consumer-1-aaaa", "consumer-2-bbbb")
+
+
+def hello(**more: Any) -> dict[str, Any]:
+    return {
+        "type": "hello",
+        "version": 1,
+        "at": now(),
+        "cluster_id": "0KcVh6zp1ENXODJEoT2WeQ",
+        "bootstrap": BOOTSTRAP,
+        "minikafka": True,
+        "live": True,
+        "read_only": False,
+        "supervised": ["start", "stop", "kill", "pause", "resume"],
+        "brokers_supervised": [1, 2, 3],
+        **more,
+    }
+
+
+def now() -> int:
+    return int(time.time() * 1000)
+
+
+def state(
+    broker: int | None, *changed: tuple[str, str, Any], reset: bool = False
+) -> dict[str, Any]:
+    return {
+        "type": "state",
+        "at": now(),
+        "broker": broker,
+        "reset": reset,
+        "changed": [{"kind": kind, "name": name, "facts": facts} for kind, name, facts in changed],
+        "removed": [],
+    }
+
+
+def node(id: int) -> tuple[str, str, Any]:
+    return (
+        "node",
+        str(id),
+        {
+            "id": id,
+            "host": "127.0.0.1",
+            "port": 9091 + id,
+            "rack": None,
+            "online": True,
+            "controller": id == 1,
+            "version": "minikafka 0.2",
+            "debug": None,
+        },
+    )
+
+
+def group_inside(phase: str, **member: Any) -> tuple[str, str, Any]:
+    """The group `billing` as its coordinator reports it."""
+    members = [
+        {
+            "member": name,
+            "instance": None,
+            "client": f"billing-{i}",
+            "host": "/127.0.0.1",
+            "session_timeout_ms": 45000,
+            "awaits_join": False,
+            "awaits_sync": False,
+            **member,
+        }
+        for i, name in enumerate(MEMBERS)
+    ]
+    return (
+        "group",
+        "billing",
+        {
+            "group": "billing",
+            "state": phase,
+            "since_ms": now() - 12_000,
+            "generation": 7,
+            "protocol": "range",
+            "leader": MEMBERS[0],
+            "num_members": 2,
+            "members": members,
+            "pending_members": 0,
+            "offsets": 3,
+            "last_eviction": {
+                "member": "consumer-0-old",
+                "reason": "session time-out",
+                "at_ms": now(),
+            },
+        },
+    )
+
+
+def heartbeats() -> tuple[str, str, Any]:
+    operations = [
+        {
+            "kind": "DelayedHeartbeat",
+            "keys": [f"billing-{name}"],
+            "delay_ms": 45000,
+            "age_ms": 3000,
+            "remaining_ms": 42000 - 20_000 * i,
+        }
+        for i, name in enumerate(MEMBERS)
+    ]
+    return ("purgatory", "Heartbeat", {"name": "Heartbeat", "operations": operations, "wheels": []})
+
+
+def group_facts(phase: str = "Stable", lead: int = 0) -> dict[str, Any]:
+    """The group `billing` as the protocol describes it. ``lead`` moves the ends."""
+    ends = [1000 + lead, 820 + 2 * lead, 400]
+    committed = [940 + lead, 500, 400]
+    return {
+        "group": "billing",
+        "state": phase,
+        "protocol_type": "consumer",
+        "protocol": "range",
+        "coordinator": 2,
+        "members": [
+            {
+                "member_id": name,
+                "client_id": f"billing-{i}",
+                "host": "/127.0.0.1",
+                "instance_id": None,
+                "assignment": {"orders": [0, 1] if i == 0 else [2]},
+            }
+            for i, name in enumerate(MEMBERS)
+        ]
+        if phase == "Stable"
+        else [],
+        "offsets": [
+            {
+                "topic": "orders",
+                "partition": p,
+                "committed": committed[p],
+                "log_end_offset": ends[p],
+                "lag": ends[p] - committed[p],
+                "metadata": "",
+            }
+            for p in range(3)
+        ],
+        "lag": sum(ends) - sum(committed),
+    }
+
+
+def topic_facts(name: str) -> dict[str, Any]:
+    config = [
+        {
+            "name": "cleanup.policy",
+            "value": "delete",
+            "default": "delete",
+            "source": "DEFAULT_CONFIG",
+            "sensitive": False,
+            "read_only": False,
+        },
+        {
+            "name": "retention.ms",
+            "value": "3600000",
+            "default": "604800000",
+            "source": "DYNAMIC_TOPIC_CONFIG",
+            "sensitive": False,
+            "read_only": False,
+        },
+        {
+            "name": "segment.bytes",
+            "value": "1073741824",
+            "default": "1073741824",
+            "source": "DEFAULT_CONFIG",
+            "sensitive": False,
+            "read_only": False,
+        },
+    ]
+    return {
+        "name": name,
+        "internal": False,
+        "configs": config,
+        "partitions": [
+            {
+                "partition": p,
+                "leader": p + 1,
+                "leader_epoch": 4,
+                "replicas": [1, 2, 3],
+                "isr": [1, 2, 3] if p else [1, 2],
+                "offline": [],
+                "log_start_offset": 0,
+                "high_watermark": 1000 - p,
+                "last_stable_offset": 990 - p,
+            }
+            for p in range(3)
+        ],
+    }
+
+
+def transaction(name: str, phase: str, partitions: int = 3, **more: Any) -> tuple[str, str, Any]:
+    names = [f"orders-{p}" for p in range(partitions)]
+    return (
+        "transaction",
+        name,
+        {
+            "state": phase,
+            "pending": None,
+            "producer_id": 1000,
+            "producer_epoch": 3,
+            "timeout_ms": 60_000,
+            "start_ms": now() - 9_000,
+            "partitions": names,
+            "num_partitions": partitions,
+            "unmarked": 0,
+            **more,
+        },
+    )
+
+
+def record(offset: int, **more: Any) -> dict[str, Any]:
+    value = f'{{"order":{offset},"id":12345678901234567890,"items":["a","b"],"paid":true}}'
+    return {
+        "partition": offset % 3,
+        "offset": offset,
+        "timestamp": now(),
+        "key": f"customer-{offset % 7}",
+        "value": value,
+        "headers": [["trace", f"t-{offset}"]] if offset % 5 == 0 else [],
+        "key_size": 10,
+        "value_size": len(value),
+        "encoding": {"key": "utf8", "value": "utf8"},
+        "truncated": False,
+        **more,
+    }
+
+
+def listed_topics(query: Query, _: Any) -> dict[str, Any]:
+    """10,000 names, searched and paged as `GET /api/topics` does."""
+    names = ["orders", *(f"topic-{i:05}" for i in range(NUM_TOPICS - 1))]
+    matching = [name for name in names if query.get("search", "").lower() in name]
+    rest = [name for name in matching if name > query.get("after", "")]
+    limit = int(query.get("limit", 100))
+    rows = [
+        {
+            "name": name,
+            "internal": False,
+            "partitions": 3,
+            "replication_factor": 3,
+            "under_replicated": int(name == "orders"),
+            "offline": 0,
+        }
+        for name in rest[:limit]
+    ]
+    return {
+        "topics": rows,
+        "matching": len(matching),
+        "total": len(names),
+        "more": len(rest) > limit,
+    }
+
+
+def listed_groups(query: Query, _: Any) -> dict[str, Any]:
+    rows = [{"group": "billing", "state": "Stable", "protocol_type": "consumer", "coordinator": 2}]
+    found = [row for row in rows if query.get("search", "") in str(row["group"])]
+    return {"groups": found, "matching": len(found), "total": len(rows), "more": False}
+
+
+class Records:
+    """A growing topic of one partition sequence: `GET /api/records` and `POST /api/produce`."""
+
+    def __init__(self, count: int = 250) -> None:
+        self.rows = [record(offset) for offset in range(count)]
+
+    def read(self, query: Query, _: Any) -> dict[str, Any]:
+        end = len(self.rows)
+        limit = int(query.get("limit", 100))
+        if "next" in query:
+            start = int(query["next"].split(":")[1])
+        else:
+            how, _, number = query.get("from", "earliest").partition(":")
+            start = {
+                "earliest": 0,
+                "latest": end,
+                "last": max(0, end - int(number or 0)),
+                "offset": int(number or 0),
+                "time": 0,
+            }[how]
+        rows = self.rows[start : start + limit]
+        if "contains" in query:
+            rows = [row for row in rows if query["contains"] in row["key"] + row["value"]]
+        stop = min(end, start + limit)
+        return {"records": rows, "next": {"0": stop}, "more": stop < end}
+
+    def produce(self, _: Query, body: Any) -> dict[str, Any]:
+        if body["topic"] == "missing":
+            raise Refusal("The topic missing does not exist.")
+        offset = len(self.rows)
+        self.rows.append(
+            record(offset, key=body["key"], value=body["value"], headers=body["headers"])
+        )
+        return {"partition": 0, "offset": offset}
+
+
+def act(name: str) -> Any:
+    """Previews with the real command line; an act that is carried out succeeds."""
+
+    def reply(_: Query, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            found = command(name, body["arguments"], BOOTSTRAP, dry_run=body["dry_run"])
+        except ActError as error:
+            raise Refusal(str(error)) from None
+        line = {"command": shown_command(found)}
+        if body["preview"]:
+            return line
+        more = {"fill": {"plan": '{"version":1,"partitions":[]}'}} if name == "reassign" else {}
+        if name == "groups-delete":
+            return {**line, "status": 1, "output": None, "errors": "The group is not empty."}
+        return {
+            **line,
+            "status": 0,
+            "output": [{"what": name, "result": "done"}],
+            "errors": "",
+            **more,
+        }
+
+    return reply
+
+
+def supervised(verb: str) -> Any:
+    return lambda _, body: {
+        "command": f"kill broker {body['arguments'].get('broker')}",
+        "status": 0,
+        "output": None,
+        "errors": "",
+    }
+
+
+def cluster(**more: Any) -> FakePageProcess:
+    """A fake page process of a cluster of three brokers. ``more`` goes into `hello`."""
+    records = Records()
+    replies = {
+        "/api/acts": lambda query, body: [one.facts(BOOTSTRAP) for one in ACTS.values()],
+        "/api/topics": listed_topics,
+        "/api/topics/orders": lambda query, body: topic_facts("orders"),
+        "/api/groups": listed_groups,
+        "/api/groups/billing": lambda query, body: group_facts(lead=now() // 250 % 400),
+        "/api/records": records.read,
+        "/api/produce": records.produce,
+        **{f"/api/do/{name}": act(name) for name in ACTS},
+        **{
+            f"/api/do/broker-{verb}": supervised(verb)
+            for verb in ("stop", "kill", "start", "pause", "resume")
+        },
+    }
+    messages = [
+        hello(**more),
+        state(
+            None,
+            node(1),
+            node(2),
+            node(3),
+            ("topic", "orders", topic_facts("orders")),
+            ("consumer_group", "billing", group_facts()),
+            reset=True,
+        ),
+        state(
+            2,
+            group_inside("Stable"),
+            heartbeats(),
+            transaction("payments-1", "Ongoing"),
+            transaction(
+                "payments-2", "PrepareCommit", unmarked=1, unmarked_partitions=["orders-2"]
+            ),
+            transaction("refunds", "CompleteAbort", partitions=0),
+            reset=True,
+        ),
+    ]
+    return FakePageProcess(messages, replies)

@@ -1,0 +1,420 @@
+"""The views of the data in a real browser: acts, groups, transactions, topics and records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.data_fixture import cluster, group_inside, now, state, transaction
+from tests.browser.fake_page_process import FakePageProcess
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = Path("/usr/bin/chromium")
+TIMEOUT_MS = 60_000  # of a step; only a page that hangs needs so long
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def process() -> Iterator[FakePageProcess]:
+    with cluster().running() as process:
+        yield process
+
+
+@pytest.fixture
+def tab(browser: Any, process: FakePageProcess) -> Iterator[Any]:
+    yield from tab_of(browser)
+
+
+def tab_of(browser: Any, **options: Any) -> Iterator[Any]:
+    """A tab in a browser context of its own; a script error or a CSP violation fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context.set_default_timeout(TIMEOUT_MS)
+    sync_api.expect.set_options(timeout=TIMEOUT_MS)
+    problems: list[str] = []
+    tab = context.new_page()
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    yield tab
+    context.close()
+    # A refused request is a line in the console, too; the views show its sentence.
+    assert [line for line in problems if "status of 400" not in line] == []
+
+
+def opened(tab: Any, process: FakePageProcess, view: str) -> Any:
+    tab.goto(f"{process.address}#/{view}")
+    return tab
+
+
+def act_posts(process: FakePageProcess, name: str) -> list[dict[str, Any]]:
+    """What was sent to carry an act out or to try it, without previews of the command line."""
+    return [
+        body for path, body in process.posts if path == f"/api/do/{name}" and not body["preview"]
+    ]
+
+
+# -------------------------------------------------------------------------------------------- acts
+
+
+@pytest.mark.mission("GLASS-30")
+def test_an_act_shows_its_command_line_while_fields_change(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "topics")
+    tab.get_by_role("button", name="Create topic…").click()
+    dialog = tab.get_by_role("dialog", name="Create a topic")
+    dialog.locator("[name=topic]").fill("invoices")
+    dialog.locator("[name=partitions]").fill("6")
+    line = dialog.locator(".command code")
+    sync_api.expect(line).to_contain_text("minikafka topics create")
+    sync_api.expect(line).to_contain_text("--topic invoices")
+    sync_api.expect(line).to_contain_text("--partitions 6")
+    dialog.get_by_role("button", name="Execute").click()
+    tab.wait_for_url("**/#/topics/invoices")
+    assert act_posts(process, "topics-create") == [
+        {"arguments": {"topic": "invoices", "partitions": 6}, "dry_run": False, "preview": False}
+    ]
+
+
+@pytest.mark.mission("GLASS-30")
+def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "topics/orders")
+    tab.get_by_role("button", name="Move replicas…").click()
+    dialog = tab.get_by_role("dialog")
+    execute = dialog.get_by_role("button", name="Execute")
+    sync_api.expect(execute).to_be_disabled()
+    dialog.get_by_role("button", name="Dry run").click()
+    sync_api.expect(dialog.get_by_role("status")).to_contain_text("nothing has changed yet")
+    sync_api.expect(dialog.locator("[name=plan]")).to_have_value(re.compile("version"))
+    sync_api.expect(execute).to_be_disabled()
+    dialog.locator("[name=confirm]").fill("order")
+    sync_api.expect(execute).to_be_disabled()
+    dialog.locator("[name=confirm]").fill("orders")
+    dialog.locator("[name=throttle]").fill("1000")  # other arguments need another dry run
+    sync_api.expect(execute).to_be_disabled()
+    dialog.get_by_role("button", name="Dry run").click()
+    sync_api.expect(execute).to_be_enabled()
+    execute.click()
+    sync_api.expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    sent = act_posts(process, "reassign")
+    assert [body["dry_run"] for body in sent] == [True, True, False]
+    assert sent[-1]["arguments"]["plan"] == '{"version":1,"partitions":[]}'
+
+
+@pytest.mark.mission("GLASS-30")
+def test_a_failed_act_shows_the_error_and_keyboard_alone_is_enough(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "groups/billing")
+    delete = tab.get_by_role("button", name="Delete group")
+    delete.focus()
+    tab.keyboard.press("Enter")
+    dialog = tab.get_by_role("dialog")
+    dialog.locator("[name=confirm]").focus()
+    tab.keyboard.type("billing")
+    sync_api.expect(dialog.get_by_role("button", name="Execute")).to_be_enabled()
+    tab.keyboard.press("Enter")
+    sync_api.expect(dialog.get_by_role("alert")).to_contain_text("The group is not empty.")
+    tab.keyboard.press("Escape")
+    sync_api.expect(dialog).to_have_count(0)
+    sync_api.expect(delete).to_be_focused()
+
+
+@pytest.mark.mission("GLASS-31")
+def test_a_read_only_page_carries_out_nothing(browser: Any) -> None:
+    with cluster(read_only=True).running() as process:
+        for tab in tab_of(browser):
+            opened(tab, process, "topics/orders")
+            delete = tab.get_by_role("button", name="Delete topic…")
+            sync_api.expect(delete).to_have_attribute("aria-disabled", "true")
+            sync_api.expect(delete).to_have_attribute("title", re.compile("--read-only"))
+            delete.click(force=True)
+            sync_api.expect(tab.get_by_role("dialog")).to_have_count(0)
+        assert process.posts == []
+
+
+@pytest.mark.mission("GLASS-31")
+def test_a_recording_has_no_acts_and_no_requests(browser: Any) -> None:
+    with cluster(live=False).running() as process:
+        for tab in tab_of(browser):
+            tab.goto(f"{process.address}?recording=recording.ndjson#/topics/orders")
+            for _ in process.messages:
+                tab.get_by_role("button", name="The next message").click()
+            sync_api.expect(tab.get_by_role("heading", name="3 partitions")).to_be_visible()
+            sync_api.expect(tab.locator("[data-act]")).to_have_count(0)
+            tab.evaluate("location.hash = '#/groups'")
+            sync_api.expect(tab.get_by_role("link", name="billing")).to_be_visible()
+        assert process.gets == []
+
+
+# ------------------------------------------------------------------------------------------ groups
+
+
+@pytest.mark.mission("GLASS-32")
+def test_the_phase_of_a_group_moves_and_members_wait(tab: Any, process: FakePageProcess) -> None:
+    opened(tab, process, "groups/billing")
+    lit = tab.get_by_role("img", name=re.compile(r"Stable, the phase now"))
+    sync_api.expect(lit).to_be_visible()
+    sync_api.expect(tab.get_by_label("Heartbeat due in 22 s")).to_be_visible()
+    process.send(state(2, group_inside("PreparingRebalance", awaits_join=True)))
+    lit = tab.get_by_role("img", name=re.compile(r"PreparingRebalance, the phase now"))
+    sync_api.expect(lit).to_be_visible()
+    sync_api.expect(tab.get_by_text("in JoinGroup")).to_have_count(2)
+
+
+@pytest.mark.mission("GLASS-33")
+def test_lag_lines_have_a_table_twin_that_grows(tab: Any, process: FakePageProcess) -> None:
+    opened(tab, process, "groups/billing")
+    lines = tab.get_by_role("img", name=re.compile(r"Lag of group billing: orders-0 60"))
+    sync_api.expect(lines.locator("canvas")).to_be_visible()
+    figure = tab.get_by_role("figure", name="Committed and end offset")
+    figure.get_by_label("partition").select_option("orders-1")
+    figure.get_by_role("button", name="as table").click()
+    rows = figure.locator("tbody tr")
+    sync_api.expect(rows.nth(1)).to_be_visible()  # a second point has come by itself
+    cells = [int(text.replace(",", "")) for text in rows.first.locator("td").all_inner_texts()[1:]]
+    committed, end, lag = cells
+    assert committed == 500
+    assert end - committed == lag
+
+
+@pytest.mark.mission("GLASS-34")
+def test_offsets_are_reset_to_exact_values_beside_their_ends(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "groups/billing")
+    tab.get_by_label("New offset of orders:1").fill("777")
+    tab.get_by_label("New offset of orders:2").fill("0")
+    sync_api.expect(tab.locator("label.new-offset").nth(2)).to_contain_text("of 400")
+    tab.get_by_label("New offset of orders:0").fill("99999")
+    sync_api.expect(tab.get_by_text("beyond the end")).to_be_visible()
+    tab.get_by_label("New offset of orders:0").fill("")
+    tab.get_by_role("button", name="Reset 2 offsets…").click()
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_role("button", name="Dry run").click()
+    dialog.locator("[name=confirm]").fill("billing")
+    dialog.get_by_role("button", name="Execute").click()
+    sync_api.expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    tried, real = act_posts(process, "groups-reset-offsets")
+    assert real["arguments"] == {"group": "billing", "offsets": "orders:1=777,orders:2=0"}
+    assert (tried["dry_run"], real["dry_run"]) == (True, False)
+
+
+# ------------------------------------------------------------------------------------ transactions
+
+
+@pytest.mark.mission("GLASS-35")
+def test_a_transaction_goes_through_its_lane(tab: Any, process: FakePageProcess) -> None:
+    opened(tab, process, "transactions")
+    expect = sync_api.expect
+    expect(tab.get_by_role("img", name=re.compile("payments-1: Ongoing"))).to_be_visible()
+    prepared = tab.get_by_role("img", name=re.compile("payments-2: PrepareCommit"))
+    expect(prepared).to_have_attribute("aria-label", re.compile("2 of 3 end markers written"))
+    expect(prepared.locator(".mark.written")).to_have_count(2)
+    expect(prepared.locator(".mark.missing")).to_have_count(1)
+    process.send(state(2, transaction("payments-2", "CompleteCommit", partitions=0)))
+    expect(tab.get_by_role("img", name=re.compile("payments-2: CompleteCommit"))).to_be_visible()
+    expect(prepared).to_be_visible()  # what was stays in the lane
+    figure = tab.get_by_role("figure", name="Swim lanes")
+    figure.get_by_role("button", name="as table").click()
+    expect(figure.get_by_role("cell", name="CompleteCommit")).to_be_visible()
+
+
+@pytest.mark.mission("GLASS-35")
+def test_a_hanging_transaction_is_found_and_aborted(tab: Any, process: FakePageProcess) -> None:
+    row = {
+        "Topic": "orders",
+        "Partition": 1,
+        "ProducerId": 1000,
+        "ProducerEpoch": 3,
+        "CoordinatorEpoch": 0,
+        "StartOffset": 42,
+        "LastTimestamp": now(),
+        "Duration(min)": 20,
+    }
+    process.replies["/api/do/transactions-find-hanging"] = lambda query, body: {
+        "command": "",
+        "status": 0,
+        "output": [row],
+        "errors": "",
+    }
+    opened(tab, process, "transactions")
+    tab.get_by_role("button", name="Find hanging transactions").click()
+    tab.get_by_role("button", name="Abort…", exact=True).click()
+    dialog = tab.get_by_role("dialog")
+    dialog.locator("[name=confirm]").fill("orders")
+    dialog.get_by_role("button", name="Execute").click()
+    sync_api.expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    (sent,) = act_posts(process, "transactions-abort")
+    assert sent["arguments"] == {"topic": "orders", "partition": 1, "start_offset": 42}
+
+
+# ------------------------------------------------------------------------------------------ topics
+
+
+@pytest.mark.mission("GLASS-36")
+def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "topics")
+    topics = tab.get_by_role("region", name="Table of topics")
+    sync_api.expect(tab.get_by_text("1–100 of 10000")).to_be_visible()
+    sync_api.expect(topics.locator("tbody tr")).to_have_count(100)
+    tab.get_by_role("button", name="Next").click()
+    sync_api.expect(topics.get_by_role("link", name="topic-00099", exact=True)).to_be_visible()
+    tab.get_by_role("button", name="Previous").click()
+    tab.get_by_role("searchbox").fill("099")
+    sync_api.expect(topics.get_by_role("link", name="topic-09999", exact=True)).to_have_count(0)
+    tab.get_by_role("searchbox").fill("09998")
+    topics.get_by_role("link", name="topic-09998").click()
+    tab.wait_for_url("**/#/topics/topic-09998")
+    assert all(
+        int(query.get("limit", 0)) <= 100 for path, query in process.gets if path == "/api/topics"
+    )
+
+
+@pytest.mark.mission("GLASS-36")
+def test_a_topic_shows_replicas_out_of_sync_and_where_settings_come_from(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "topics/orders")
+    replicas = tab.get_by_role("img", name="Replicas 1, 2, 3; in sync 1, 2", exact=True)
+    sync_api.expect(replicas).to_be_visible()
+    tab.get_by_label("only changed ones").check()
+    settings = tab.get_by_role("region", name="Settings of orders")
+    sync_api.expect(settings.locator("tbody tr")).to_have_count(1)
+    sync_api.expect(settings).to_contain_text("3600000 (1 h)")
+    sync_api.expect(settings).to_contain_text("604800000 (7 d)")
+    settings.get_by_role("button", name="Default", exact=True).last.click()
+    dialog = tab.get_by_role("dialog")
+    sync_api.expect(dialog.locator(".command code")).to_contain_text("--delete-config retention.ms")
+
+
+# ----------------------------------------------------------------------------------------- records
+
+
+def shown_records(tab: Any) -> Any:
+    return tab.locator("tr[data-record]")
+
+
+@pytest.mark.mission("GLASS-37")
+def test_records_are_browsed_by_offset_filter_and_page(tab: Any, process: FakePageProcess) -> None:
+    opened(tab, process, "records?topic=orders")
+    sync_api.expect(shown_records(tab)).to_have_count(100)
+    tab.locator("[name=start]").select_option("offset")
+    tab.locator("[name=offset]").fill("10")
+    tab.get_by_role("button", name="Browse").click()
+    sync_api.expect(shown_records(tab).first).to_have_attribute("data-record", "1:10")
+    tab.get_by_role("button", name="Read more").click()
+    sync_api.expect(shown_records(tab)).to_have_count(200)
+    tab.locator("[name=filter]").fill('"order":20}')
+    tab.locator("[name=filter]").fill('"order":20,')
+    tab.locator("[name=start]").select_option("earliest")
+    tab.get_by_role("button", name="Browse").click()
+    sync_api.expect(shown_records(tab)).to_have_count(1)
+    tab.get_by_role("button", name="Record 2:20").click()
+    detail = tab.locator(".record-body")
+    sync_api.expect(detail.locator("pre")).to_contain_text('  "id": 12345678901234567890,')
+    sync_api.expect(detail.get_by_role("table", name="Headers")).to_contain_text("t-20")
+
+
+@pytest.mark.mission("GLASS-38")
+def test_a_tail_shows_new_records_and_keeps_them_when_stopped(
+    tab: Any, process: FakePageProcess
+) -> None:
+    opened(tab, process, "records")
+    tab.locator("[name=topic]").fill("orders")
+    tab.locator("[name=start]").select_option("latest")
+    tab.get_by_role("button", name="Tail").click()
+    sync_api.expect(tab.get_by_text("waiting for more")).to_be_visible()
+    produce = process.replies["/api/produce"]
+    for number in range(3):
+        produce({}, {"topic": "orders", "key": None, "value": f"new {number}", "headers": []})
+    sync_api.expect(shown_records(tab)).to_have_count(3)
+    sync_api.expect(shown_records(tab).first).to_contain_text("new 2")  # the newest is on top
+    tab.get_by_role("button", name="Stop").click()
+    produce({}, {"topic": "orders", "key": None, "value": "unseen", "headers": []})
+    sync_api.expect(tab.get_by_text("waiting for more")).to_have_count(0)
+    sync_api.expect(shown_records(tab)).to_have_count(3)
+    tab.get_by_role("button", name="Tail").click()  # goes on where it was stopped
+    sync_api.expect(shown_records(tab)).to_have_count(4)
+
+
+@pytest.mark.mission("GLASS-38")
+def test_a_tail_keeps_at_most_two_thousand_records(tab: Any, process: FakePageProcess) -> None:
+    produce = process.replies["/api/produce"]
+    for number in range(2100 - 250):
+        produce({}, {"topic": "orders", "key": None, "value": f"{number}", "headers": []})
+    opened(tab, process, "records")
+    tab.locator("[name=topic]").fill("orders")
+    tab.locator("[name=start]").select_option("earliest")
+    tab.get_by_role("button", name="Tail").click()
+    sync_api.expect(tab.get_by_text("100 older ones were dropped")).to_be_visible()
+    sync_api.expect(shown_records(tab)).to_have_count(2000)
+
+
+@pytest.mark.mission("GLASS-39")
+def test_a_record_is_edited_and_written_again(tab: Any, process: FakePageProcess) -> None:
+    opened(tab, process, "records?topic=orders")
+    tab.get_by_role("button", name="Record 0:150").click()
+    tab.get_by_role("button", name="Edit and replay").click()
+    form = tab.get_by_role("form", name="Produce a record")
+    sync_api.expect(form.locator("[name=produce-key]")).to_have_value("customer-3")
+    form.locator("[name=produce-value]").fill('{"order":150,"paid":false}')
+    form.get_by_role("button", name="Produce", exact=True).click()
+    sync_api.expect(form.get_by_role("status")).to_contain_text("at offset 250")
+    sync_api.expect(shown_records(tab)).to_have_count(101)  # the new one is read at once
+    (body,) = [body for path, body in process.posts if path == "/api/produce"]
+    assert body == {
+        "topic": "orders",
+        "partition": 0,
+        "key": "customer-3",
+        "value": '{"order":150,"paid":false}',
+        "headers": [["trace", "t-150"]],
+        "encoding": "utf8",
+        "count": 1,
+    }
+    form.locator("[name=produce-topic]").fill("missing")
+    form.get_by_role("button", name="Produce", exact=True).click()
+    sync_api.expect(form.get_by_role("alert")).to_contain_text("does not exist")
+
+
+@pytest.mark.mission("GLASS-39")
+def test_an_export_has_the_query_of_the_view(tab: Any, process: FakePageProcess) -> None:
+    opened(tab, process, "records?topic=orders&partition=2&offset=17")
+    tab.locator("[name=filter]").fill("paid")
+    link = tab.get_by_role("link", name="Export CSV").get_attribute("href")
+    assert link == "api/export?topic=orders&from=offset%3A17&partition=2&contains=paid&format=csv"
+
+
+# ------------------------------------------------------------------------------------ small screens
+
+
+@pytest.mark.mission("GLASS-30")
+@pytest.mark.parametrize(
+    "view", ["groups/billing", "transactions", "topics", "topics/orders", "records?topic=orders"]
+)
+def test_a_view_fits_a_narrow_screen(browser: Any, process: FakePageProcess, view: str) -> None:
+    for tab in tab_of(browser):
+        tab.set_viewport_size({"width": 320, "height": 640})
+        opened(tab, process, view)
+        sync_api.expect(tab.locator("main .card, main .twin").first).to_be_visible()
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
