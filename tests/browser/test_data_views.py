@@ -43,7 +43,7 @@ def tab(browser: Any, process: FakePageProcess) -> Iterator[Any]:
 
 
 def tab_of(browser: Any, **options: Any) -> Iterator[Any]:
-    """A tab in a browser context of its own; a script error or a CSP violation fails the test."""
+    """A tab in a new browser context. A script error or a CSP violation fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     context.set_default_timeout(TIMEOUT_MS)
     sync_api.expect.set_options(timeout=TIMEOUT_MS)
@@ -72,7 +72,7 @@ def act_posts(process: FakePageProcess, name: str) -> list[dict[str, Any]]:
 # -------------------------------------------------------------------------------------------- acts
 
 
-@pytest.mark.mission("GLASS-30")
+@pytest.mark.mission("GLASS-70")
 def test_an_act_shows_its_command_line_while_fields_change(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -92,7 +92,7 @@ def test_an_act_shows_its_command_line_while_fields_change(
     ]
 
 
-@pytest.mark.mission("GLASS-30")
+@pytest.mark.mission("GLASS-70")
 def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
     assert sent[-1]["arguments"]["plan"] == '{"version":1,"partitions":[]}'
 
 
-@pytest.mark.mission("GLASS-30")
+@pytest.mark.mission("GLASS-70")
 def test_a_failed_act_shows_the_error_and_keyboard_alone_is_enough(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_failed_act_shows_the_error_and_keyboard_alone_is_enough(
     sync_api.expect(delete).to_be_focused()
 
 
-@pytest.mark.mission("GLASS-31")
+@pytest.mark.mission("GLASS-71")
 def test_a_read_only_page_carries_out_nothing(browser: Any) -> None:
     with cluster(read_only=True).running() as process:
         for tab in tab_of(browser):
@@ -151,7 +151,7 @@ def test_a_read_only_page_carries_out_nothing(browser: Any) -> None:
         assert process.posts == []
 
 
-@pytest.mark.mission("GLASS-31")
+@pytest.mark.mission("GLASS-71")
 def test_a_recording_has_no_acts_and_no_requests(browser: Any) -> None:
     with cluster(live=False).running() as process:
         for tab in tab_of(browser):
@@ -168,7 +168,7 @@ def test_a_recording_has_no_acts_and_no_requests(browser: Any) -> None:
 # ------------------------------------------------------------------------------------------ groups
 
 
-@pytest.mark.mission("GLASS-32")
+@pytest.mark.mission("GLASS-72")
 def test_the_phase_of_a_group_moves_and_members_wait(tab: Any, process: FakePageProcess) -> None:
     opened(tab, process, "groups/billing")
     lit = tab.get_by_role("img", name=re.compile(r"Stable, the phase now"))
@@ -180,7 +180,7 @@ def test_the_phase_of_a_group_moves_and_members_wait(tab: Any, process: FakePage
     sync_api.expect(tab.get_by_text("in JoinGroup")).to_have_count(2)
 
 
-@pytest.mark.mission("GLASS-33")
+@pytest.mark.mission("GLASS-73")
 def test_lag_lines_have_a_table_twin_that_grows(tab: Any, process: FakePageProcess) -> None:
     opened(tab, process, "groups/billing")
     lines = tab.get_by_role("img", name=re.compile(r"Lag of group billing: orders-0 60"))
@@ -196,7 +196,7 @@ def test_lag_lines_have_a_table_twin_that_grows(tab: Any, process: FakePageProce
     assert end - committed == lag
 
 
-@pytest.mark.mission("GLASS-34")
+@pytest.mark.mission("GLASS-74")
 def test_offsets_are_reset_to_exact_values_beside_their_ends(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -221,7 +221,7 @@ def test_offsets_are_reset_to_exact_values_beside_their_ends(
 # ------------------------------------------------------------------------------------ transactions
 
 
-@pytest.mark.mission("GLASS-35")
+@pytest.mark.mission("GLASS-75")
 def test_a_transaction_goes_through_its_lane(tab: Any, process: FakePageProcess) -> None:
     opened(tab, process, "transactions")
     expect = sync_api.expect
@@ -238,7 +238,7 @@ def test_a_transaction_goes_through_its_lane(tab: Any, process: FakePageProcess)
     expect(figure.get_by_role("cell", name="CompleteCommit")).to_be_visible()
 
 
-@pytest.mark.mission("GLASS-35")
+@pytest.mark.mission("GLASS-75")
 def test_a_hanging_transaction_is_found_and_aborted(tab: Any, process: FakePageProcess) -> None:
     row = {
         "Topic": "orders",
@@ -270,7 +270,7 @@ def test_a_hanging_transaction_is_found_and_aborted(tab: Any, process: FakePageP
 # ------------------------------------------------------------------------------------------ topics
 
 
-@pytest.mark.mission("GLASS-36")
+@pytest.mark.mission("GLASS-76")
 def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -291,7 +291,7 @@ def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
     )
 
 
-@pytest.mark.mission("GLASS-36")
+@pytest.mark.mission("GLASS-76")
 def test_a_topic_shows_replicas_out_of_sync_and_where_settings_come_from(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -315,7 +315,7 @@ def shown_records(tab: Any) -> Any:
     return tab.locator("tr[data-record]")
 
 
-@pytest.mark.mission("GLASS-37")
+@pytest.mark.mission("GLASS-77")
 def test_records_are_browsed_by_offset_filter_and_page(tab: Any, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders")
     sync_api.expect(shown_records(tab)).to_have_count(100)
@@ -336,7 +336,7 @@ def test_records_are_browsed_by_offset_filter_and_page(tab: Any, process: FakePa
     sync_api.expect(detail.get_by_role("table", name="Headers")).to_contain_text("t-20")
 
 
-@pytest.mark.mission("GLASS-38")
+@pytest.mark.mission("GLASS-78")
 def test_a_tail_shows_new_records_and_keeps_them_when_stopped(
     tab: Any, process: FakePageProcess
 ) -> None:
@@ -358,7 +358,7 @@ def test_a_tail_shows_new_records_and_keeps_them_when_stopped(
     sync_api.expect(shown_records(tab)).to_have_count(4)
 
 
-@pytest.mark.mission("GLASS-38")
+@pytest.mark.mission("GLASS-78")
 def test_a_tail_keeps_at_most_two_thousand_records(tab: Any, process: FakePageProcess) -> None:
     produce = process.replies["/api/produce"]
     for number in range(2100 - 250):
@@ -371,7 +371,7 @@ def test_a_tail_keeps_at_most_two_thousand_records(tab: Any, process: FakePagePr
     sync_api.expect(shown_records(tab)).to_have_count(2000)
 
 
-@pytest.mark.mission("GLASS-39")
+@pytest.mark.mission("GLASS-79")
 def test_a_record_is_edited_and_written_again(tab: Any, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders")
     tab.get_by_role("button", name="Record 0:150").click()
@@ -397,7 +397,7 @@ def test_a_record_is_edited_and_written_again(tab: Any, process: FakePageProcess
     sync_api.expect(form.get_by_role("alert")).to_contain_text("does not exist")
 
 
-@pytest.mark.mission("GLASS-39")
+@pytest.mark.mission("GLASS-79")
 def test_an_export_has_the_query_of_the_view(tab: Any, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders&partition=2&offset=17")
     tab.locator("[name=filter]").fill("paid")
@@ -408,7 +408,7 @@ def test_an_export_has_the_query_of_the_view(tab: Any, process: FakePageProcess)
 # ------------------------------------------------------------------------------------ small screens
 
 
-@pytest.mark.mission("GLASS-30")
+@pytest.mark.mission("GLASS-70")
 @pytest.mark.parametrize(
     "view", ["groups/billing", "transactions", "topics", "topics/orders", "records?topic=orders"]
 )
