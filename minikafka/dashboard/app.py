@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from minikafka.dashboard import cluster_api
 from minikafka.dashboard.context import PageContext
 from minikafka.dashboard.errors import HttpError
 from minikafka.dashboard.guards import COOKIE, FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
@@ -32,7 +33,7 @@ STATIC: Final = Path(__file__).parent / "static"
 BAD_GATEWAY: Final = 502
 
 # Each returns the routes of a subject.
-EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = ()
+EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (cluster_api.routes,)
 
 
 def page_app(context: PageContext) -> Starlette:
