@@ -247,7 +247,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         and dropped: closing at once would reset the connection, and the peer could lose the reply.
         """
         self.closed = True
-        if self._at_eof:
+        if self._at_eof or not self._transport.can_write_eof():
             self._transport.close()
         else:
             self._transport.write_eof()
