@@ -46,7 +46,8 @@ class BrokerPurgatories:
 
     def facts(self, limit: int) -> list[Facts]:
         """Return each purgatory with its reaper, its timing wheels and up to ``limit`` of its
-        operations, approximately those that expire first."""
+        operations, approximately those that expire first. ``now_ms`` is the time of the wheels'
+        clock; None for an empty purgatory, whose facts would otherwise always differ."""
         now_ms = self._clock.monotonic_ms()
         return [_purgatory_facts(reaper, now_ms, limit) for reaper in self._reapers]
 
@@ -65,6 +66,7 @@ def _purgatory_facts(reaper: Reaper[DelayedOperation], now_ms: int, limit: int) 
     return {
         "name": purgatory.name,
         "reaper": reaper.name,
+        "now_ms": now_ms if waiting else None,
         "wake_ups": reaper.wake_ups,
         "next_wake_up_in_ms": None if next_wake_up_ms is None else next_wake_up_ms - now_ms,
         "purgatory_size": purgatory.watched,
