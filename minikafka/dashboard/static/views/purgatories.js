@@ -124,7 +124,7 @@ function wheelRow(wheel) {
 
 /** @param {{model: import("./wheel_model.js").Wheels, facts: any, slower: number}} props */
 function Legend({ model, facts, slower }) {
-  return html`<div class="legend">
+  return html`<div class="dial-legend">
     <dl class="inner-facts">
       <dt>parked, with a time-out</dt><dd>${number(facts.num_delayed_operations)}</dd>
       <dt>places in watch lists</dt><dd>${number(facts.purgatory_size)}</dd>

@@ -25,7 +25,7 @@ export function transactionFindings(state) {
     }
     const decided = facts.state === "PrepareCommit" || facts.state === "PrepareAbort";
     if (decided && state.at - at > DECIDED_FOR_MS) {
-      const unmarked = facts.unmarked ? `${facts.unmarked} partitions have no marker yet. ` : "";
+      const unmarked = facts.unmarked ? `${facts.unmarked} ${facts.unmarked === 1 ? "partition has" : "partitions have"} no marker yet. ` : "";
       found.push(transactionFinding(state, name, facts, `Transaction ${name} is decided (${facts.state}), and has waited for its markers for ${seconds(state.at - at)}.`,
         `${unmarked}A leader that should write one may be gone. ${where}`));
     }
@@ -160,4 +160,9 @@ function groupFinding(state, kind, severity, group, title, detail, never) {
     view: { path: "groups", label: "Groups" },
     chain: links.filter(({ name }) => !never.includes(name)),
   };
+}
+
+/** @param {number} ms */
+function seconds(ms) {
+  return `${Math.round(ms / 1000)} s`;
 }

@@ -1,0 +1,368 @@
+"""What the page finds odd, and the chains of events that led there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import minikafka
+from tests.browser.test_inner_views import AT, HELLO, controller, state
+from tests.support.browser import OpenPage, play_to
+from tests.support.page_site import PageSite
+
+Message = dict[str, Any]
+PACKAGE = Path(minikafka.__file__).parent
+BOUND = {"broker", "controller", "partition", "source"}  # facts that a log has for all its events
+
+
+def findings(page: Page, *messages: Message) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = page.evaluate(
+        """async (messages) => {
+            const { emptyState, reduceAll } = await import("/static/reducer.js");
+            const { findings } = await import("/static/views/why_findings.js");
+            return findings(reduceAll(emptyState(), messages));
+        }""",
+        [HELLO, *messages],
+    )
+    return found
+
+
+def event(
+    name: str, at: int, broker: int = 2, number: int = 0, level: str = "info", **facts: Any
+) -> Message:
+    return {
+        "type": "event", "at": AT + at, "broker": broker, "number": number or at, "level": level,
+        "name": name, "facts": facts,
+    }  # fmt: skip
+
+
+def node(broker: int, *, online: bool = True) -> tuple[str, str, dict[str, Any]]:
+    facts = {
+        "id": broker, "host": "localhost", "port": 9091 + broker, "rack": None, "online": online,
+        "controller": broker == 2, "version": "minikafka 1", "debug": "localhost:1",
+    }  # fmt: skip
+    return "node", str(broker), facts
+
+
+def topic(
+    name: str = "orders", leader: int | None = 2, isr: tuple[int, ...] = (1, 2, 3), **facts: Any
+) -> tuple[str, str, dict[str, Any]]:
+    partition = {
+        "partition": 0, "leader": leader, "leader_epoch": 4, "replicas": [1, 2, 3],
+        "isr": list(isr), "offline": [], "log_start_offset": 0, "high_watermark": 9,
+        "last_stable_offset": 9,
+    }  # fmt: skip
+    known = {"name": name, "internal": False, "partitions": [partition], "configs": None}
+    return "topic", name, {**known, **facts}
+
+
+def cluster(controller: int | None = 2) -> tuple[str, str, dict[str, Any]]:
+    return "cluster", "", {"cluster_id": "inner", "controller": controller}
+
+
+def kinds(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(one["kind"], one["severity"]) for one in found]
+
+
+def chain(finding: dict[str, Any]) -> list[str]:
+    return [link["name"] for link in finding["chain"]]
+
+
+HEALTHY = state(node(1), node(2), node(3), topic(), cluster(), broker=None)
+
+
+@pytest.mark.mission("GLASS-45")
+def test_nothing_is_odd_in_a_healthy_cluster(module_page: Page) -> None:
+    quiet = (
+        state(controller(controller=2), broker=2),
+        state(controller(active=False, controller=2), ("reachable", "", {"debug": True})),
+    )
+    assert findings(module_page, HEALTHY, *quiet) == []
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_dead_broker_and_its_consequences(module_page: Page) -> None:
+    failed = [
+        event("isr_expanding", 10, broker=2, partition="orders-0", old="(2,)", new="(2, 1, 3)"),
+        event("leader_lost", 100, broker=3, level="warning", source=1, error="closed"),
+        event("rebalance_prepared", 150, group="billing", reason="new member"),
+        event("brokers_changed", 200, new="[]", dead="[1]", bounced="[]", live="[2, 3]"),
+        event("brokers_failed", 210, brokers="[1]"),
+        event("offline_partition_leader_elected", 220, partition="orders-0", leader=2,
+              leader_epoch=4, isr="[2, 3]"),
+    ]  # fmt: skip
+    dead = state(node(1, online=False), topic(isr=(2, 3)), broker=None)
+    gone, under = findings(module_page, HEALTHY, *failed, dead)
+    assert kinds([gone, under]) == [("gone", "critical"), ("under-replicated", "warning")]
+    assert gone["title"] == "Broker 1 is gone."
+    assert "1 partition." in gone["detail"]
+    assert chain(gone) == ["leader_lost", "brokers_changed", "brokers_failed"]
+    assert chain(under) == [*chain(gone), "offline_partition_leader_elected"]
+    assert "broker 1 is not in the ISR" in under["title"]
+    assert under["view"]["path"] == "lanes"
+    assert under["partitions"] == ["orders-0"]
+
+
+@pytest.mark.mission("GLASS-45")
+def test_repeats_become_one_link(module_page: Page) -> None:
+    shrunk = [
+        event("isr_shrinking", at, partition=f"orders-{at}", old="(2, 3, 1)", new="(2, 3)")
+        for at in range(1, 9)
+    ]
+    partitions = [
+        ("partition", f"orders-{n}", {
+            "is_leader": True, "leader": 2, "leader_epoch": 1, "replicas": [1, 2, 3], "isr": [2, 3],
+        })
+        for n in range(1, 9)
+    ]  # fmt: skip
+    (found,) = findings(module_page, *shrunk, state(*partitions, broker=2))
+    assert found["title"].startswith("8 partitions are under-replicated")
+    ((link),) = found["chain"]
+    assert (link["count"], len(link["partitions"]), link["at"]) == (8, 8, AT + 8)
+
+
+@pytest.mark.mission("GLASS-45")
+def test_the_report_of_a_leader_is_fresher(module_page: Page) -> None:
+    leaders = {
+        "is_leader": True, "leader": 2, "leader_epoch": 4, "replicas": [1, 2, 3], "isr": [1, 2, 3],
+    }  # fmt: skip
+    stale = state(topic(isr=(2, 3)), broker=None)
+    assert findings(module_page, stale, state(("partition", "orders-0", leaders), broker=2)) == []
+    older = {**leaders, "leader_epoch": 3}
+    (found,) = findings(module_page, stale, state(("partition", "orders-0", older), broker=1))
+    assert found["kind"] == "under-replicated"
+
+
+@pytest.mark.mission("GLASS-45")
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        (topic(leader=None, isr=(1,)), ("leaderless", "critical")),
+        (topic(leader=-1, isr=(1,)), ("leaderless", "critical")),
+        (
+            topic(isr=(2,), configs=[{"name": "min.insync.replicas", "value": "2"}]),
+            ("under-min-isr", "critical"),
+        ),
+        (cluster(controller=None), ("no-controller", "critical")),
+        (
+            ("reassignment", "orders-0", {"replicas": [1, 2, 3], "adding": [3], "removing": []}),
+            ("reassignment", "note"),
+        ),
+    ],
+)
+def test_odd_states_of_the_protocol(
+    module_page: Page, odd: tuple[str, str, dict[str, Any]], expected: tuple[str, str]
+) -> None:
+    assert kinds(findings(module_page, HEALTHY, state(odd, broker=None)))[:1] == [expected]
+
+
+@pytest.mark.mission("GLASS-45")
+def test_two_controllers(module_page: Page) -> None:
+    (found,) = findings(
+        module_page,
+        HEALTHY,
+        event("session_expired", 5, broker=1, level="warning"),
+        event("controller_elected", 9, broker=2, epoch=4),
+        state(controller(controller=1, epoch=3), broker=1),
+        state(controller(controller=2, epoch=4), broker=2),
+    )
+    assert (found["kind"], found["severity"]) == ("two-controllers", "critical")
+    assert "broker 1 (epoch 3) and broker 2 (epoch 4)" in found["detail"]
+    assert chain(found) == ["session_expired", "controller_elected"]
+
+
+@pytest.mark.mission("GLASS-45")
+@pytest.mark.parametrize(
+    ("odd", "expected", "says"),
+    [
+        (("reachable", "", {"debug": False, "reason": "timed out"}), "silent", "timed out."),
+        (("broker", "", {"state": "RUNNING", "zookeeper_connected": False}), "zookeeper", ""),
+        (("broker", "", {"state": "RECOVERY", "zookeeper_connected": True}), "state", ""),
+        (
+            controller(controller=1, brokers=[{"broker": 3, "queue": 7, "troubled": True}]),
+            "channel",
+            "7 requests",
+        ),
+        (("throttle", "loader", {"throttle_ms": 400}), "throttle", "400 ms"),
+    ],
+)
+def test_odd_states_of_a_broker(
+    module_page: Page, odd: tuple[str, str, dict[str, Any]], expected: str, says: str
+) -> None:
+    (found,) = findings(module_page, HEALTHY, state(odd, broker=1))
+    assert found["kind"].startswith(expected)
+    assert says in found["detail"]
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_transaction_that_hangs(module_page: Page) -> None:
+    facts = {
+        "state": "Ongoing", "timeout_ms": 60_000, "start_ms": AT - 70_000, "unmarked": 0,
+        "partitions": ["orders-0"], "num_partitions": 1,
+    }  # fmt: skip
+    (found,) = findings(module_page, state(("transaction", "pay", facts), broker=3))
+    assert found["kind"] == "stuck-transaction"
+    assert "open for 70 s, longer than its time-out of 60 s" in found["title"]
+    assert findings(module_page, state(("transaction", "pay", {**facts, "start_ms": AT}))) == []
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_decided_transaction_without_its_markers(module_page: Page) -> None:
+    facts = {
+        "state": "PrepareCommit", "timeout_ms": 60_000, "start_ms": AT, "unmarked": 1,
+        "partitions": ["orders-0"], "num_partitions": 2,
+    }  # fmt: skip
+    decided = state(("transaction", "pay", facts), broker=3)
+    dead = event("partition_state_changed", 500, partition="orders-0", after="OfflinePartition",
+                 before="OnlinePartition")  # fmt: skip
+    (found,) = findings(module_page, decided, dead, state(broker=3, at=AT + 30_000))
+    assert "waited for its markers for 30 s" in found["title"]
+    assert "1 partition" in found["detail"]
+    assert chain(found) == ["partition_state_changed"]
+    assert findings(module_page, decided, dead, state(broker=3, at=AT + 5_000)) == []
+
+
+def consumers(lag: int, **facts: Any) -> tuple[str, str, dict[str, Any]]:
+    offsets = [
+        {"topic": "orders", "partition": 0, "committed": 5, "log_end_offset": 5 + lag, "lag": lag}
+    ]
+    known = {"group": "billing", "state": "Stable", "members": [{}], "offsets": offsets}
+    return "consumer_group", "billing", {**known, "lag": lag, **facts}
+
+
+@pytest.mark.mission("GLASS-45")
+@pytest.mark.parametrize(
+    ("lags", "lagging"),
+    [
+        ([10 * second for second in range(20)], True),
+        ([200 - 10 * second for second in range(20)], False),  # it catches up
+        ([(second % 4) * 50 + 10 for second in range(20)], False),  # it reads in batches
+        ([500] * 20, False),
+        ([0, 10, 20, 30], False),  # too short to tell
+    ],
+)
+def test_a_group_lags_if_its_lag_grows(module_page: Page, lags: list[int], lagging: bool) -> None:
+    messages = [
+        state(consumers(lag), broker=None, at=AT + 1000 * second) for second, lag in enumerate(lags)
+    ]
+    found = findings(module_page, *messages)
+    assert kinds(found) == ([("lagging-group", "warning")] if lagging else [])
+    if lagging:
+        assert "by 10 records a second, 190 in all" in found[0]["title"]
+        assert "orders-0" in found[0]["detail"]
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_group_without_members_has_records_to_read(module_page: Page) -> None:
+    left = event("member_left", 3, group="billing", member="m-1", reason="closed")
+    empty = state(consumers(7, state="Empty", members=[]), broker=None)
+    (found,) = findings(module_page, left, empty)
+    assert (found["kind"], found["severity"]) == ("idle-group", "note")
+    assert chain(found) == ["member_left"]
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_group_stuck_in_a_rebalance(module_page: Page) -> None:
+    members = [
+        {"member": "m-1", "client": "fast", "awaits_join": True, "awaits_sync": False},
+        {"member": "m-2", "client": "slow", "awaits_join": False, "awaits_sync": False},
+    ]
+    facts = {"group": "billing", "state": "PreparingRebalance", "members": members}
+    prepared = event("rebalance_prepared", 1, group="billing", reason="adding new member m-1")
+    group = ("group", "billing", {**facts, "since_ms": AT - 40_000})
+    (found,) = findings(module_page, prepared, state(group, broker=3))
+    assert "has rebalanced for 40 s" in found["title"]
+    assert "1 of 2 members join: slow." in found["detail"]
+    assert found["chain"][0]["says"] == "Group billing rebalances: adding new member m-1."
+    young = ("group", "billing", {**facts, "since_ms": AT - 2_000})
+    assert findings(module_page, prepared, state(young, broker=3)) == []
+
+
+@pytest.mark.mission("GLASS-45")
+def test_disks_stalls_and_unclean_leaders_are_known_by_events(module_page: Page) -> None:
+    odd = [
+        event("disk_failed", 1, broker=1, level="error", partition="orders-0", error="EIO"),
+        event("log_directory_failed", 2, broker=1, level="error", directory="/d", logs=3, error=""),
+        event("unclean_leader_elected", 3, level="warning", partition="orders-0", leader=3),
+        event("loop_stalled", 4, broker=3, level="warning", stalled_ms=1300, api="Metadata"),
+    ]  # fmt: skip
+    found = findings(module_page, *odd, state(at=AT + 5))
+    assert kinds(found) == [("unclean", "critical"), ("disk", "critical"), ("stall", "warning")]
+    assert chain(found[1]) == ["disk_failed", "log_directory_failed"]
+    started = event("broker_started", 9, broker=1)
+    later = state(at=AT + 3_600_000)
+    assert findings(module_page, *odd, started, later) == []
+
+
+@pytest.mark.mission("GLASS-45")
+def test_the_view_tells_a_brokers_death(site: PageSite, open_page: OpenPage) -> None:
+    page = open_page(site.playing("failover", "why"))
+    play_to(page, 0.5)
+    gone = page.locator(".finding.critical").filter(has_text=" is gone.")
+    expect(gone).to_contain_text("The controller handles the loss of broker")
+    last = page.locator(".finding.warning .chain li").last
+    expect(last).to_have_class("info newest")
+    gone.get_by_role("link", name="Cluster →").click()
+    expect(page.locator("main h1")).to_have_text("Cluster")
+
+
+# ---- the stories of events
+
+
+def logged() -> Iterator[tuple[str, set[str] | None]]:
+    """Yield each name of an event in the package's sources with the names of its facts; None where
+    they are not written out."""
+    for path in PACKAGE.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            first = call.args[0]
+            choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            keys = {keyword.arg for keyword in call.keywords}
+            known = None if None in keys else {str(key) for key in keys}
+            for name in choices:
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    yield name.value, known
+
+
+@pytest.mark.mission("GLASS-46")
+def test_stories_are_about_events_that_the_package_logs(module_page: Page) -> None:
+    used: dict[str, list[str]] = module_page.evaluate(
+        """async () => {
+            const { STORIES } = await import("/static/views/event_stories.js");
+            return Object.fromEntries(Object.entries(STORIES).map(([name, story]) => {
+                const read = new Set();
+                const facts = new Proxy({}, { get: (_, key) => (read.add(key), "[1]") });
+                story.about(facts, 1);
+                if (!story.says(facts, 1).endsWith(".")) throw new Error(`${name}: no sentence`);
+                return [name, [...read]];
+            }));
+        }"""
+    )
+    facts: dict[str, list[set[str] | None]] = {}
+    for name, keys in logged():
+        facts.setdefault(name, []).append(keys)
+    assert [name for name in used if name not in facts] == []
+    wrong = {
+        name: keys
+        for name, keys in used.items()
+        if not any(
+            known is None or set(keys) <= set().union(*(k or set() for k in facts[name])) | BOUND
+            for known in facts[name]
+        )
+    }
+    assert wrong == {}
+
+
+@pytest.mark.mission("GLASS-46")
+def test_an_unknown_event_is_told_by_its_name(module_page: Page) -> None:
+    says = module_page.evaluate(
+        """async (event) => (await import("/static/views/event_stories.js")).sentence(event)""",
+        event("constructor_called", 1),
+    )
+    assert says == "Constructor called."
