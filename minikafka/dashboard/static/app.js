@@ -23,14 +23,18 @@ const player = signal(/** @type {Player|null} */ (null));
 const paused = signal(false); // live only: the shown state stays
 const trouble = signal("");
 
-/** Apply messages once a frame, however many come. While paused, the shown state stays. */
+const DRAW_MS = 100; // the views are drawn so often at most, however many messages come
+
+/** Apply messages in batches. While paused, the shown state stays. */
 function receiver() {
   let latest = store.value;
   /** @type {any[]} */
   let queue = [];
-  let frame = 0;
+  let timer = 0;
+  let flushed = 0;
   const flush = () => {
-    frame = 0;
+    timer = 0;
+    flushed = performance.now();
     const messages = queue;
     queue = [];
     if (player.value) {
@@ -45,7 +49,7 @@ function receiver() {
     const hello = messages.find(({ type }) => type === "hello");
     if (hello && hello.live === false && !player.value) showPlayer(new Player());
     for (const message of messages) queue.push(message);
-    if (!frame) frame = requestAnimationFrame(flush);
+    if (!timer) timer = setTimeout(flush, Math.max(0, flushed + DRAW_MS - performance.now()));
   };
 }
 

@@ -80,10 +80,20 @@ export function controllerEpoch(state) {
 /** True unless something says that the broker is gone or silent.
  * @param {State} state @param {number|null} broker */
 export function isAlive(state, broker) {
-  if (one(state, null, "node", String(broker))?.online === false) return false;
-  return one(state, broker, "reachable")?.debug !== false
-    || one(state, null, "node", String(broker))?.online === true;
+  return !lostBrokers(state).has(broker);
 }
+
+/** Brokers that are gone, or silent and not known to be there. */
+const lostBrokers = oncePerState((state) => {
+  const online = new Map(all(state, "node", null).map(({ facts }) => [facts.id, facts.online]));
+  /** @type {Set<number|null>} */
+  const lost = new Set();
+  for (const [broker, there] of online) if (!there) lost.add(broker);
+  for (const { broker, facts } of all(state, "reachable")) {
+    if (!facts.debug && online.get(broker) !== true) lost.add(broker);
+  }
+  return lost;
+});
 
 /** Return all brokers that anything mentions, by id. */
 export const brokers = oncePerState((state) => {

@@ -4,6 +4,8 @@ import { FASTEST, SLOWEST, speedText } from "../player.js";
 import { duration, time } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 
+const DRAW_MS = 60; // the views are drawn so often at most while it plays
+
 /**
  * @param {{player: import("../player.js").Player, changed: () => void}} props `changed` is called
  * after the player's state or place has changed
@@ -18,12 +20,17 @@ export function PlayerBar({ player, changed }) {
   useEffect(() => {
     if (!player.playing) return undefined;
     let last = performance.now();
+    let drawn = 0;
+    let place = player.index;
     let frame = requestAnimationFrame(function next(now) {
-      const before = player.index;
       player.tick(now - last);
       last = now;
-      draw((/** @type {number} */ n) => n + 1);
-      if (player.index !== before || !player.playing) changed();
+      if (now - drawn >= DRAW_MS || !player.playing) {
+        drawn = now;
+        draw((/** @type {number} */ n) => n + 1);
+        if (player.index !== place || !player.playing) changed();
+        place = player.index;
+      }
       if (player.playing) frame = requestAnimationFrame(next);
     });
     return () => cancelAnimationFrame(frame);

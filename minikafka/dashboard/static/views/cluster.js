@@ -13,8 +13,10 @@ import {
 import { BrokerIcon, BrokerMark, brokerColor, Node, Sparkline, useWidth } from "../parts/svg.js";
 import { Twin } from "../parts/twin.js";
 import { EventLine, folded } from "./events.js";
+import { findings } from "./why_findings.js";
 
 const MAX_TOPICS = 30; // rows of the map of leaders
+const MAX_FINDINGS = 3; // sentences below the totals
 const MAX_CELLS = 60; // partitions of a row
 /** @type {Object<string, [string, string]>} state: look, words */
 const STATES = {
@@ -60,6 +62,7 @@ function Totals({ state }) {
   const controller = controllerOf(state);
   const epoch = controllerEpoch(state);
   const odd = oddStates(state);
+  const worst = findings(state).filter(({ severity }) => severity !== "note").slice(0, MAX_FINDINGS);
   return html`<section class="totals" aria-label="Totals">
     <dl>
       <${Total} name="topics" value=${number(topics)} path="topics" />
@@ -72,6 +75,8 @@ function Totals({ state }) {
       ? html`<span class="pill good">nothing odd</span>`
       : odd.map(({ name, count: n, bad }) => html`<a key=${name} href=${hashOf("why")}
           class=${`pill ${bad ? "bad" : "warn"}`}>${number(n)} ${name}</a>`)}</p>
+    ${worst.length > 0 && html`<ul class="worst" aria-label="What is odd">${worst.map(({ id, title }) =>
+      html`<li key=${id}><a href=${hashOf("why")}>${title}</a></li>`)}</ul>`}
   </section>`;
 }
 

@@ -7,6 +7,7 @@ import { html, useEffect, useState } from "../parts/html.js";
 import { brokers, splitName } from "../parts/partitions.js";
 import { BrokerName } from "../parts/svg.js";
 import { Pager } from "../parts/table.js";
+import { sentence, STORIES } from "./event_stories.js";
 
 const A_PAGE = 100; // lines
 const BURST_MS = 250; // between neighbours of a line
@@ -121,12 +122,18 @@ export function EventLine({ line }) {
       ${many > 1 ? html`<button class="small" aria-expanded=${open} onClick=${() => setOpen(!open)}>
           ${number(many)} times</button> <span class="muted">since ${time(line.events[many - 1].at)}
           ${" "}${together(line.events)}</span>`
-        : html`<${FactList} facts=${newest.facts} />`}
+        : html`<${Says} event=${newest} /><${FactList} facts=${newest.facts} />`}
     </div>
     ${open && many > 1 && html`<ol class="event-run">${line.events.map((event) => html`<li
       key=${event.number}><span class="mono muted">${time(event.at)}</span> <${FactList}
       facts=${event.facts} /></li>`)}</ol>`}
   </li>`;
+}
+
+/** The event in a sentence, where there is one. @param {{event: BrokerEvent}} props */
+function Says({ event }) {
+  const said = event.name in STORIES ? sentence(event) : "";
+  return said && html`<span class="event-says">${said}</span>`;
 }
 
 /** Which partitions a run of events is about, in a few words. @param {BrokerEvent[]} events */
