@@ -135,7 +135,7 @@ def test_an_unknown_address_leads_to_the_first_view(module_page: Page) -> None:
 @pytest.mark.mission("GLASS-35")
 def test_repeated_events_of_a_burst_become_one_line(module_page: Page) -> None:
     """A failover writes two names in turn, hundreds of times; an hour later is another line."""
-    events = [
+    events: list[dict[str, Any]] = [
         {"at": 1000 + i, "broker": 1, "number": i, "level": "info", "facts": {},
          "name": "replica_became_leader" if i % 2 else "replica_became_follower"}
         for i in range(40)
