@@ -138,7 +138,7 @@ def test_the_inside_of_every_broker_is_shown(messages: list[dict[str, Any]]) -> 
 
 
 @pytest.mark.mission("GLASS-13")
-def test_brokers_are_left_alone_while_nobody_reads() -> None:
+def test_brokers_are_left_alone_without_readers() -> None:
     async def play(cluster: SimCluster) -> None:
         cluster.start()
         await cluster.until("all up", lambda: len(cluster.nodes()) == 3)

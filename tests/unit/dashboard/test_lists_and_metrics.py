@@ -47,7 +47,7 @@ def test_the_pages_of_a_long_list_have_each_topic_once() -> None:
 
 
 @pytest.mark.mission("GLASS-15")
-def test_a_search_counts_what_matches_in_any_case() -> None:
+def test_a_search_ignores_the_case_and_counts_all_matches() -> None:
     page = topic_list(MANY, ListQuery(search="PIC-0001", limit=3))
     assert [row["name"] for row in page["topics"]] == [f"topic-0001{n}" for n in range(3)]
     assert (page["matching"], page["more"]) == (10, True)

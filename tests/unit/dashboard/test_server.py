@@ -142,7 +142,7 @@ def test_lag_is_shown_as_kafka_exporter_does(page: PageServer) -> None:
 
 
 @pytest.mark.mission("GLASS-14")
-def test_what_changes_something_needs_the_token_and_the_origin_of_the_page(
+def test_a_change_needs_the_token_and_the_origin_of_the_page(
     page: PageServer, cluster: InsideCluster
 ) -> None:
     own = {"X-Minikafka-Token": page.token}
