@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from minikafka.dashboard.broadcast import Broadcast
@@ -38,7 +38,8 @@ class SourceLost(Exception):
 class BrokerSource:
     """Puts the facts of a broker on the stage, and its events, as long as it responds.
 
-    ``network`` returns the network to use for the next request. The debug listener is a loopback
+    ``network`` returns the network to use for the next request, ``watched`` the topics all of whose
+    partitions are wanted, however many the broker has. The debug listener is a loopback
     address, so another broker of that address on this machine may respond: it is not followed."""
 
     def __init__(
@@ -48,11 +49,13 @@ class BrokerSource:
         broadcast: Broadcast,
         broker_id: int,
         endpoint: Endpoint,
+        watched: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._clock = clock
         self._network = network
         self._broadcast = broadcast
         self._broker_id = broker_id
+        self._watched = watched
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         self._url = f"http://{host}:{endpoint.port}"
         self._held: dict[EntityKey, Facts] = {}  # of kinds that are shown seldom
@@ -77,7 +80,9 @@ class BrokerSource:
         while True:
             begun_ms = self._clock.monotonic_ms()
             try:
-                shown = await self._get(f"/state.json?since={since}", TIMEOUT_MS)
+                topics = ",".join(sorted(self._watched()))
+                path = f"/state.json?since={since}&partitions={topics}"
+                shown = await self._get(path, TIMEOUT_MS)
             except OSError as error:
                 if self._clock.monotonic_ms() - seen_ms >= LOST_AFTER_MS:
                     raise SourceLost(self._why(error)) from None

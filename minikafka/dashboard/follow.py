@@ -147,6 +147,7 @@ class Follow:
             self._broadcast,
             broker_id,
             endpoint,
+            self.watched,
         )
         try:
             await source.follow()

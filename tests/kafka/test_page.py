@@ -1,0 +1,176 @@
+"""The page over official Apache Kafka: everything that the protocol says, and no inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from signal import SIGKILL
+from typing import Any, TypeAlias
+
+import confluent_kafka
+import pytest
+
+from minikafka.client.config import ClientConfig
+from scripts.lib.apache_kafka import NEWEST
+from tests.kafka.conftest import Mixed
+from tests.support.cluster.cluster_state import until
+from tests.support.cluster.mixed_cluster import MixedCluster
+from tests.support.page_server import PageServer, page_server
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.xdist_group("kafka"),
+    pytest.mark.mission("GLASS-12"),
+]
+TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "billing", "payments"
+OLDEST = "2.0.1"
+COUNT = 10
+TIMEOUT_S = 30.0
+TWO = {"transaction.state.log.replication.factor": 2, "offsets.topic.replication.factor": 2}
+ONE = {"transaction.state.log.replication.factor": 1, "offsets.topic.replication.factor": 1}
+
+Entities: TypeAlias = dict[tuple[Any, str, str], Any]
+
+
+def fill(cluster: MixedCluster) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for number in range(COUNT):
+        producer.produce(TOPIC, f"order {number}", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def member(cluster: MixedCluster) -> confluent_kafka.Consumer:
+    """A member of the group that has read one record and committed it."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": GROUP,
+            "client.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    (record,) = consumer.consume(1, TIMEOUT_S)
+    consumer.commit(record, asynchronous=False)
+    return consumer
+
+
+def state(page: PageServer) -> Entities:
+    return {
+        (message["broker"], row["kind"], row["name"]): row["facts"]
+        for message in page.get("/api/snapshot").json
+        if message["type"] == "state"
+        for row in message["changed"]
+    }
+
+
+def shows(page: PageServer, condition: Callable[[Entities], object]) -> Entities:
+    """Read the page until it shows something, and return everything that it shows then."""
+    seen: list[Entities] = []
+
+    def shown() -> bool:
+        seen.append(state(page))
+        return bool(condition(seen[-1]))
+
+    until("the page shows it", shown, TIMEOUT_S)
+    return seen[-1]
+
+
+@pytest.fixture(scope="module")
+def cluster(mixed: Mixed) -> Iterator[MixedCluster]:
+    with mixed(NEWEST, NEWEST, properties=TWO) as running:
+        running.create_topic(TOPIC, [1, 2], [2, 1])
+        fill(running)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(cluster: MixedCluster) -> Iterator[PageServer]:
+    with page_server(ClientConfig(bootstrap_servers=cluster.bootstrap)) as page:
+        yield page
+
+
+def test_topics_groups_and_transactions_are_shown(page: PageServer, cluster: MixedCluster) -> None:
+    consumer = member(cluster)
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": TRANSACTIONAL_ID,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"payment", partition=1)
+    assert producer.flush(TIMEOUT_S) == 0
+    try:
+        txn = (None, "txn", TRANSACTIONAL_ID)
+        found = shows(page, lambda e: txn in e and e[txn]["state"] == "Ongoing")
+        assert found[txn]["partitions"] == [f"{TOPIC}-1"]
+        topic = found[None, "topic", TOPIC]
+        assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 1]]
+        assert [sorted(row["isr"]) for row in topic["partitions"]] == [[1, 2], [1, 2]]
+        assert topic["partitions"][0]["high_watermark"] == COUNT
+        assert topic["partitions"][1]["last_stable_offset"] == 0  # of the open transaction
+        group = found[None, "consumer_group", GROUP]
+        assert (group["state"], group["lag"]) == ("Stable", COUNT - 1)
+        (one,) = group["members"]
+        assert (one["client_id"], one["assignment"]) == ("reader", {TOPIC: [0, 1]})
+        assert found[None, "cluster", ""]["errors"] == []
+        assert page.get(f"/api/groups/{GROUP}").json["lag"] == COUNT - 1
+        metrics = page.get("/metrics").body.decode()
+        labels = f'consumergroup="{GROUP}",topic="{TOPIC}",partition="0"'
+        assert f"kafka_consumergroup_lag{{{labels}}} {COUNT - 1}\n" in metrics
+    finally:
+        producer.abort_transaction(TIMEOUT_S)
+        consumer.close()
+    shows(page, lambda e: e[txn]["state"] == "CompleteAbort")
+
+
+def test_the_page_says_that_there_is_no_inside(page: PageServer) -> None:
+    hello = page.get("/api/snapshot").json[0]
+    assert hello["minikafka"] is False
+    found = state(page)
+    for broker in (1, 2):
+        assert found[broker, "reachable", ""]["debug"] is False
+        assert "only by a minikafka" in found[broker, "reachable", ""]["reason"]
+        assert found[None, "node", str(broker)]["version"] is None
+        assert [kind for source, kind, _ in found if source == broker] == ["reachable"]
+
+
+def test_a_dead_broker_is_shown_and_its_partitions_too(
+    page: PageServer, cluster: MixedCluster
+) -> None:
+    with page.stream() as events:  # the sources run from now on
+        next(events)
+        cluster.end_broker(2, SIGKILL)
+        node = (None, "node", "2")
+        found = shows(
+            page, lambda e: not e[node]["online"] and e[None, "cluster", ""]["controller"]
+        )
+        rows = found[None, "topic", TOPIC]["partitions"]
+        assert [row["isr"] for row in rows] == [[1], [1]]
+        assert found[None, "cluster", ""]["under_replicated"] >= 2
+        cluster.restart_broker(2)
+        shows(
+            page,
+            lambda e: e[node]["online"] and e[None, "cluster", ""]["under_replicated"] == 0,
+        )
+
+
+def test_an_old_kafka_shows_what_it_has(mixed: Mixed) -> None:
+    """It has no APIs for transactions and reassignments, and groups without their states."""
+    with mixed(OLDEST, properties=ONE) as cluster:
+        cluster.create_topic(TOPIC, [1], [1])
+        fill(cluster)
+        consumer = member(cluster)
+        config = ClientConfig(bootstrap_servers=cluster.bootstrap)
+        with page_server(config) as page:
+            key = (None, "consumer_group", GROUP)
+            found = shows(page, lambda e: key in e and e[key]["lag"] is not None)
+            assert (found[key]["state"], found[key]["lag"]) == ("Stable", COUNT - 1)
+            assert found[None, "topic", TOPIC]["partitions"][0]["high_watermark"] == COUNT
+            assert found[None, "cluster", ""]["errors"] == []
+            assert page.get(f"/api/topics/{TOPIC}").json["configs"]
+        consumer.close()
