@@ -278,7 +278,9 @@ def test_an_edge_lights_up_and_filters_the_transitions(site: PageSite, open_page
 
 
 @pytest.mark.mission("GLASS-42")
-def test_the_controller_shows_its_event_queue_and_channels(site: PageSite, open_page: OpenPage) -> None:
+def test_the_controller_shows_its_event_queue_and_channels(
+    site: PageSite, open_page: OpenPage
+) -> None:
     site.stream.first = a_bit_of_everything()
     page = shown(site, open_page, "controller")
     now = page.get_by_label("The controller now")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.support.browser import watch_errors
-from tests.support.page_site import PageSite
+from tests.support.browser import OpenPage, play_to, watch_errors
+from tests.support.page_server import page_server
+from tests.support.page_site import RECORDINGS, PageSite
 
 HELLO = {
     "type": "hello", "version": 1, "at": 1_000, "cluster_id": "hand-made", "bootstrap": "h:1",
@@ -161,3 +162,16 @@ def test_lanes_come_from_the_protocol_where_brokers_show_no_inside(
     follower = page.get_by_role("listitem", name="t-0 on broker 1")
     expect(follower).to_have_accessible_name("t-0 on broker 1, follower, out of the ISR")
     expect(page.get_by_label("Legend")).to_contain_text("Followers have no offsets here")
+
+
+@pytest.mark.mission("GLASS-31")
+def test_a_page_process_serves_its_recording(open_page: OpenPage) -> None:
+    """Its stream says only that nothing is live; the page then plays the recording itself."""
+    recording = RECORDINGS / "failover.ndjson"
+    with page_server(None, recording=str(recording)) as server:
+        page = open_page(f"{server.url}/?token={server.token}#/cluster")
+        expect(page.get_by_role("list", name="Brokers").get_by_role("listitem")).to_have_count(3)
+        length = len(recording.read_text().splitlines())
+        expect(page.locator(".player-time")).to_contain_text(f"of {length}")
+        play_to(page, 0.6)
+        expect(page.get_by_role("listitem", name="Broker 1, gone")).to_be_visible()

@@ -7,7 +7,7 @@ import { api, noApi } from "./api.js";
 import { go, hashOf, route } from "./route.js";
 import { openSource } from "./source.js";
 import { emptyState, reduceAll } from "./reducer.js";
-import { fetchRecording, Player } from "./player.js";
+import { fetchRecording } from "./player.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./parts/html.js";
 import { dateTime } from "./parts/format.js";
 import { Empty } from "./parts/empty.js";
@@ -19,7 +19,7 @@ import { loadView, VIEWS } from "./views/index.js";
 
 const store = signal(emptyState());
 const status = signal(/** @type {"connecting"|"open"|"trying"|"stopped"|"recording"} */ ("connecting"));
-const player = signal(/** @type {Player|null} */ (null));
+const player = signal(/** @type {import("./player.js").Player|null} */ (null));
 const paused = signal(false); // live only: the shown state stays
 const trouble = signal("");
 
@@ -37,55 +37,59 @@ function receiver() {
     flushed = performance.now();
     const messages = queue;
     queue = [];
-    if (player.value) {
-      player.value.add(messages);
-      return;
-    }
     latest = reduceAll(latest, messages);
     if (!paused.value) store.value = latest;
   };
   paused.subscribe((/** @type {boolean} */ still) => { if (!still && !player.value) store.value = latest; });
   return (/** @type {any[]} */ messages) => {
-    const hello = messages.find(({ type }) => type === "hello");
-    if (hello && hello.live === false && !player.value) showPlayer(new Player());
     for (const message of messages) queue.push(message);
     if (!timer) timer = setTimeout(flush, Math.max(0, flushed + DRAW_MS - performance.now()));
   };
 }
 
-/** @param {Player} found */
-function showPlayer(found) {
-  player.value = found;
-  status.value = "recording";
-  store.value = found.state;
+/** Show a recording from its start. @param {string} url */
+async function playRecording(url) {
+  try {
+    const found = await fetchRecording(url);
+    found.seek(found.start);
+    player.value = found;
+    status.value = "recording";
+    store.value = found.state;
+  } catch (error) {
+    trouble.value = /** @type {Error} */ (error).message;
+  }
 }
 
-async function start() {
+/** Show the cluster that the page's process follows, or the recording that it serves. */
+function followCluster() {
+  const receive = receiver();
+  let greeted = false;
+  const close = openSource({
+    onMessages: (messages) => {
+      const hello = greeted ? null : messages.find(({ type }) => type === "hello");
+      if (hello) greeted = true;
+      if (hello && !hello.live) {
+        close();
+        playRecording("api/recording");
+        return;
+      }
+      if (player.value) return;
+      receive(messages);
+      // A page process without acts shows no buttons.
+      if (hello) api.get("acts").then((acts) => receive([{ type: "acts", at: 0, acts }]), () => {});
+    },
+    onStatus: (found) => { if (!player.value) status.value = found; },
+  });
+}
+
+function start() {
   applyTheme();
-  const recording = new URLSearchParams(location.search).get("recording");
   const place = /** @type {Element} */ (document.getElementById("app"));
   place.replaceChildren(); // the sentence for browsers that have not loaded this file yet
   render(html`<${App} />`, place);
-  if (recording) {
-    try {
-      const found = await fetchRecording(recording);
-      found.seek(found.start);
-      showPlayer(found);
-    } catch (error) {
-      trouble.value = /** @type {Error} */ (error).message;
-    }
-    return;
-  }
-  const receive = receiver();
-  openSource({
-    onMessages: receive,
-    onStatus: (found) => { if (!player.value) status.value = found; },
-  });
-  try {
-    receive([{ type: "acts", at: 0, acts: await api.get("acts") }]);
-  } catch {
-    // A page process without acts shows no buttons.
-  }
+  const recording = new URLSearchParams(location.search).get("recording");
+  if (recording) playRecording(recording);
+  else followCluster();
 }
 
 /** Draw again when a signal changes. @template T @param {{value: T}} source @returns {T} */
