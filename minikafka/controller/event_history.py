@@ -13,6 +13,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock
 
 MAX_TRANSITIONS = 1000
+NOT_SHOWN = -1
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class EventHistory:
             maxlen=MAX_TRANSITIONS
         )
         self._handling: Mapping[str, Any] | None = None
+        self._shown: list[Mapping[str, Any]] = []  # transitions as facts, newest first
+        self._shown_limit = NOT_SHOWN
 
     def begin(self, kind: str, state: ControllerState) -> None:
         """Record that the handling of an event begins."""
@@ -53,6 +56,7 @@ class EventHistory:
 
     def transition(self, controller_epoch: int, change: StateChange[Any, Any]) -> None:
         """Record a state change of a partition or of a replica."""
+        self._shown_limit = NOT_SHOWN
         self._transitions.append((self._clock.wall_ms(), controller_epoch, change))
 
     def facts(self, limit: int) -> Mapping[str, Any]:
@@ -71,8 +75,15 @@ class EventHistory:
                 }
                 for kind, times in sorted(self._times.items())
             ],
-            "transitions": [_facts(*row) for row in islice(reversed(self._transitions), limit)],
+            "transitions": self._last_transitions(limit),
         }
+
+    def _last_transitions(self, limit: int) -> list[Mapping[str, Any]]:
+        """Return facts that are made once: a page looks four times a second."""
+        if limit != self._shown_limit:
+            self._shown = [_facts(*row) for row in islice(reversed(self._transitions), limit)]
+            self._shown_limit = limit
+        return self._shown
 
 
 def _facts(wall_ms: int, controller_epoch: int, change: StateChange[Any, Any]) -> Mapping[str, Any]:

@@ -18,8 +18,8 @@ from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.kernel.cluster import TopicPartition
 
 MAX_PARTITIONS: Final = 1000  # beside those of watched topics, of which there may be as many
-AT_ONCE: Final = 250
-CHOICE_MS: Final = 1_000  # how long partitions are taken for those there are
+AT_ONCE: Final = 125
+CHOICE_MS: Final = 5_000  # how long partitions are taken for those there are, if as many
 KIND: Final = "partition"
 
 # From which broker a follower fetches, and how many offsets it is behind.

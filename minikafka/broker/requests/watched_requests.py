@@ -23,6 +23,7 @@ WATCHED_MS: Final = 10_000  # after a look
 MAX_REQUESTS: Final = 50  # of the slowest, and of the last ones
 MAX_OF_ONE_API: Final = 10  # of the slowest: fetches that wait for records would take every place
 WINDOW_MS: Final = 30_000  # the slowest are those of the last one to two windows
+FACTS_MS: Final = 1_000  # how old facts may be: they change with each request
 MAX_TEXT: Final = 200  # characters of a client id, which may have 32 KB
 
 
@@ -118,6 +119,8 @@ class WatchedRequests:
         self._until_ms = 0
         self._slowest = SlowestRequests()
         self._last: deque[WatchedRequest] = deque(maxlen=MAX_REQUESTS)
+        self._facts: Mapping[str, Any] = {}
+        self._facts_ms = 0
 
     @property
     def is_watching(self) -> bool:
@@ -129,12 +132,16 @@ class WatchedRequests:
             self._apis.make_reply = self._watched_reply
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the slowest requests, slowest first, and the last ones, newest first."""
-        slowest = self._slowest.slowest(self._clock.monotonic_ms())
-        return {
-            "slowest": [request.facts() for request in slowest],
-            "last": [request.facts() for request in reversed(self._last)],
-        }
+        """Return the slowest requests, slowest first, and the last ones, newest first. They may be
+        a second old."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._facts or now_ms - self._facts_ms >= FACTS_MS:
+            self._facts_ms = now_ms
+            self._facts = {
+                "slowest": [request.facts() for request in self._slowest.slowest(now_ms)],
+                "last": [request.facts() for request in reversed(self._last)],
+            }
+        return self._facts
 
     def note(self, request: WatchedRequest) -> None:
         """Keep a request that has its response."""

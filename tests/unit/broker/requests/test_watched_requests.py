@@ -9,6 +9,9 @@ import pytest
 from minikafka.broker.requests.apis import Apis, PendingReply, Reply, RequestContext, Route
 from minikafka.broker.requests.request_times import FACTS_MS, QUIET_FACTS_MS, AllRequestTimes
 from minikafka.broker.requests.watched_requests import (
+    FACTS_MS as SHOWN_MS,
+)
+from minikafka.broker.requests.watched_requests import (
     MAX_OF_ONE_API,
     MAX_REQUESTS,
     MAX_TEXT,
@@ -75,6 +78,7 @@ async def test_nothing_is_kept_before_a_look_and_long_after_it(lab: Lab) -> None
     async def request(correlation_id: int) -> list[int]:
         send(peer, DescribeClusterRequest(), 0, correlation_id)
         await receive(peer, DescribeClusterResponse, 0)
+        lab.clock.advance(SHOWN_MS)
         return [each["correlation_id"] for each in stage.watched.facts()["last"]]
 
     assert await request(1) == []

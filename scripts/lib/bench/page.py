@@ -1,0 +1,191 @@
+"""What a page that looks at brokers costs them: CPU at rest, and the latency of produces.
+
+The page reads as ``minikafka ui`` does: the state of each broker every 250 ms over a new
+connection, and its events by a long poll. It runs in a process of its own. Rounds with and without
+it alternate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from scripts.lib.bench.broker_processes import BrokerProcesses, minikafka_command
+from scripts.lib.bench.nasty_inputs import receive
+from scripts.lib.bench.report import Report
+from scripts.lib.bench.requests import produce_frame
+from scripts.lib.cluster import free_ports
+
+BROKERS = 3
+SIZES = (50, 1_000)  # partitions with a replica on every broker
+LOOK_EVERY_S = 0.25
+WAIT_MS = 8_000
+ROUNDS = 4
+REST_S = 8.0
+PRODUCE_S = 8.0
+PRODUCE_EVERY_S = 0.002
+SETTLE_S = 5.0
+LIMIT_S = 30
+AIM_PERCENT = 1.0
+TOPIC = "measured"
+RECORD_BYTES = 1000
+
+
+@dataclass
+class Costs:
+    """Of the rounds with the page, or of those without: CPU of a broker in percent, and latencies
+    of produces in ms."""
+
+    percents: list[float] = field(default_factory=list)
+    waits_ms: list[float] = field(default_factory=list)
+
+    @property
+    def percent(self) -> float:
+        return sum(self.percents) / len(self.percents)
+
+    def percentile(self, hundredths: int) -> float:
+        return quantiles(self.waits_ms, n=100)[hundredths - 1]
+
+
+def run(report: Report) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        for partitions in SIZES:
+            measure(report, Path(home) / str(partitions), partitions)
+
+
+def measure(report: Report, directory: Path, partitions: int) -> None:
+    ports = free_ports(BROKERS)
+    with Brokers(directory, ports, {"auto.create.topics.enable": "false"}) as brokers:
+        create_topics(brokers.bootstrap, partitions)
+        time.sleep(SETTLE_S)
+        costs = {False: Costs(), True: Costs()}
+        for number in range(2 * ROUNDS):
+            with_page = bool(number % 2)
+            with page(ports) if with_page else contextlib.nullcontext():
+                time.sleep(1)
+                of_round = costs[with_page]
+                of_round.percents.append(cpu_percent(brokers))
+                of_round.waits_ms += produce(brokers.ports)
+    opened, closed = costs[True], costs[False]
+    report.section(f"{BROKERS} brokers, {partitions:,} partitions", "page", "no page")
+    added = max(0.0, opened.percent - closed.percent)
+    note = "of one CPU, each broker at rest"
+    report.row("CPU", "%", opened.percent, closed.percent, note=note)
+    report.row("added by the page", "%", added, aim=AIM_PERCENT, smaller_is_better=True)
+    for hundredths in (50, 99):
+        name = f"produce of 1 KB, p{hundredths}"
+        report.row(name, "ms", opened.percentile(hundredths), closed.percentile(hundredths))
+
+
+class Brokers(BrokerProcesses):
+    """Brokers with debug listeners on these ports."""
+
+    def __init__(
+        self, directory: Path, debug_ports: Sequence[int], settings: Mapping[str, object]
+    ) -> None:
+        super().__init__(minikafka_command, directory, len(debug_ports), settings)
+        self._debug_ports = debug_ports
+
+    def _start_broker(self, broker_id: int) -> None:
+        port = self._debug_ports[broker_id - 1]
+        self._settings["debug.listener"] = f"HTTP://127.0.0.1:{port}"
+        super()._start_broker(broker_id)
+
+
+def create_topics(bootstrap: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(TOPIC, 1, 1), NewTopic("others", partitions - 1, BROKERS)]
+    for created in admin.create_topics(topics, operation_timeout=LIMIT_S).values():
+        created.result(LIMIT_S)
+
+
+def cpu_percent(brokers: Brokers) -> float:
+    """Return the CPU time of the brokers at rest, as a share of one CPU for each of them."""
+    processes = [psutil.Process(brokers.broker_pid(each)) for each in brokers.broker_ids]
+
+    def seconds() -> float:
+        times = [process.cpu_times() for process in processes]
+        return float(sum(each.user + each.system for each in times))
+
+    before, started = seconds(), time.perf_counter()
+    time.sleep(REST_S)
+    return 100 * (seconds() - before) / (time.perf_counter() - started) / len(processes)
+
+
+def produce(ports: Sequence[int]) -> list[float]:
+    """Return how long each produce of one record took, in ms."""
+    frame = produce_frame(TOPIC, RECORD_BYTES, 1)
+    waits_ms: list[float] = []
+    with socket.create_connection(("127.0.0.1", leader_port(ports)), LIMIT_S) as connection:
+        end = time.perf_counter() + PRODUCE_S
+        while (started := time.perf_counter()) < end:
+            connection.sendall(frame)
+            receive(connection)
+            waits_ms.append((time.perf_counter() - started) * 1000)
+            time.sleep(PRODUCE_EVERY_S)
+    return waits_ms
+
+
+def leader_port(ports: Sequence[int]) -> int:
+    bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, LIMIT_S)
+    leader = metadata.topics[TOPIC].partitions[0].leader
+    return int(metadata.brokers[leader].port)
+
+
+@contextlib.contextmanager
+def page(ports: Sequence[int]) -> Iterator[None]:
+    """Look at the brokers from another process, which ends with its standard input."""
+    command = [sys.executable, "-m", "scripts.lib.bench.page", *map(str, ports)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as looking:
+        yield
+        assert looking.stdin is not None
+        looking.stdin.close()
+
+
+def look(port: int) -> None:
+    since = 0
+    while True:
+        since = get(port, f"/state.json?since={since}")["last"]
+        time.sleep(LOOK_EVERY_S)
+
+
+def read_events(port: int) -> None:
+    since = 0
+    while True:
+        since = get(port, f"/events.json?since={since}&wait={WAIT_MS}&limit=500")["last"]
+
+
+def get(port: int, path: str) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    try:
+        connection.request("GET", path)
+        return json.load(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def main() -> None:
+    for port in map(int, sys.argv[1:]):
+        for follow in (look, read_events):
+            threading.Thread(target=follow, args=[port], daemon=True).start()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
