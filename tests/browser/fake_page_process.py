@@ -30,6 +30,10 @@ class Refusal(Exception):
     """The request fails with this sentence."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # a page loads many modules at once
+
+
 class FakePageProcess:
     """``replies``: by path, such as ``/api/topics``; ``posts``: path and body of each POST."""
 
@@ -62,7 +66,7 @@ class FakePageProcess:
 
     @contextmanager
     def running(self) -> Iterator[FakePageProcess]:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        server = _Server(("127.0.0.1", 0), _handler(self))
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()

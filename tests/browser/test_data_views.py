@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.data_fixture import cluster, group_inside, now, state, transaction
 from tests.browser.fake_page_process import FakePageProcess
+from tests.support.browser import OpenPage
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = Path("/usr/bin/chromium")
 TIMEOUT_MS = 60_000  # of a step; only a page that hangs needs so long
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
+VIEWS = ("groups", "groups/billing", "transactions", "topics", "topics/orders")
+RECORDS = "records?topic=orders"
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest.fixture
@@ -37,27 +26,22 @@ def process() -> Iterator[FakePageProcess]:
         yield process
 
 
+# The process is named before the page, so that it ends after the page is closed.
 @pytest.fixture
-def tab(browser: Any, process: FakePageProcess) -> Iterator[Any]:
-    yield from tab_of(browser)
+def tab(process: FakePageProcess, open_page: OpenPage) -> Page:
+    return new_tab(open_page, process)
 
 
-def tab_of(browser: Any, **options: Any) -> Iterator[Any]:
+def new_tab(open_page: OpenPage, process: FakePageProcess, view: str = "", **options: Any) -> Page:
     """A tab in a new browser context. A script error or a CSP violation fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    context.set_default_timeout(TIMEOUT_MS)
-    sync_api.expect.set_options(timeout=TIMEOUT_MS)
-    problems: list[str] = []
-    tab = context.new_page()
-    tab.on("pageerror", lambda error: problems.append(str(error)))
-    tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-    yield tab
-    context.close()
-    # A refused request is a line in the console, too; the views show its sentence.
-    assert [line for line in problems if "status of 400" not in line] == []
+    refusals = ("status of 400",)  # a refused request is a line of the console; views show why
+    address = f"{process.address}#/{view}"
+    found = open_page(address, errors=refusals, viewport={"width": 1280, "height": 900}, **options)
+    found.set_default_timeout(TIMEOUT_MS)
+    return found
 
 
-def opened(tab: Any, process: FakePageProcess, view: str) -> Any:
+def opened(tab: Page, process: FakePageProcess, view: str) -> Page:
     tab.goto(f"{process.address}#/{view}")
     return tab
 
@@ -74,7 +58,7 @@ def act_posts(process: FakePageProcess, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.mission("GLASS-70")
 def test_an_act_shows_its_command_line_while_fields_change(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "topics")
     tab.get_by_role("button", name="Create topic…").click()
@@ -82,9 +66,9 @@ def test_an_act_shows_its_command_line_while_fields_change(
     dialog.locator("[name=topic]").fill("invoices")
     dialog.locator("[name=partitions]").fill("6")
     line = dialog.locator(".command code")
-    sync_api.expect(line).to_contain_text("minikafka topics create")
-    sync_api.expect(line).to_contain_text("--topic invoices")
-    sync_api.expect(line).to_contain_text("--partitions 6")
+    expect(line).to_contain_text("minikafka topics create")
+    expect(line).to_contain_text("--topic invoices")
+    expect(line).to_contain_text("--partitions 6")
     dialog.get_by_role("button", name="Execute").click()
     tab.wait_for_url("**/#/topics/invoices")
     assert act_posts(process, "topics-create") == [
@@ -94,26 +78,26 @@ def test_an_act_shows_its_command_line_while_fields_change(
 
 @pytest.mark.mission("GLASS-70")
 def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "topics/orders")
     tab.get_by_role("button", name="Move replicas…").click()
     dialog = tab.get_by_role("dialog")
     execute = dialog.get_by_role("button", name="Execute")
-    sync_api.expect(execute).to_be_disabled()
+    expect(execute).to_be_disabled()
     dialog.get_by_role("button", name="Dry run").click()
-    sync_api.expect(dialog.get_by_role("status")).to_contain_text("nothing has changed yet")
-    sync_api.expect(dialog.locator("[name=plan]")).to_have_value(re.compile("version"))
-    sync_api.expect(execute).to_be_disabled()
+    expect(dialog.get_by_role("status")).to_contain_text("nothing has changed yet")
+    expect(dialog.locator("[name=plan]")).to_have_value(re.compile("version"))
+    expect(execute).to_be_disabled()
     dialog.locator("[name=confirm]").fill("order")
-    sync_api.expect(execute).to_be_disabled()
+    expect(execute).to_be_disabled()
     dialog.locator("[name=confirm]").fill("orders")
     dialog.locator("[name=throttle]").fill("1000")  # other arguments need another dry run
-    sync_api.expect(execute).to_be_disabled()
+    expect(execute).to_be_disabled()
     dialog.get_by_role("button", name="Dry run").click()
-    sync_api.expect(execute).to_be_enabled()
+    expect(execute).to_be_enabled()
     execute.click()
-    sync_api.expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    expect(dialog.get_by_role("status")).to_contain_text("Done.")
     sent = act_posts(process, "reassign")
     assert [body["dry_run"] for body in sent] == [True, True, False]
     assert sent[-1]["arguments"]["plan"] == '{"version":1,"partitions":[]}'
@@ -121,7 +105,7 @@ def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
 
 @pytest.mark.mission("GLASS-70")
 def test_a_failed_act_shows_the_error_and_keyboard_alone_is_enough(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "groups/billing")
     delete = tab.get_by_role("button", name="Delete group")
@@ -130,38 +114,38 @@ def test_a_failed_act_shows_the_error_and_keyboard_alone_is_enough(
     dialog = tab.get_by_role("dialog")
     dialog.locator("[name=confirm]").focus()
     tab.keyboard.type("billing")
-    sync_api.expect(dialog.get_by_role("button", name="Execute")).to_be_enabled()
+    expect(dialog.get_by_role("button", name="Execute")).to_be_enabled()
     tab.keyboard.press("Enter")
-    sync_api.expect(dialog.get_by_role("alert")).to_contain_text("The group is not empty.")
+    expect(dialog.get_by_role("alert")).to_contain_text("The group is not empty.")
     tab.keyboard.press("Escape")
-    sync_api.expect(dialog).to_have_count(0)
-    sync_api.expect(delete).to_be_focused()
+    expect(dialog).to_have_count(0)
+    expect(delete).to_be_focused()
 
 
 @pytest.mark.mission("GLASS-71")
-def test_a_read_only_page_carries_out_nothing(browser: Any) -> None:
+def test_a_read_only_page_carries_out_nothing(open_page: OpenPage) -> None:
     with cluster(read_only=True).running() as process:
-        for tab in tab_of(browser):
-            opened(tab, process, "topics/orders")
-            delete = tab.get_by_role("button", name="Delete topic…")
-            sync_api.expect(delete).to_have_attribute("aria-disabled", "true")
-            sync_api.expect(delete).to_have_attribute("title", re.compile("--read-only"))
-            delete.click(force=True)
-            sync_api.expect(tab.get_by_role("dialog")).to_have_count(0)
+        tab = new_tab(open_page, process, "topics/orders")
+        delete = tab.get_by_role("button", name="Delete topic…")
+        expect(delete).to_have_attribute("aria-disabled", "true")
+        expect(delete).to_have_attribute("title", re.compile("--read-only"))
+        delete.click(force=True)
+        expect(tab.get_by_role("dialog")).to_have_count(0)
         assert process.posts == []
 
 
 @pytest.mark.mission("GLASS-71")
-def test_a_recording_has_no_acts_and_no_requests(browser: Any) -> None:
+def test_a_recording_has_no_acts_and_no_requests(open_page: OpenPage) -> None:
     with cluster(live=False).running() as process:
-        for tab in tab_of(browser):
-            tab.goto(f"{process.address}?recording=recording.ndjson#/topics/orders")
-            for _ in process.messages:
-                tab.get_by_role("button", name="The next message").click()
-            sync_api.expect(tab.get_by_role("heading", name="3 partitions")).to_be_visible()
-            sync_api.expect(tab.locator("[data-act]")).to_have_count(0)
-            tab.evaluate("location.hash = '#/groups'")
-            sync_api.expect(tab.get_by_role("link", name="billing")).to_be_visible()
+        tab = new_tab(open_page, process)
+        tab.goto(f"{process.address}?recording=recording.ndjson#/topics/orders")
+        for _ in process.messages:
+            tab.get_by_role("button", name="The next message").click()
+        process.gets.clear()
+        expect(tab.get_by_role("heading", name="3 partitions")).to_be_visible()
+        expect(tab.locator("[data-act]")).to_have_count(0)
+        tab.evaluate("location.hash = '#/groups'")
+        expect(tab.get_by_role("link", name="billing")).to_be_visible()
         assert process.gets == []
 
 
@@ -169,27 +153,27 @@ def test_a_recording_has_no_acts_and_no_requests(browser: Any) -> None:
 
 
 @pytest.mark.mission("GLASS-72")
-def test_the_phase_of_a_group_moves_and_members_wait(tab: Any, process: FakePageProcess) -> None:
+def test_the_phase_of_a_group_moves_and_members_wait(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "groups/billing")
     lit = tab.get_by_role("img", name=re.compile(r"Stable, the phase now"))
-    sync_api.expect(lit).to_be_visible()
-    sync_api.expect(tab.get_by_label("Heartbeat due in 22 s")).to_be_visible()
+    expect(lit).to_be_visible()
+    expect(tab.get_by_label("Heartbeat due in 22 s")).to_be_visible()
     process.send(state(2, group_inside("PreparingRebalance", awaits_join=True)))
     lit = tab.get_by_role("img", name=re.compile(r"PreparingRebalance, the phase now"))
-    sync_api.expect(lit).to_be_visible()
-    sync_api.expect(tab.get_by_text("in JoinGroup")).to_have_count(2)
+    expect(lit).to_be_visible()
+    expect(tab.get_by_text("in JoinGroup")).to_have_count(2)
 
 
 @pytest.mark.mission("GLASS-73")
-def test_lag_lines_have_a_table_twin_that_grows(tab: Any, process: FakePageProcess) -> None:
+def test_lag_lines_have_a_table_twin_that_grows(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "groups/billing")
     lines = tab.get_by_role("img", name=re.compile(r"Lag of group billing: orders-0 60"))
-    sync_api.expect(lines.locator("canvas")).to_be_visible()
+    expect(lines.locator("canvas")).to_be_visible()
     figure = tab.get_by_role("figure", name="Committed and end offset")
     figure.get_by_label("partition").select_option("orders-1")
     figure.get_by_role("button", name="as table").click()
     rows = figure.locator("tbody tr")
-    sync_api.expect(rows.nth(1)).to_be_visible()  # a second point has come by itself
+    expect(rows.nth(1)).to_be_visible()  # a second point has come by itself
     cells = [int(text.replace(",", "")) for text in rows.first.locator("td").all_inner_texts()[1:]]
     committed, end, lag = cells
     assert committed == 500
@@ -198,21 +182,21 @@ def test_lag_lines_have_a_table_twin_that_grows(tab: Any, process: FakePageProce
 
 @pytest.mark.mission("GLASS-74")
 def test_offsets_are_reset_to_exact_values_beside_their_ends(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "groups/billing")
     tab.get_by_label("New offset of orders:1").fill("777")
     tab.get_by_label("New offset of orders:2").fill("0")
-    sync_api.expect(tab.locator("label.new-offset").nth(2)).to_contain_text("of 400")
+    expect(tab.locator("label.new-offset").nth(2)).to_contain_text("of 400")
     tab.get_by_label("New offset of orders:0").fill("99999")
-    sync_api.expect(tab.get_by_text("beyond the end")).to_be_visible()
+    expect(tab.get_by_text("beyond the end")).to_be_visible()
     tab.get_by_label("New offset of orders:0").fill("")
     tab.get_by_role("button", name="Reset 2 offsets…").click()
     dialog = tab.get_by_role("dialog")
     dialog.get_by_role("button", name="Dry run").click()
     dialog.locator("[name=confirm]").fill("billing")
     dialog.get_by_role("button", name="Execute").click()
-    sync_api.expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    expect(dialog.get_by_role("status")).to_contain_text("Done.")
     tried, real = act_posts(process, "groups-reset-offsets")
     assert real["arguments"] == {"group": "billing", "offsets": "orders:1=777,orders:2=0"}
     assert (tried["dry_run"], real["dry_run"]) == (True, False)
@@ -222,9 +206,8 @@ def test_offsets_are_reset_to_exact_values_beside_their_ends(
 
 
 @pytest.mark.mission("GLASS-75")
-def test_a_transaction_goes_through_its_lane(tab: Any, process: FakePageProcess) -> None:
+def test_a_transaction_goes_through_its_lane(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "transactions")
-    expect = sync_api.expect
     expect(tab.get_by_role("img", name=re.compile("payments-1: Ongoing"))).to_be_visible()
     prepared = tab.get_by_role("img", name=re.compile("payments-2: PrepareCommit"))
     expect(prepared).to_have_attribute("aria-label", re.compile("2 of 3 end markers written"))
@@ -239,7 +222,7 @@ def test_a_transaction_goes_through_its_lane(tab: Any, process: FakePageProcess)
 
 
 @pytest.mark.mission("GLASS-75")
-def test_a_hanging_transaction_is_found_and_aborted(tab: Any, process: FakePageProcess) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(tab: Page, process: FakePageProcess) -> None:
     row = {
         "Topic": "orders",
         "Partition": 1,
@@ -262,7 +245,7 @@ def test_a_hanging_transaction_is_found_and_aborted(tab: Any, process: FakePageP
     dialog = tab.get_by_role("dialog")
     dialog.locator("[name=confirm]").fill("orders")
     dialog.get_by_role("button", name="Execute").click()
-    sync_api.expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    expect(dialog.get_by_role("status")).to_contain_text("Done.")
     (sent,) = act_posts(process, "transactions-abort")
     assert sent["arguments"] == {"topic": "orders", "partition": 1, "start_offset": 42}
 
@@ -272,17 +255,17 @@ def test_a_hanging_transaction_is_found_and_aborted(tab: Any, process: FakePageP
 
 @pytest.mark.mission("GLASS-76")
 def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "topics")
     topics = tab.get_by_role("region", name="Table of topics")
-    sync_api.expect(tab.get_by_text("1–100 of 10000")).to_be_visible()
-    sync_api.expect(topics.locator("tbody tr")).to_have_count(100)
+    expect(tab.get_by_text("1–100 of 10000")).to_be_visible()
+    expect(topics.locator("tbody tr")).to_have_count(100)
     tab.get_by_role("button", name="Next").click()
-    sync_api.expect(topics.get_by_role("link", name="topic-00099", exact=True)).to_be_visible()
+    expect(topics.get_by_role("link", name="topic-00099", exact=True)).to_be_visible()
     tab.get_by_role("button", name="Previous").click()
     tab.get_by_role("searchbox").fill("099")
-    sync_api.expect(topics.get_by_role("link", name="topic-09999", exact=True)).to_have_count(0)
+    expect(topics.get_by_role("link", name="topic-09999", exact=True)).to_have_count(0)
     tab.get_by_role("searchbox").fill("09998")
     topics.get_by_role("link", name="topic-09998").click()
     tab.wait_for_url("**/#/topics/topic-09998")
@@ -293,73 +276,73 @@ def test_a_list_of_ten_thousand_topics_is_read_a_page_at_a_time(
 
 @pytest.mark.mission("GLASS-76")
 def test_a_topic_shows_replicas_out_of_sync_and_where_settings_come_from(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "topics/orders")
     replicas = tab.get_by_role("img", name="Replicas 1, 2, 3; in sync 1, 2", exact=True)
-    sync_api.expect(replicas).to_be_visible()
+    expect(replicas).to_be_visible()
     tab.get_by_label("only changed ones").check()
     settings = tab.get_by_role("region", name="Settings of orders")
-    sync_api.expect(settings.locator("tbody tr")).to_have_count(1)
-    sync_api.expect(settings).to_contain_text("3600000 (1 h)")
-    sync_api.expect(settings).to_contain_text("604800000 (7 d)")
+    expect(settings.locator("tbody tr")).to_have_count(1)
+    expect(settings).to_contain_text("3600000 (1 h)")
+    expect(settings).to_contain_text("604800000 (7 d)")
     settings.get_by_role("button", name="Default", exact=True).last.click()
     dialog = tab.get_by_role("dialog")
-    sync_api.expect(dialog.locator(".command code")).to_contain_text("--delete-config retention.ms")
+    expect(dialog.locator(".command code")).to_contain_text("--delete-config retention.ms")
 
 
 # ----------------------------------------------------------------------------------------- records
 
 
-def shown_records(tab: Any) -> Any:
+def shown_records(tab: Page) -> Locator:
     return tab.locator("tr[data-record]")
 
 
 @pytest.mark.mission("GLASS-77")
-def test_records_are_browsed_by_offset_filter_and_page(tab: Any, process: FakePageProcess) -> None:
+def test_records_are_browsed_by_offset_filter_and_page(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders")
-    sync_api.expect(shown_records(tab)).to_have_count(100)
+    expect(shown_records(tab)).to_have_count(100)
     tab.locator("[name=start]").select_option("offset")
     tab.locator("[name=offset]").fill("10")
     tab.get_by_role("button", name="Browse").click()
-    sync_api.expect(shown_records(tab).first).to_have_attribute("data-record", "1:10")
+    expect(shown_records(tab).first).to_have_attribute("data-record", "1:10")
     tab.get_by_role("button", name="Read more").click()
-    sync_api.expect(shown_records(tab)).to_have_count(200)
+    expect(shown_records(tab)).to_have_count(200)
     tab.locator("[name=filter]").fill('"order":20}')
     tab.locator("[name=filter]").fill('"order":20,')
     tab.locator("[name=start]").select_option("earliest")
     tab.get_by_role("button", name="Browse").click()
-    sync_api.expect(shown_records(tab)).to_have_count(1)
+    expect(shown_records(tab)).to_have_count(1)
     tab.get_by_role("button", name="Record 2:20").click()
     detail = tab.locator(".record-body")
-    sync_api.expect(detail.locator("pre")).to_contain_text('  "id": 12345678901234567890,')
-    sync_api.expect(detail.get_by_role("table", name="Headers")).to_contain_text("t-20")
+    expect(detail.locator("pre")).to_contain_text('  "id": 12345678901234567890,')
+    expect(detail.get_by_role("table", name="Headers")).to_contain_text("t-20")
 
 
 @pytest.mark.mission("GLASS-78")
 def test_a_tail_shows_new_records_and_keeps_them_when_stopped(
-    tab: Any, process: FakePageProcess
+    tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "records")
     tab.locator("[name=topic]").fill("orders")
     tab.locator("[name=start]").select_option("latest")
     tab.get_by_role("button", name="Tail").click()
-    sync_api.expect(tab.get_by_text("waiting for more")).to_be_visible()
+    expect(tab.get_by_text("waiting for more")).to_be_visible()
     produce = process.replies["/api/produce"]
     for number in range(3):
         produce({}, {"topic": "orders", "key": None, "value": f"new {number}", "headers": []})
-    sync_api.expect(shown_records(tab)).to_have_count(3)
-    sync_api.expect(shown_records(tab).first).to_contain_text("new 2")  # the newest is on top
+    expect(shown_records(tab)).to_have_count(3)
+    expect(shown_records(tab).first).to_contain_text("new 2")  # the newest is on top
     tab.get_by_role("button", name="Stop").click()
     produce({}, {"topic": "orders", "key": None, "value": "unseen", "headers": []})
-    sync_api.expect(tab.get_by_text("waiting for more")).to_have_count(0)
-    sync_api.expect(shown_records(tab)).to_have_count(3)
+    expect(tab.get_by_text("waiting for more")).to_have_count(0)
+    expect(shown_records(tab)).to_have_count(3)
     tab.get_by_role("button", name="Tail").click()  # goes on where it was stopped
-    sync_api.expect(shown_records(tab)).to_have_count(4)
+    expect(shown_records(tab)).to_have_count(4)
 
 
 @pytest.mark.mission("GLASS-78")
-def test_a_tail_keeps_at_most_two_thousand_records(tab: Any, process: FakePageProcess) -> None:
+def test_a_tail_keeps_at_most_two_thousand_records(tab: Page, process: FakePageProcess) -> None:
     produce = process.replies["/api/produce"]
     for number in range(2100 - 250):
         produce({}, {"topic": "orders", "key": None, "value": f"{number}", "headers": []})
@@ -367,21 +350,21 @@ def test_a_tail_keeps_at_most_two_thousand_records(tab: Any, process: FakePagePr
     tab.locator("[name=topic]").fill("orders")
     tab.locator("[name=start]").select_option("earliest")
     tab.get_by_role("button", name="Tail").click()
-    sync_api.expect(tab.get_by_text("100 older ones were dropped")).to_be_visible()
-    sync_api.expect(shown_records(tab)).to_have_count(2000)
+    expect(tab.get_by_text("100 older ones were dropped")).to_be_visible()
+    expect(shown_records(tab)).to_have_count(2000)
 
 
 @pytest.mark.mission("GLASS-79")
-def test_a_record_is_edited_and_written_again(tab: Any, process: FakePageProcess) -> None:
+def test_a_record_is_edited_and_written_again(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders")
     tab.get_by_role("button", name="Record 0:150").click()
     tab.get_by_role("button", name="Edit and replay").click()
     form = tab.get_by_role("form", name="Produce a record")
-    sync_api.expect(form.locator("[name=produce-key]")).to_have_value("customer-3")
+    expect(form.locator("[name=produce-key]")).to_have_value("customer-3")
     form.locator("[name=produce-value]").fill('{"order":150,"paid":false}')
     form.get_by_role("button", name="Produce", exact=True).click()
-    sync_api.expect(form.get_by_role("status")).to_contain_text("at offset 250")
-    sync_api.expect(shown_records(tab)).to_have_count(101)  # the new one is read at once
+    expect(form.get_by_role("status")).to_contain_text("at offset 250")
+    expect(shown_records(tab)).to_have_count(101)  # the new one is read at once
     (body,) = [body for path, body in process.posts if path == "/api/produce"]
     assert body == {
         "topic": "orders",
@@ -394,27 +377,63 @@ def test_a_record_is_edited_and_written_again(tab: Any, process: FakePageProcess
     }
     form.locator("[name=produce-topic]").fill("missing")
     form.get_by_role("button", name="Produce", exact=True).click()
-    sync_api.expect(form.get_by_role("alert")).to_contain_text("does not exist")
+    expect(form.get_by_role("alert")).to_contain_text("does not exist")
 
 
 @pytest.mark.mission("GLASS-79")
-def test_an_export_has_the_query_of_the_view(tab: Any, process: FakePageProcess) -> None:
+def test_an_export_has_the_query_of_the_view(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders&partition=2&offset=17")
     tab.locator("[name=filter]").fill("paid")
     link = tab.get_by_role("link", name="Export CSV").get_attribute("href")
     assert link == "api/export?topic=orders&from=offset%3A17&partition=2&contains=paid&format=csv"
 
 
-# ------------------------------------------------------------------------------------ small screens
+# ----------------------------------------------------------------------------------- for everybody
+
+
+def serious(tab: Page) -> list[str]:
+    """Return what axe-core finds that keeps people out, each with the first element."""
+    found = Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "best-practice"]})
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:200]}"
+        for one in found.response["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 @pytest.mark.mission("GLASS-70")
-@pytest.mark.parametrize(
-    "view", ["groups/billing", "transactions", "topics", "topics/orders", "records?topic=orders"]
-)
-def test_a_view_fits_a_narrow_screen(browser: Any, process: FakePageProcess, view: str) -> None:
-    for tab in tab_of(browser):
-        tab.set_viewport_size({"width": 320, "height": 640})
-        opened(tab, process, view)
-        sync_api.expect(tab.locator("main .card, main .twin").first).to_be_visible()
-        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+@pytest.mark.parametrize("view", [*VIEWS, RECORDS])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(
+    process: FakePageProcess, open_page: OpenPage, view: str, scheme: str
+) -> None:
+    tab = new_tab(open_page, process, view, color_scheme=scheme)
+    if view == RECORDS:
+        tab.get_by_role("button", name="Record 0:150").click()
+        tab.get_by_role("button", name="Edit and replay").click()
+    expect(tab.locator("main .card, main .twin").first).to_be_visible()
+    assert serious(tab) == []
+
+
+@pytest.mark.mission("GLASS-70")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_the_dialog_of_an_act(
+    process: FakePageProcess, open_page: OpenPage, scheme: str
+) -> None:
+    tab = new_tab(open_page, process, "topics/orders", color_scheme=scheme)
+    tab.get_by_role("button", name="Move replicas…").click()
+    tab.get_by_role("button", name="Dry run").click()
+    expect(tab.get_by_text("nothing has changed yet")).to_be_visible()
+    assert serious(tab) == []
+
+
+@pytest.mark.mission("GLASS-70")
+@pytest.mark.parametrize("view", [*VIEWS, RECORDS])
+def test_a_view_fits_a_narrow_screen(
+    process: FakePageProcess, open_page: OpenPage, view: str
+) -> None:
+    tab = new_tab(open_page, process)
+    tab.set_viewport_size({"width": 320, "height": 640})
+    opened(tab, process, view)
+    expect(tab.locator("main .card, main .twin").first).to_be_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
