@@ -63,3 +63,13 @@ def test_an_import_that_is_not_there_is_an_error() -> None:
     assert vendor.vendored_text(file, text) == 'import{h}from"./preact.js";\n'
     with pytest.raises(ValueError, match="has no from"):
         vendor.vendored_text(file, "no import")
+
+
+@pytest.mark.mission("GLASS-33")
+def test_a_class_has_its_look_from_one_style_sheet() -> None:
+    """Views of several files are one page: two rules for one bare class would change each other."""
+    owners: dict[str, set[str]] = {}
+    for sheet in STATIC.glob("*.css"):
+        for name in re.findall(r"^\.([\w-]+) \{", sheet.read_text(), re.MULTILINE):
+            owners.setdefault(name, set()).add(sheet.name)
+    assert {name for name, sheets in owners.items() if len(sheets) > 1} == set()

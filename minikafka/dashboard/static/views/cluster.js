@@ -108,7 +108,7 @@ function BrokerCard({ broker, state, api }) {
     <p class="broker-place muted">${node ? `${node.host}:${node.port}` : ""}${
       node?.rack ? `, rack ${node.rack}` : ""}${
       broker.epoch === null ? "" : html` <span>broker epoch ${broker.epoch}</span>`}</p>
-    <dl class="facts">
+    <dl class="broker-facts">
       <div><dt>leads</dt><dd>${number(leads)}</dd></div>
       <div><dt>replicas</dt><dd>${number(holds)}</dd></div>
       <div class=${behind ? "odd-fact" : ""}><dt>out of ISR</dt><dd>${number(behind)}</dd></div>
