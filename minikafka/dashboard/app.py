@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from minikafka.dashboard import cluster_api
+from minikafka.dashboard import acts_api, cluster_api
 from minikafka.dashboard.context import PageContext
 from minikafka.dashboard.errors import HttpError
 from minikafka.dashboard.guards import COOKIE, FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
@@ -33,7 +33,10 @@ STATIC: Final = Path(__file__).parent / "static"
 BAD_GATEWAY: Final = 502
 
 # Each returns the routes of a subject.
-EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (cluster_api.routes,)
+EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
+    acts_api.routes,
+    cluster_api.routes,
+)
 
 
 def page_app(context: PageContext) -> Starlette:

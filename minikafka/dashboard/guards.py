@@ -58,6 +58,12 @@ class Guard(NamedTuple):
     read_only: bool = False
     private: bool = False
 
+    @property
+    def address(self) -> str:
+        """Where a browser opens the page; its token lets the user act."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{shown}:{self.port}/?token={self.token}"
+
     def refusal(self, asked: Asked) -> str | None:
         """Return why a request is refused, in one sentence; None if it is served."""
         if not self._is_host(asked.host):

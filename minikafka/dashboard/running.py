@@ -41,11 +41,13 @@ async def run_command(
     """Run a command of minikafka's and return its output.
 
     It is killed when ``timeout_s`` is over, when it has printed more than ``most_bytes``, and when
-    the caller is cancelled. There is no shell. Raises OSError if no process can be started.
+    the caller is cancelled. There is no shell, no module is imported from the working directory,
+    and text is UTF-8 whatever the locale. Raises OSError if no process can be started.
     """
     with contextlib.ExitStack() as files:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "minikafka", *command.words),
+            *(sys.executable, "-P", "-m", "minikafka", *command.words),
+            env={**os.environ, "PYTHONIOENCODING": "utf-8:backslashreplace"},
             stdin=DEVNULL if command.stdin is None else _file_of(command.stdin, files),
             stdout=PIPE,
             stderr=PIPE,
@@ -71,7 +73,7 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 def _file_of(text: str, files: contextlib.ExitStack) -> IO[bytes]:
     """Return an unnamed file. A pipe of uvloop's is a socket, which ``/dev/stdin`` cannot open."""
     file: IO[bytes] = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (it is)
-    file.write(text.encode())
+    file.write(text.encode(errors="replace"))
     file.seek(0)
     return file
 

@@ -85,8 +85,7 @@ async def serve_page(
             running.append(tasks.create_task(record(broadcast, file.write), name="record"))
         server = _Server(page_app(context))
         serving = tasks.create_task(server.serve([listening]), name="serve")
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{port}/?token={token}")
+        ready(guard.address)
         await stopped.wait()
         broadcast.close()
         for task in running:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 ATTEMPTS = 5  # another process may take a port after ``free_ports`` has found it free
 PORT_RANGE = 20_000, 60_000
-READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
+READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)(?: page=(\S+))?")
 MIN_DEBUG_OFFSET = 100  # as in `minikafka up`: see ``debug_offset``
 STOP_TIMEOUT_S = 60
 DEFAULTS = (
@@ -33,7 +33,8 @@ class ClusterProcesses:
     """``minikafka up`` as a child process. ``start`` sets ``bootstrap`` and ``zookeeper``.
 
     Broker ids start at 1. All data and logs are below ``directory``. With ``secure`` clients need
-    TLS and a login: ``client_settings`` returns what they need.
+    TLS and a login: ``client_settings`` returns what they need. With ``page`` there is the page
+    that shows what happens inside, at the address ``page``.
     """
 
     def __init__(
@@ -42,12 +43,15 @@ class ClusterProcesses:
         brokers: int = 1,
         settings: Sequence[str] = (),
         secure: bool = False,
+        page: bool = False,
     ) -> None:
         self.directory = directory
         self.brokers = brokers
         self.secure = secure
         self.bootstrap = ""
         self.zookeeper = ""
+        self.page: str | None = None
+        self._has_page = page
         factor = min(3, brokers)
         self._settings = [
             *DEFAULTS,
@@ -85,6 +89,8 @@ class ClusterProcesses:
         command += ["--base-port", str(ports.first), "--zookeeper-port", str(ports.zookeeper)]
         if self.secure:
             command.append("--secure")
+        if not self._has_page:
+            command.append("--no-page")
         for setting in self._settings:
             command += ["--override", setting]
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +108,7 @@ class ClusterProcesses:
             self.stop()
             return False
         self.home = home
-        self.bootstrap, self.zookeeper = found.groups()
+        self.bootstrap, self.zookeeper, self.page = found.groups()
         return True
 
     def stop(self) -> None:

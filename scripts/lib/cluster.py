@@ -74,7 +74,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         ports = free_ports(self._brokers + 1)
-        command = [sys.executable, "-m", "minikafka.cli.main", "up"]
+        command = [sys.executable, "-m", "minikafka.cli.main", "up", "--no-page"]
         command += ["--brokers", str(self._brokers), "--data-dir", str(self.directory)]
         command += ["--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1])]
         if self._given_zookeeper:

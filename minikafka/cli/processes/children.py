@@ -26,9 +26,13 @@ class Child:
     log_path: Path
     pid_path: Path
     process: asyncio.subprocess.Process | None = field(default=None, init=False)
+    is_paused: bool = field(default=False, init=False)
+    ended_by: str = field(default="", init=False)  # the act of the user that ends it
 
     async def start(self) -> None:
         """Start the process in a new session, so that Ctrl-C reaches only the supervisor."""
+        self.is_paused = False
+        self.ended_by = ""
         with self.log_path.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -48,10 +52,11 @@ class Child:
         return self.process is not None and self.process.returncode is None
 
     async def wait(self) -> int:
-        assert self.process is not None
-        status = await self.process.wait()
+        process = self.process
+        assert process is not None
+        status = await process.wait()
         with contextlib.suppress(FileNotFoundError):
-            if self.pid_path.read_text() == f"{self.process.pid}\n":  # not that of a later process
+            if self.pid_path.read_text() == f"{process.pid}\n":  # not that of a later process
                 self.pid_path.unlink()
         return status
 
@@ -60,6 +65,14 @@ class Child:
             assert self.process is not None
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
+
+    def pause(self) -> None:
+        self.is_paused = True
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.send(signal.SIGCONT)
 
     def last_line(self) -> str:
         """Return the last line of the log, usually the reason why the process died."""

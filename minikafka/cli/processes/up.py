@@ -7,12 +7,14 @@ import asyncio
 import datetime
 import errno
 import os
+import shlex
 import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
@@ -24,8 +26,11 @@ from minikafka.cli.processes.embedded_zookeeper import (
     jar_folders,
     server_status,
 )
+from minikafka.cli.processes.page import PageProcess, page_beside
+from minikafka.cli.processes.page import is_installed as page_is_installed
 from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
+from minikafka.dashboard.supervision import Greeting, SupervisorError
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import DEBUG_LISTENER
@@ -35,6 +40,7 @@ from minikafka.zookeeper.errors import MalformedZnode
 
 if TYPE_CHECKING:
     from minikafka.cli.secured.folder import SecurityFolder
+    from minikafka.inside.cluster import InsideCluster
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
@@ -43,6 +49,13 @@ MAX_PORT = 65535
 SECURITY_FOLDER = "security"
 PROTOCOL = "SASL_SSL"
 DATA_DIR, ZOOKEEPER_PORT = "minikafka-data", 2181
+# What the page may send to a broker.
+SIGNALS: Final[Mapping[str, signal.Signals]] = {
+    "stop": signal.SIGTERM,
+    "kill": signal.SIGKILL,
+    "pause": signal.SIGSTOP,
+    "resume": signal.SIGCONT,
+}
 STOP_LIMIT_S = 60  # more than a controlled shutdown may take
 
 
@@ -72,6 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inside",
         action="store_true",
         help="brokers and ZooKeeper in this process, without Java; nothing is kept on disk",
+    )
+    parser.add_argument(
+        "--page-port", type=port, metavar="PORT", help="port of the page (8080, or the next free)"
+    )
+    parser.add_argument(
+        "--no-page", action="store_true", help="start no page that shows what happens inside"
     )
     add_pairs_argument(parser, "--override", "a setting of every broker; repeatable")
 
@@ -113,7 +132,21 @@ def up_inside(args: argparse.Namespace) -> int:
     debug_ports: list[int] = []
     if DEBUG_LISTENER not in overrides:
         debug_ports = free_debug_ports(args.base_port, args.brokers)
-    return run_inside(args.brokers, args.base_port, overrides, debug_ports=debug_ports)
+    page_port: int | None = args.page_port
+
+    def beside(cluster: InsideCluster) -> AbstractContextManager[str]:
+        return page_beside(cluster, page_port) if has_page(args) else nullcontext("")
+
+    return run_inside(args.brokers, args.base_port, overrides, beside, debug_ports)
+
+
+def has_page(args: argparse.Namespace) -> bool:
+    """Whether to start the page, which is an extra."""
+    if args.no_page:
+        return False
+    if not page_is_installed() and args.page_port is not None:
+        complain("the page needs the extra ui: pip install 'minikafka[ui]'")
+    return page_is_installed()
 
 
 def free_debug_ports(base_port: int, brokers: int) -> list[int]:
@@ -153,6 +186,10 @@ class Supervisor:
         self._zookeeper_port: int = args.zookeeper_port
         self._brokers: list[Child] = []
         self._all: list[Child] = []
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._has_page = has_page(args)
+        self._page_port: int | None = args.page_port
+        self._page: PageProcess | None = None
         self._stop = asyncio.Event()
         self._ready = False
         self._failed = False
@@ -283,19 +320,18 @@ class Supervisor:
             child.send(signal.SIGKILL)
 
     async def _supervise(self) -> int:
-        watchers = []
         for child in self._all:
             if self._stop.is_set():
                 break
             if child is self._brokers[0] and not await self._set_up_users():
                 break
-            await child.start()
-            watchers.append(asyncio.create_task(self._watch(child)))
+            await self._start(child)
             if child not in self._brokers:
                 await self._until_zookeeper_serves(child)
+        await self._start_page()
         ready = asyncio.create_task(self._announce())
         stopping = asyncio.create_task(self._stop.wait())
-        everything = asyncio.gather(*watchers)
+        everything = asyncio.create_task(self._until_all_have_ended())
         first: set[asyncio.Future[Any]] = {stopping, everything}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         self._failed |= not self._stop.is_set()
@@ -333,10 +369,26 @@ class Supervisor:
             return False
         return True
 
+    async def _start(self, child: Child) -> None:
+        await child.start()
+        self._watchers.add(asyncio.create_task(self._watch(child)))
+
+    async def _until_all_have_ended(self) -> None:
+        while self._watchers:
+            ended, _ = await asyncio.wait(self._watchers, return_when=asyncio.FIRST_COMPLETED)
+            self._watchers -= ended
+            for watcher in ended:
+                watcher.result()
+
     async def _watch(self, child: Child) -> None:
-        """Report a child that ends by itself; stop the cluster if it has not been ready yet."""
+        """Report a child that ends by itself; stop the cluster if it has not been ready yet. One
+        that the user has ended may start again: its watcher waits for the end of the cluster."""
         status = await child.wait()
         if self._stop.is_set():
+            return
+        if child.ended_by:
+            complain(f"{child.name}: {child.ended_by} from the page")
+            await self._stop.wait()
             return
         if status == 0:
             complain(f"{child.name} was stopped")
@@ -359,12 +411,24 @@ class Supervisor:
             return
         self._ready = True
         bootstrap = ",".join(self._addresses)
-        print(f"ready bootstrap={bootstrap} zookeeper={self._zookeeper}", flush=True)
+        line = f"ready bootstrap={bootstrap} zookeeper={self._zookeeper}"
+        address = None if self._page is None else await self._page.address()
+        print(line if address is None else f"{line} page={address}", flush=True)
         if self._security is not None:
             print("\n".join(self._security.summary()), flush=True)
+        if self._page is not None and address is None:
+            complain(f"the page did not start (log: {self._page_log})")
+        elif self._page is not None and self._secure:
+            text = "the page shows what the protocol tells: brokers have no debug listener here"
+            print(text, flush=True)
 
     async def _stop_all(self) -> None:
-        """Stop all brokers at once, then ZooKeeper, which brokers need for their shutdown."""
+        """Stop the page, then all brokers at once, then ZooKeeper, which brokers need for their
+        shutdown."""
+        for child in self._brokers:
+            child.resume()
+        if self._page is not None:
+            await self._page.stop()
         for group in (self._brokers, [c for c in self._all if c not in self._brokers]):
             for child in group:
                 child.send(signal.SIGTERM)
@@ -376,6 +440,56 @@ class Supervisor:
                 complain(f"{', '.join(hanging)} did not stop within {STOP_LIMIT_S} s: killed")
                 self._failed = True
                 self._kill_all()
+
+    # ------------------------------------------------------------------------------------- the page
+
+    @property
+    def _page_log(self) -> Path:
+        return self._root / "page" / "log"
+
+    async def _start_page(self) -> None:
+        """Start the page while the brokers start; it is never the reason why a cluster fails."""
+        if not self._has_page or self._stop.is_set():
+            return
+        self._home("page")
+        config = None if self._security is None else str(self._security.admin_config)
+        page = PageProcess(",".join(self._addresses), self._page_port, config, self._page_log)
+        try:
+            await page.start(self)
+        except OSError as error:
+            complain(f"the page cannot be started: {error}")
+        else:
+            self._page = page
+
+    @property
+    def greeting(self) -> Greeting:
+        """What the page can do to the brokers."""
+        home = f"{shlex.quote(str(self._root))}/broker-{{broker}}"
+        kills = {
+            verb: f"kill -{number.value} $(cat {home}/pid)" for verb, number in SIGNALS.items()
+        }
+        commands = {"start": f"minikafka broker --config {home}/server.properties", **kills}
+        return Greeting(tuple(commands), tuple(range(1, len(self._brokers) + 1)), commands)
+
+    async def act(self, verb: str, broker: int) -> None:
+        """Do what the page asks for. Raises SupervisorError."""
+        child = self._brokers[broker - 1]
+        if not self._ready or self._stop.is_set():
+            raise SupervisorError(f"the cluster is {'stopping' if self._ready else 'starting'}")
+        if child.running == (verb == "start"):
+            raise SupervisorError(f"{child.name} {'runs' if child.running else 'does not run'}")
+        match verb:
+            case "start":
+                await self._start(child)
+            case "pause":
+                child.pause()
+            case "resume":
+                child.resume()
+            case "stop" if child.is_paused:
+                raise SupervisorError(f"{child.name} is paused: resume or kill it")
+            case _:
+                child.ended_by = {"stop": "stopped", "kill": "killed"}[verb]
+                child.send(SIGNALS[verb])
 
 
 def complain(text: str) -> None:

@@ -151,8 +151,13 @@ class SecurityFolder:
         return [
             f"client configurations with passwords, for your user only, in {self.clients}:",
             *(f"  {user + '/':<7} {rights}" for user, rights in _RIGHTS.items()),
-            f"  e.g. --command-config {self.clients / ADMIN_USER / COMMAND_CONFIG}",
+            f"  e.g. --command-config {self.admin_config}",
         ]
+
+    @property
+    def admin_config(self) -> Path:
+        """The ``--command-config`` of the administrator."""
+        return self.clients / ADMIN_USER / COMMAND_CONFIG
 
     def client_settings(self) -> dict[str, str]:
         """Return the settings of a client that logs in as the brokers do."""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mission("GLASS-21")
 def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A program in place of the interpreter that runs its words as shell code."""
     program = tmp_path / "program"
-    program.write_text('#!/bin/sh\nshift 2\nexec sh -c "$1"\n')
+    program.write_text('#!/bin/sh\nshift 3\nexec sh -c "$1"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     return program

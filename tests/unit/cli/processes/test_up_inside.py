@@ -22,7 +22,15 @@ from minikafka.testing.processes import free_ports
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "minikafka.cli.main", "up", "--inside", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "minikafka.cli.main",
+        "up",
+        "--inside",
+        "--no-page",
+        *arguments,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -1,0 +1,219 @@
+"""The page as a child of `minikafka up`, which does to the brokers what the page asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+from minikafka.dashboard.supervision import (
+    MAX_LINE,
+    Greeting,
+    SupervisorError,
+    greeting_line,
+    line,
+    parse_line,
+)
+from minikafka.world.real.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from minikafka.inside.cluster import InsideCluster
+
+NEEDED: Final = ("starlette", "uvicorn")  # the extra `ui`
+ADDRESS_WITHIN_S: Final = 20.0
+STOP_WITHIN_S: Final = 5.0
+# What a user of the testing API would call; the page shows it where no process has a pid.
+INSIDE_COMMANDS: Final[Mapping[str, str]] = {
+    "start": "cluster.start_broker({broker})",
+    "stop": "cluster.stop_broker({broker})",
+    "kill": "cluster.kill_broker({broker})",
+    "pause": "cluster.pause_broker({broker})",
+    "resume": "cluster.resume_broker({broker})",
+    "isolate": "cluster.isolate_broker({broker})",
+    "rejoin": "cluster.heal_broker({broker})",
+}
+
+
+class BrokerProcesses(Protocol):
+    """What the page may act on."""
+
+    @property
+    def greeting(self) -> Greeting: ...
+
+    async def act(self, verb: str, broker: int) -> None:
+        """Raises SupervisorError."""
+        ...
+
+
+def is_installed() -> bool:
+    """Whether the extra `ui` is."""
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
+
+
+class PageProcess:
+    """`minikafka ui` as a child with a supervisor link.
+
+    ``log`` gets what it complains of; None: standard error of this process.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        port: int | None = None,
+        command_config: str | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self._arguments = ["--bootstrap-server", bootstrap]
+        if command_config is not None:
+            self._arguments += ["--command-config", command_config]
+        if port is not None:
+            self._arguments += ["--port", str(port)]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._address: asyncio.Future[str] | None = None
+
+    async def start(self, brokers: BrokerProcesses) -> None:
+        """Start the page, which may act on ``brokers`` until ``stop``. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = self._spawn(theirs.fileno())
+        reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
+        self._address = asyncio.get_running_loop().create_future()
+        self._serving = asyncio.create_task(self._serve(reader, self._writer, brokers))
+
+    def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
+        errors: IO[bytes] | None = None if self._log is None else self._log.open("ab")
+        command = [sys.executable, "-m", "minikafka", "ui", *self._arguments]
+        try:
+            return subprocess.Popen(
+                [*command, "--supervisor-fd", str(fd)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # it prints the token
+                stderr=errors,
+                pass_fds=(fd,),
+                start_new_session=True,  # Ctrl-C reaches only the supervisor
+            )
+        finally:
+            if errors is not None:
+                errors.close()
+
+    async def address(self) -> str | None:
+        """Return where the page is, which has the token; None if it does not serve."""
+        assert self._address is not None
+        try:
+            async with asyncio.timeout(ADDRESS_WITHIN_S):
+                return await asyncio.shield(self._address)
+        except (TimeoutError, SupervisorError):
+            return None
+
+    async def stop(self) -> None:
+        """Stop the page by ending its link, and kill it if it does not end soon."""
+        if self._process is None:
+            return
+        if self._serving is not None:
+            self._serving.cancel()
+        if self._writer is not None:
+            self._writer.close()
+        try:
+            await asyncio.to_thread(self._process.wait, STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, brokers: BrokerProcesses
+    ) -> None:
+        """Carry out one request after the other until the page ends."""
+        assert self._address is not None
+        writer.write(greeting_line(brokers.greeting))
+        try:
+            while text := await reader.readline():
+                message = parse_line(text)
+                if "page" in message:
+                    if not self._address.done():
+                        self._address.set_result(str(message["page"]))
+                    continue
+                writer.write(line(await _reply(message, brokers)))
+                await writer.drain()
+        except (OSError, ValueError) as error:  # it has gone, or does not speak this protocol
+            self._fail(str(error))
+        else:
+            self._fail("the page has ended")
+
+    def _fail(self, why: str) -> None:
+        assert self._address is not None
+        if not self._address.done():
+            self._address.set_exception(SupervisorError(why))
+            self._address.exception()  # it may be that no caller waits for it
+
+
+async def _reply(message: Mapping[str, object], brokers: BrokerProcesses) -> dict[str, object]:
+    number, verb, broker = (message.get(name) for name in ("id", "do", "broker"))
+    greeting = brokers.greeting
+    if verb not in greeting.supervised or broker not in greeting.brokers:
+        return {"id": number, "error": f"cannot {verb} broker {broker}"}
+    assert isinstance(verb, str)
+    assert isinstance(broker, int)
+    try:
+        await brokers.act(verb, broker)
+    except SupervisorError as error:
+        return {"id": number, "error": str(error)}
+    return {"id": number, "ok": True}
+
+
+class InsideBrokers:
+    """The brokers of a cluster inside this process."""
+
+    def __init__(self, cluster: InsideCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def greeting(self) -> Greeting:
+        return Greeting(tuple(INSIDE_COMMANDS), self._cluster.broker_ids, INSIDE_COMMANDS)
+
+    async def act(self, verb: str, broker: int) -> None:
+        """Raises SupervisorError. The cluster runs on a loop in another thread."""
+        cluster = self._cluster
+        acts = {
+            "start": cluster.start_broker,
+            "stop": cluster.stop_broker,
+            "kill": cluster.kill_broker,
+            "pause": cluster.pause_broker,
+            "resume": cluster.resume_broker,
+            "isolate": cluster.isolate_broker,
+            "rejoin": cluster.heal_broker,
+        }
+        is_running = cluster.is_running(broker)
+        if verb == "start" and is_running:
+            raise SupervisorError(f"broker {broker} is running")
+        if verb != "start" and not is_running:
+            raise SupervisorError(f"broker {broker} does not run")
+        try:
+            await asyncio.to_thread(acts[verb], broker)
+        except (ValueError, RuntimeError, TimeoutError, OSError) as error:
+            raise SupervisorError(str(error) or type(error).__name__) from None
+
+
+@contextmanager
+def page_beside(cluster: InsideCluster, port: int | None) -> Iterator[str]:
+    """Run the page beside a cluster in this process; yield what the ready line says of it."""
+    thread = LoopThread("page")
+    page = PageProcess(cluster.bootstrap, port)
+    thread.start()
+    try:
+        thread.call(page.start(InsideBrokers(cluster)))
+        address = thread.call(page.address())
+        if address is None:
+            print("minikafka: the page did not start", file=sys.stderr, flush=True)
+        yield "" if address is None else f"page={address}"
+    finally:
+        thread.call(page.stop())
+        thread.stop()
