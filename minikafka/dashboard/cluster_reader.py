@@ -8,7 +8,9 @@ a broker does not have is no error.
 from __future__ import annotations
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from minikafka.client.admin.admin import Admin
@@ -54,14 +56,16 @@ Errors = list[FailedCall]
 
 
 class ClusterReader:
-    """``view`` is what the last Metadata response said; ``totals`` counts all topics."""
+    """``view`` has what the last Metadata response said, and the other topics from before;
+    ``totals`` counts all topics."""
 
     def __init__(self, admin: Admin) -> None:
         self.view = ClusterView()
         self.totals = Totals(0, 0, 0, 0)
         self._session = admin.session
         self._admin = admin
-        self._read_ms: int | None = None  # when ``view`` had all topics
+        self._whole = ClusterView()  # of all topics
+        self._read_ms: int | None = None  # when that was
         self._reading: asyncio.Task[None] | None = None
         self._few = asyncio.Semaphore(AT_ONCE)
 
@@ -77,16 +81,21 @@ class ClusterReader:
                 self._reading = asyncio.create_task(self._read_all(), name="all-topics")
                 self._reading.add_done_callback(self._read)
             await asyncio.shield(self._reading)
-        return self.view
+        return self._whole
 
     async def topics(self, names: Iterable[str]) -> ClusterView:
         """Return the view with the current state of these topics and the brokers. In a large
         cluster the other topics are of some seconds ago. Raises KafkaError."""
         if self._read_ms is None or self.totals.partitions < LARGE:
             return await self.all_topics(0)
-        await self.all_topics(LARGE_MAX_AGE_MS)
-        known = [name for name in names if name in self.view.topics]
-        self._set(merge(self.view, await self._metadata(known), self.view.topics))
+        whole = await self.all_topics(LARGE_MAX_AGE_MS)
+        known = {name: self.view.topics[name] for name in names if name in self.view.topics}
+        response = await self._metadata(sorted(known))
+        recent = merge(ClusterView(topics=known), response, ())
+        # Copying the whole view would take longer than the request.
+        topics = ChainMap(dict(recent.topics), dict(whole.topics))
+        leaders = ChainMap(dict(recent.leaders), dict(whole.leaders))
+        self._set(replace(recent, topics=topics, leaders=leaders))
         return self.view
 
     async def about(self, broker_id: int) -> BrokerAbout:
@@ -210,8 +219,9 @@ class ClusterReader:
     # ------------------------------------------------------------------------------------- inside
 
     async def _read_all(self) -> None:
-        self._set(merge(self.view, await self._metadata(None), ()))
-        self.totals = totals(self.view.topics.values())
+        self._whole = merge(self._whole, await self._metadata(None), ())
+        self._set(self._whole)
+        self.totals = totals(self._whole.topics.values())
         self._read_ms = self._session.world.clock.monotonic_ms()
 
     def _read(self, task: asyncio.Task[None]) -> None:
