@@ -322,6 +322,43 @@ def test_a_broker_without_quotas_says_how_to_set_one(site: PageSite, open_page: 
     expect(page.locator("main")).to_contain_text("minikafka quotas set")
 
 
+@pytest.mark.mission("GLASS-44")
+def test_quotas_show_their_use_and_muted_clients(site: PageSite, open_page: OpenPage) -> None:
+    account = {
+        "key": "producer_byte_rate", "user": "alice", "client_id": "loader", "limit": 1000,
+        "used": 1500, "throttle_ms": 430,
+    }  # fmt: skip
+    unused = {"key": "request_percentage", "user": "<default>", "client_id": None, "limit": 50}
+    muted = {"client": "::1", "client_id": "loader", "user": "alice", "until_ms": AT + 2000}
+    clients = {
+        "enabled": True, "limits": [unused], "accounts": [account], "num_muted": 1,
+        "muted": [muted],
+    }  # fmt: skip
+    replication = {
+        "leader": {"limit": 4096, "rate": 1024, "exceeded": False},
+        "follower": {"limit": None, "rate": 0, "exceeded": False},
+    }
+    connected = [{"client_id": "loader", "name": "librdkafka", "version": "2.3", "connections": 3}]
+    connections = {"total": 3, "listeners": {"PLAINTEXT": 3}, "clients": connected}
+    site.stream.first = [
+        HELLO,
+        state(
+            ("throttle", "clients", clients),
+            ("throttle", "replication", replication),
+            ("connections", "", connections),
+        ),
+    ]
+    page = shown(site, open_page, "throttles")
+    rows = page.locator(".throttles li")
+    expect(rows).to_have_count(3)  # a side without a limit is left out
+    expect(rows.nth(0)).to_contain_text("user alice, client loader")
+    expect(rows.nth(0)).to_contain_text("for 430 ms")
+    expect(rows.nth(1)).to_contain_text("1 kB/s of 4 kB/s")
+    expect(rows.nth(2)).to_contain_text("every other user")
+    expect(page.get_by_role("region", name="Connections that a broker")).to_contain_text("2 s")
+    expect(page.get_by_role("region", name="Connections by client")).to_contain_text("librdkafka")
+
+
 # ---- all of them
 
 

@@ -188,7 +188,16 @@ def test_two_controllers(module_page: Page) -> None:
             "channel",
             "7 requests",
         ),
-        (("throttle", "loader", {"throttle_ms": 400}), "throttle", "400 ms"),
+        (
+            ("throttle", "clients", {"num_muted": 2, "muted": [{"client_id": "loader"}]}),
+            "throttle",
+            "loader",
+        ),
+        (
+            ("throttle", "replication", {"log_dirs": {"limit": 9, "rate": 12, "exceeded": True}}),
+            "throttle",
+            "log dirs",
+        ),
     ],
 )
 def test_odd_states_of_a_broker(
@@ -360,7 +369,7 @@ def test_stories_are_about_events_that_the_package_logs(module_page: Page) -> No
 
 
 @pytest.mark.mission("GLASS-46")
-def test_an_unknown_event_is_told_by_its_name(module_page: Page) -> None:
+def test_an_unknown_event_has_its_name_as_sentence(module_page: Page) -> None:
     says = module_page.evaluate(
         """async (event) => (await import("/static/views/event_stories.js")).sentence(event)""",
         event("constructor_called", 1),

@@ -130,6 +130,8 @@ function Legend({ model, facts, slower }) {
       <dt>places in watch lists</dt><dd>${number(facts.purgatory_size)}</dd>
       <dt>keys watched</dt><dd>${number(facts.watched_keys)}</dd>
       <dt>next wake-up</dt><dd>${facts.next_wake_up_in_ms === null ? "none" : `in ${duration(Math.max(0, facts.next_wake_up_in_ms))}`}</dd>
+      ${facts.completed !== undefined && html`<dt>completed by an event</dt><dd>${number(facts.completed)}</dd>
+        <dt>expired</dt><dd>${number(facts.expired)}</dd>`}
       <dt>wake-ups of ${facts.reaper}</dt><dd>${number(facts.wake_ups)}</dd>
     </dl>
     <ol class="levels">${model.wheels.slice().reverse().map((wheel) => html`<li key=${wheel.level}>

@@ -1,53 +1,80 @@
-/** The view "Throttles": quotas of clients, of replication, and who is held back now. */
+/** The view "Throttles": quotas of clients, of replication, who is held back now, and connections. */
 
 import { Empty, OnlyMinikafka } from "../parts/empty.js";
-import { brief, bytes, duration, number } from "../parts/format.js";
+import { brief, bytes, count, duration, number } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import { BrokerName } from "../parts/svg.js";
+import { Table } from "../parts/table.js";
 import { Twin } from "../parts/twin.js";
 import { all } from "../reducer.js";
-import { mutes } from "./why_findings.js";
 
 /** @typedef {import("../reducer.js").State} State */
 /**
  * @typedef {{key: string, broker: number, kind: string, who: string, limit: number|null,
- *   rate: number|null, share: number|null, unit: string, held: boolean, heldMs: number,
- *   more: [string, any][]}} ThrottleRow `share` of the limit that is used; above 1 it is exceeded
+ *   rate: number|null, share: number|null, unit: string, held: boolean, heldMs: number}} ThrottleRow
+ *   `share` of the limit that is used; above 1 it is exceeded
  */
 
-const KNOWN = new Set(["kind", "user", "client_id", "ip", "limit", "rate", "unit", "throttle_ms", "muted", "throttled", "exceeded"]);
+const RIGHT = /** @type {"right"} */ ("right");
+
+/** What each quota limits, and its unit. @type {Object<string, {kind: string, unit: string}>} */
+const QUOTAS = {
+  producer_byte_rate: { kind: "Produce", unit: "B/s" },
+  consumer_byte_rate: { kind: "Fetch", unit: "B/s" },
+  request_percentage: { kind: "Time of the broker", unit: "%" },
+  controller_mutation_rate: { kind: "Changes of topics", unit: "a second" },
+  leader: { kind: "Replication from leaders", unit: "B/s" },
+  follower: { kind: "Replication to followers", unit: "B/s" },
+  log_dirs: { kind: "Moves between disks", unit: "B/s" },
+};
 
 /**
+ * Return the accounts of clients with a limit, and the throttles of replication.
+ *
  * @param {State} state
  * @returns {ThrottleRow[]} those that hold someone back first, then by the share of their limit
  */
 export function throttleRows(state) {
-  return all(state, "throttle").map(({ name, broker, facts }) => {
-    const limit = typeof facts.limit === "number" ? facts.limit : null;
-    const rate = typeof facts.rate === "number" ? facts.rate : null;
-    return {
-      key: `${broker} ${name}`,
-      broker: Number(broker),
-      kind: facts.kind ?? name,
-      who: who(facts) || (facts.kind ? "" : name),
-      limit,
-      rate,
-      share: limit && rate !== null ? rate / limit : null,
-      unit: facts.unit ?? "",
-      held: mutes(facts),
-      heldMs: facts.throttle_ms ?? 0,
-      more: Object.entries(facts).filter(([key]) => !KNOWN.has(key)),
-    };
-  }).sort((a, b) => Number(b.held) - Number(a.held) || (b.share ?? -1) - (a.share ?? -1));
+  const rows = all(state, "throttle").flatMap(({ name, broker, facts }) => (name === "replication" ? ofReplication(Number(broker), facts) : ofClients(Number(broker), facts)));
+  return rows.sort((a, b) => Number(b.held) - Number(a.held) || (b.share ?? -1) - (a.share ?? -1));
 }
 
-/** @param {any} facts */
-function who(facts) {
+/** @param {number} broker @param {any} facts @returns {ThrottleRow[]} */
+function ofClients(broker, facts) {
+  const used = new Set();
+  const accounts = (facts.accounts ?? []).map((/** @type {any} */ row) => {
+    used.add(`${row.key} ${row.limit}`);
+    return throttleRow(broker, row.key, who(row), row.limit, row.used, row.throttle_ms > 0, row.throttle_ms);
+  });
+  // A limit is listed by itself as long as no client has used it.
+  const limits = (facts.limits ?? []).filter((/** @type {any} */ row) => !used.has(`${row.key} ${row.limit}`))
+    .map((/** @type {any} */ row) => throttleRow(broker, row.key, who(row), row.limit, null, false, 0));
+  return [...accounts, ...limits];
+}
+
+/** @param {number} broker @param {any} facts @returns {ThrottleRow[]} */
+function ofReplication(broker, facts) {
+  return Object.entries(facts).filter(([, row]) => row && row.limit !== null && row.limit !== undefined)
+    .map(([key, row]) => throttleRow(broker, key, "", row.limit, row.rate ?? null, Boolean(row.exceeded), 0));
+}
+
+/**
+ * @param {number} broker @param {string} key @param {string} whose @param {number|null} limit
+ * @param {number|null} rate @param {boolean} held @param {number} heldMs
+ * @returns {ThrottleRow}
+ */
+function throttleRow(broker, key, whose, limit, rate, held, heldMs) {
+  const { kind, unit } = QUOTAS[key] ?? { kind: key.replaceAll("_", " "), unit: "" };
+  const share = limit && rate !== null ? rate / limit : null;
+  return { key: `${broker} ${key} ${whose}`, broker, kind, who: whose, limit, rate, share, unit, held, heldMs };
+}
+
+/** @param {any} row */
+function who(row) {
   const parts = [];
-  if (facts.user !== undefined) parts.push(`user ${facts.user ?? "(default)"}`);
-  if (facts.client_id !== undefined) parts.push(`client ${facts.client_id ?? "(default)"}`);
-  if (facts.ip !== undefined) parts.push(`address ${facts.ip ?? "(default)"}`);
-  return parts.join(", ");
+  if (row.user) parts.push(row.user === "<default>" ? "every other user" : `user ${row.user}`);
+  if (row.client_id) parts.push(row.client_id === "<default>" ? "every other client" : `client ${row.client_id}`);
+  return parts.join(", ") || "all clients";
 }
 
 /** @param {number|null} value @param {string} unit */
@@ -61,33 +88,66 @@ export function amount(value, unit) {
 /** @param {{state: State}} props */
 function Component({ state }) {
   const rows = throttleRows(state);
-  if (!rows.length && !all(state, "broker").length) return html`<${OnlyMinikafka} state=${state} what="its throttles" />`;
-  const lead = html`<p class="lead">A quota limits what a client uses of a broker, or what replication uses of the network. A client
-    above its quota gets its response at once, with a throttle time; its connection is not read for that long.</p>`;
-  if (!rows.length) {
-    return html`<div class="inner">${lead}<${Empty} title="No quota is in effect.">
-      Set one with <code>minikafka quotas set</code>, or throttle a reassignment with <code>--throttle</code>.<//></div>`;
-  }
-  const held = rows.filter((row) => row.held).length;
-  return html`<div class="inner">${lead}
-    <p class=${`notice ${held ? "warn" : "good"}`}>${held ? `${number(held)} of ${number(rows.length)} quotas hold someone back.` : "Nobody is held back at the moment."}</p>
-    <${Throttles} rows=${rows} /></div>`;
+  const throttles = all(state, "throttle");
+  if (!throttles.length && !all(state, "broker").length) return html`<${OnlyMinikafka} state=${state} what="its throttles" />`;
+  const muted = throttles.flatMap(({ broker, facts }) => (facts.muted ?? []).map((/** @type {any} */ row) => ({ broker, ...row })));
+  return html`<div class="inner">
+    <p class="lead">A quota limits what a client uses of a broker, or what replication uses of the network. A client above its
+      quota gets its response at once, with a throttle time; its connection is not read for that long.</p>
+    ${rows.length ? html`<${Throttles} rows=${rows} />` : html`<${Empty} title="No quota is in effect.">
+      Set one with <code>minikafka quotas set</code>, or throttle a reassignment with <code>--throttle</code>.<//>`}
+    ${rows.length > 0 && html`<${Muted} rows=${muted} now=${state.at} />`}
+    <${Connections} state=${state} />
+  </div>`;
+}
+
+/** @param {{rows: any[], now: number}} props */
+function Muted({ rows, now }) {
+  const columns = [
+    { key: "broker", title: "On", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />` },
+    { key: "client", title: "Address" },
+    { key: "client_id", title: "Client" },
+    { key: "user", title: "User" },
+    { key: "until_ms", title: "For another", render: (/** @type {any} */ row) => duration(Math.max(0, row.until_ms - now)), align: RIGHT },
+  ];
+  return html`<section class="card"><h2>Muted connections</h2>
+    <${Table} caption="Connections that a broker does not read at the moment" columns=${columns} rows=${rows} pageSize=${10}
+      none="Every connection is read." /></section>`;
+}
+
+/** @param {{state: State}} props */
+function Connections({ state }) {
+  const brokers = all(state, "connections");
+  if (!brokers.length) return null;
+  const rows = brokers.flatMap(({ broker, facts }) => (facts.clients ?? []).map((/** @type {any} */ row) => ({ broker, ...row })));
+  const columns = [
+    { key: "broker", title: "To", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />` },
+    { key: "client_id", title: "Client" },
+    { key: "name", title: "Software" },
+    { key: "version", title: "Version" },
+    { key: "connections", title: "Connections", align: RIGHT },
+  ];
+  const totals = brokers.map(({ broker, facts }) => html`<span key=${broker}><${BrokerName} broker=${broker} />: <b>${number(facts.total)}</b> <span
+    class="muted">(${Object.entries(facts.listeners ?? {}).map(([name, n]) => `${name} ${n}`).join(", ")})</span></span>`);
+  return html`<section class="card"><h2>Connections</h2><p class="row">${totals}</p>
+    <${Table} caption="Connections by client" columns=${columns} rows=${rows} pageSize=${10} initialSort=${["connections", true]}
+      none="No client is connected." /></section>`;
 }
 
 /** @param {{rows: ThrottleRow[]}} props */
 function Throttles({ rows }) {
-  const right = /** @type {"right"} */ ("right");
   const columns = [
     { key: "broker", title: "On", render: (/** @type {ThrottleRow} */ row) => html`<${BrokerName} broker=${row.broker} />` },
     { key: "kind", title: "Quota of" },
     { key: "who", title: "For" },
-    { key: "rate", title: "Used", render: (/** @type {ThrottleRow} */ row) => amount(row.rate, row.unit), align: right },
-    { key: "limit", title: "Limit", render: (/** @type {ThrottleRow} */ row) => amount(row.limit, row.unit), align: right },
+    { key: "rate", title: "Used", render: (/** @type {ThrottleRow} */ row) => amount(row.rate, row.unit), align: RIGHT },
+    { key: "limit", title: "Limit", render: (/** @type {ThrottleRow} */ row) => amount(row.limit, row.unit), align: RIGHT },
     { key: "held", title: "Holds back", render: (/** @type {ThrottleRow} */ row) => html`<${Held} row=${row} />` },
-    { key: "more", title: "More", value: (/** @type {ThrottleRow} */ row) => moreText(row) },
   ];
+  const held = rows.filter((row) => row.held).length;
+  const said = held ? `${count(held, "quota holds", "quotas hold")} someone back. ` : "Nobody is held back at the moment. ";
   return html`<${Twin} title="Quotas and throttles" columns=${columns} rows=${rows} rowKey=${(/** @type {ThrottleRow} */ row) => row.key}
-    about="The bar is the share of the limit that is used; it ends at the limit.">
+    about=${`${said}The bar is the share of the limit that is used; it ends at the limit.`}>
     <ul class="bars throttles">${rows.map((row) => html`<li key=${row.key} aria-label=${`${row.kind} ${row.who}: ${amount(row.rate, row.unit)} of ${amount(row.limit, row.unit)}`}>
       <span class="bars-name"><${BrokerName} broker=${row.broker} label=${row.kind} /> <span class="muted">${row.who}</span></span>
       <span class="bars-track" aria-hidden="true"><span class=${`throttle-used ${row.held || (row.share ?? 0) > 1 ? "over" : ""}`}
@@ -100,11 +160,6 @@ function Throttles({ rows }) {
 function Held({ row }) {
   if (!row.held) return html`<span class="pill quiet">no</span>`;
   return html`<span class="pill warn">${row.heldMs ? `for ${duration(row.heldMs)}` : "yes"}</span>`;
-}
-
-/** @param {ThrottleRow} row */
-function moreText(row) {
-  return row.more.map(([key, value]) => `${key.replaceAll("_", " ")}: ${Array.isArray(value) ? value.join(", ") : typeof value === "object" && value ? JSON.stringify(value) : value}`).join("; ");
 }
 
 export const view = { path: "throttles", title: "Throttles", key: "9", component: Component };

@@ -24,9 +24,10 @@ export function transactionFindings(state) {
         `Consumers that read committed records wait at its first record. ${where}`));
     }
     const decided = facts.state === "PrepareCommit" || facts.state === "PrepareAbort";
-    if (decided && state.at - at > DECIDED_FOR_MS) {
+    const waited = state.at - (facts.last_update_ms ?? at);
+    if (decided && waited > DECIDED_FOR_MS) {
       const unmarked = facts.unmarked ? `${facts.unmarked} ${facts.unmarked === 1 ? "partition has" : "partitions have"} no marker yet. ` : "";
-      found.push(transactionFinding(state, name, facts, `Transaction ${name} is decided (${facts.state}), and has waited for its markers for ${seconds(state.at - at)}.`,
+      found.push(transactionFinding(state, name, facts, `Transaction ${name} is decided (${facts.state}), and has waited for its markers for ${seconds(waited)}.`,
         `${unmarked}A leader that should write one may be gone. ${where}`));
     }
   }

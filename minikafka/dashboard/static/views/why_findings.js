@@ -294,14 +294,23 @@ function diskFindings(state) {
 
 /** @param {State} state @returns {Finding[]} */
 function throttleFindings(state) {
-  return all(state, "throttle").filter(({ facts }) => mutes(facts)).map(({ broker, name, facts }) =>
-    finding(`throttle-${broker}-${name}`, "note", `Broker ${broker} holds back ${name || "clients"} by a quota.`,
-      facts.throttle_ms ? `The last response was delayed by ${facts.throttle_ms} ms.` : "", { path: "throttles", label: "Throttles" }, []));
-}
-
-/** Whether a quota delays someone now. @param {any} facts */
-export function mutes(facts) {
-  return Boolean(facts.throttled || facts.muted || facts.throttle_ms || facts.exceeded);
+  const found = [];
+  for (const { broker, name, facts } of all(state, "throttle")) {
+    const id = `throttle-${broker}-${name}`;
+    const view = { path: "throttles", label: "Throttles" };
+    if (name === "replication") {
+      const exceeded = Object.keys(facts).filter((kind) => facts[kind]?.exceeded).map((kind) => kind.replace("_", " "));
+      if (exceeded.length) {
+        found.push(finding(id, "note", `Broker ${broker} holds replication back by a throttle.`,
+          `The limit is reached for: ${exceeded.join(", ")}. Replicas that are not in sync catch up more slowly.`, view, []));
+      }
+    } else if (facts.num_muted > 0) {
+      const clients = [...new Set((facts.muted || []).map((/** @type {any} */ row) => String(row.client_id || row.client)))];
+      found.push(finding(id, "note", `Broker ${broker} holds back ${counted(facts.num_muted, "connection")} by a quota.`,
+        `The clients ${few(clients)} have used more than their limit.`, view, []));
+    }
+  }
+  return found;
 }
 
 /** @param {State} state @returns {Finding[]} */
