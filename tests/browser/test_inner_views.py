@@ -278,6 +278,31 @@ def test_an_edge_lights_up_and_filters_the_transitions(site: PageSite, open_page
 
 
 @pytest.mark.mission("GLASS-42")
+def test_transitions_of_partitions_are_known_from_the_log_too(
+    site: PageSite, open_page: OpenPage
+) -> None:
+    moved = [transition("OnlineReplica", "OfflineReplica", AT, replica=1)] * 100
+    logged = {
+        "partition": "orders-0", "epoch": 3, "before": "OnlinePartition",
+        "after": "OfflinePartition", "leader": -1, "isr": "[2, 3]", "leader_epoch": 5,
+    }  # fmt: skip
+    event = {
+        "type": "event", "at": AT - 10, "broker": 1, "number": 1, "level": "info",
+        "name": "partition_state_changed", "facts": logged,
+    }  # fmt: skip
+    others = {**event, "broker": 2, "number": 2}
+    site.stream.first = [HELLO, event, others, state(controller(transitions=moved))]
+    page = shown(site, open_page, "controller")
+    edge = page.get_by_role(
+        "button", name=re.compile("^OnlinePartition to OfflinePartition: 1 time")
+    )
+    edge.click()
+    rows = page.get_by_label(re.compile("^Last transitions of")).locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("2, 3")
+
+
+@pytest.mark.mission("GLASS-42")
 def test_the_controller_shows_its_event_queue_and_channels(
     site: PageSite, open_page: OpenPage
 ) -> None:

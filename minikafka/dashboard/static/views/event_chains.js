@@ -23,7 +23,13 @@ const MAX_LINKS = 12;
 // What passes all the time and causes nothing.
 const NOISE = new Set(["metadata_updated", "features_read", "config_changes_received"]);
 // No trouble begins with these, though they may be a step of its story.
-const RECOVERIES = new Set(["broker_started", "brokers_started", "broker_connected", "session_opened", "broker_registered"]);
+const RECOVERIES = new Set([
+  "broker_started",
+  "brokers_started",
+  "broker_connected",
+  "session_opened",
+  "broker_registered",
+]);
 const TROUBLED = new Set(["OfflinePartition", "NonExistentPartition"]);
 
 /**
@@ -91,7 +97,9 @@ function links(events) {
   const found = new Map();
   for (const event of events) {
     const about = subjects(event);
-    const key = [event.name, event.broker, about.brokers, about.groups, about.transactions].join("|");
+    const key = [event.name, event.broker, about.brokers, about.groups, about.transactions].join(
+      "|",
+    );
     const known = found.get(key);
     found.delete(key); // a repeat moves to its newest place
     found.set(key, {

@@ -10,12 +10,17 @@ import { BrokerName } from "../parts/svg.js";
  *   choose: (value: any) => void}} props
  */
 export function Choice({ label, options, chosen, choose }) {
-  return html`<span class="choice" role="group" aria-label=${label}>${options.map(({ value, label: text }) => html`<button
-    key=${value} class="small" aria-pressed=${value === chosen} onClick=${() => choose(value)}>${text}</button>`)}</span>`;
+  return html`<span class="choice" role="group" aria-label=${label}>${options.map(
+    ({ value, label: text }) => html`<button
+    key=${value} class="small" aria-pressed=${value === chosen} onClick=${() => choose(value)}>${text}</button>`,
+  )}</span>`;
 }
 
 /** @param {{brokers: number[], chosen: number, choose: (broker: number) => void}} props */
 export function BrokerChooser({ brokers, chosen, choose }) {
-  const options = brokers.map((broker) => ({ value: broker, label: html`<${BrokerName} broker=${broker} />` }));
+  const options = brokers.map((broker) => ({
+    value: broker,
+    label: html`<${BrokerName} broker=${broker} />`,
+  }));
   return html`<p><${Choice} label="Broker" options=${options} chosen=${chosen} choose=${choose} /></p>`;
 }

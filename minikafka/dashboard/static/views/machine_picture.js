@@ -22,17 +22,38 @@ export function MachinePicture({ machine, transitions, now, chosen, choose }) {
   const columns = [
     { key: "from", title: "From" },
     { key: "to", title: "To" },
-    { key: "count", title: "Of the last transitions", value: (/** @type {any} */ row) => row.heated?.count ?? 0, align: /** @type {"right"} */ ("right") },
-    { key: "last", title: "Last", value: (/** @type {any} */ row) => row.heated?.lastMs ?? 0, render: (/** @type {any} */ row) => (row.heated ? time(row.heated.lastMs) : "–") },
-    { key: "example", title: "For example", value: (/** @type {any} */ row) => row.heated?.subjects.join(", ") ?? "" },
+    {
+      key: "count",
+      title: "Of the last transitions",
+      value: (/** @type {any} */ row) => row.heated?.count ?? 0,
+      align: /** @type {"right"} */ ("right"),
+    },
+    {
+      key: "last",
+      title: "Last",
+      value: (/** @type {any} */ row) => row.heated?.lastMs ?? 0,
+      render: (/** @type {any} */ row) => (row.heated ? time(row.heated.lastMs) : "–"),
+    },
+    {
+      key: "example",
+      title: "For example",
+      value: (/** @type {any} */ row) => row.heated?.subjects.join(", ") ?? "",
+    },
   ];
   return html`<${Twin} title=${machine.title} columns=${columns} rows=${rows} rowKey=${(/** @type {any} */ row) => row.key}
     about="All transitions that exist. A bright edge was taken within the last five seconds; its number says how often it occurs among the last transitions. Press an edge to list them.">
     <${Picture} label=${machine.title} width=${machine.width} height=${machine.height} class="machine">
-      ${rows.slice().sort((a, b) => RANK[a.warm] - RANK[b.warm]).map((row) => html`<${EdgeLine} key=${row.key} machine=${machine}
-        row=${row} now=${now} chosen=${row.key === chosen} choose=${choose} />`)}
-      ${machine.states.map((state) => html`<${StateBox} key=${state.name} state=${state}
-        lit=${rows.some(({ to, warm }) => to === state.name && warm === "recent")} />`)}
+      ${rows
+        .slice()
+        .sort((a, b) => RANK[a.warm] - RANK[b.warm])
+        .map(
+          (row) => html`<${EdgeLine} key=${row.key} machine=${machine}
+        row=${row} now=${now} chosen=${row.key === chosen} choose=${choose} />`,
+        )}
+      ${machine.states.map(
+        (state) => html`<${StateBox} key=${state.name} state=${state}
+        lit=${rows.some(({ to, warm }) => to === state.name && warm === "recent")} />`,
+      )}
     <//>
   <//>`;
 }
@@ -51,10 +72,18 @@ function EdgeLine({ machine, row, now, chosen, choose }) {
     <path class="edge-reach" d=${path} />
     <path class="edge-line" d=${path} />
     <path class="edge-tip" d="M7 0L-4 -5V5Z" transform=${`translate(${tip.x} ${tip.y}) rotate(${tip.turn})`} />
-    ${row.heated && html`<g transform=${`translate(${label.x} ${label.y})`}>
-      <rect class="edge-plate" x="-12" y="-9" width="24" height="18" rx="9" />
-      <text class="edge-count" y="0.35em">${row.heated.count}</text></g>`}
+    ${
+      row.heated &&
+      html`<g transform=${`translate(${label.x} ${label.y})`}>
+      <rect class="edge-plate" x=${-plate(row) / 2} y="-9" width=${plate(row)} height="18" rx="9" />
+      <text class="edge-count" y="0.35em">${row.heated.count}</text></g>`
+    }
   <//>`;
+}
+
+/** The width of the plate of a number. @param {any} row */
+function plate(row) {
+  return Math.max(24, 10 + 7 * String(row.heated.count).length);
 }
 
 /** @param {{state: import("./state_machines.js").MachineState, lit: boolean}} props */

@@ -20,11 +20,14 @@ const MAX_KEYS = 40;
 /** What waits in each purgatory, and for what. @type {Object<string, string>} */
 export const ABOUT = {
   Produce: "Produce requests with acks=all wait here until all replicas in sync have the records.",
-  Fetch: "Fetches of followers and consumers wait here until there are enough new records, or until max_wait has passed.",
+  Fetch:
+    "Fetches of followers and consumers wait here until there are enough new records, or until max_wait has passed.",
   DeleteRecords: "DeleteRecords requests wait here until all replicas have moved their log start.",
   ElectLeader: "ElectLeaders requests wait here until the brokers know the new leaders.",
-  topic: "CreateTopics, CreatePartitions and DeleteTopics wait here until the brokers know the topics.",
-  Heartbeat: "Each member of a group has a time-out here. A heartbeat replaces it; if it expires, the member is removed.",
+  topic:
+    "CreateTopics, CreatePartitions and DeleteTopics wait here until the brokers know the topics.",
+  Heartbeat:
+    "Each member of a group has a time-out here. A heartbeat replaces it; if it expires, the member is removed.",
   Rebalance: "Groups that rebalance wait here until all members have joined or synchronised.",
   Events: "Pages like this one wait here for the next event of the broker's log.",
 };
@@ -48,7 +51,9 @@ export function watchLists(facts) {
   }
   return [...lists.values()]
     .map((row) => ({ ...row, kinds: [...row.kinds].join(", ") }))
-    .sort((a, b) => b.operations - a.operations || a.key.localeCompare(b.key, "en", { numeric: true }));
+    .sort(
+      (a, b) => b.operations - a.operations || a.key.localeCompare(b.key, "en", { numeric: true }),
+    );
 }
 
 /** @param {{state: State, go: Go, params: Object<string, string>}} props */
@@ -59,23 +64,28 @@ function Component({ state, go, params }) {
   const broker = brokers.includes(Number(params.broker)) ? Number(params.broker) : brokers[0];
   const mine = rows.filter((row) => row.broker === broker);
   const chosen = mine.find(({ name }) => name === params.name) ?? busiest(mine);
-  const open = (/** @type {any} */ more) => go("purgatories", { name: chosen.name, broker, ...more });
+  const open = (/** @type {any} */ more) =>
+    go("purgatories", { name: chosen.name, broker, ...more });
   return html`<div class="inner">
     <p class="lead">A request whose response must wait is parked in a purgatory. It leaves when what it waits for
       happens to one of its keys, or when the timing wheels say that its time is up.</p>
     <${BrokerChooser} brokers=${brokers} chosen=${broker} choose=${(/** @type {number} */ id) => open({ broker: id })} />
-    <div class="cards purgatory-cards" role="group" aria-label="Purgatories">${mine.map(({ name, facts }) => html`<button key=${name}
+    <div class="cards purgatory-cards" role="group" aria-label="Purgatories">${mine.map(
+      ({ name, facts }) => html`<button key=${name}
       class="card purgatory-card" aria-pressed=${name === chosen.name} onClick=${() => open({ name })}>
       <${SmallDial} facts=${facts} />
       <span><b>${name}</b><br /><span class="muted">${number(facts.num_delayed_operations)} parked</span></span>
-    </button>`)}</div>
+    </button>`,
+    )}</div>
     <${Purgatory} key=${`${broker} ${chosen.name}`} facts=${chosen.facts} broker=${broker} />
   </div>`;
 }
 
 /** @param {import("../reducer.js").Entity[]} rows */
 function busiest(rows) {
-  return rows.reduce((a, b) => (b.facts.num_delayed_operations > a.facts.num_delayed_operations ? b : a));
+  return rows.reduce((a, b) =>
+    b.facts.num_delayed_operations > a.facts.num_delayed_operations ? b : a,
+  );
 }
 
 /** @param {{facts: any, broker: number}} props */
@@ -102,9 +112,21 @@ function Purgatory({ facts, broker }) {
 
 const WHEEL_COLUMNS = [
   { key: "level", title: "Level", align: "right" },
-  { key: "tick", title: "Tick", value: (/** @type {any} */ row) => row.tickMs, render: (/** @type {any} */ row) => duration(row.tickMs), align: "right" },
+  {
+    key: "tick",
+    title: "Tick",
+    value: (/** @type {any} */ row) => row.tickMs,
+    render: (/** @type {any} */ row) => duration(row.tickMs),
+    align: "right",
+  },
   { key: "size", title: "Slots", align: "right" },
-  { key: "span", title: "Covers", value: (/** @type {any} */ row) => row.intervalMs, render: (/** @type {any} */ row) => duration(row.intervalMs), align: "right" },
+  {
+    key: "span",
+    title: "Covers",
+    value: (/** @type {any} */ row) => row.intervalMs,
+    render: (/** @type {any} */ row) => duration(row.intervalMs),
+    align: "right",
+  },
   { key: "currentMs", title: "Current time (ms)", align: "right" },
   { key: "slot", title: "Current slot", align: "right" },
   { key: "tasks", title: "Tasks", align: "right" },
@@ -118,7 +140,10 @@ function wheelRow(wheel) {
     ...wheel,
     slot: currentSlot(wheel),
     tasks: countAll(wheel),
-    used: used.sort((a, b) => a.startMs - b.startMs).map(({ slot, tasks, hidden }) => `${slot}: ${tasks.length + hidden}`).join(", "),
+    used: used
+      .sort((a, b) => a.startMs - b.startMs)
+      .map(({ slot, tasks, hidden }) => `${slot}: ${tasks.length + hidden}`)
+      .join(", "),
   };
 }
 
@@ -130,15 +155,26 @@ function Legend({ model, facts, slower }) {
       <dt>places in watch lists</dt><dd>${number(facts.purgatory_size)}</dd>
       <dt>keys watched</dt><dd>${number(facts.watched_keys)}</dd>
       <dt>next wake-up</dt><dd>${facts.next_wake_up_in_ms === null ? "none" : `in ${duration(Math.max(0, facts.next_wake_up_in_ms))}`}</dd>
-      ${facts.completed !== undefined && html`<dt>completed by an event</dt><dd>${number(facts.completed)}</dd>
-        <dt>expired</dt><dd>${number(facts.expired)}</dd>`}
+      ${
+        facts.completed !== undefined &&
+        html`<dt>completed by an event</dt><dd>${number(facts.completed)}</dd>
+        <dt>expired</dt><dd>${number(facts.expired)}</dd>`
+      }
       <dt>wake-ups of ${facts.reaper}</dt><dd>${number(facts.wake_ups)}</dd>
     </dl>
-    <ol class="levels">${model.wheels.slice().reverse().map((wheel) => html`<li key=${wheel.level}>
+    <ol class="levels">${model.wheels
+      .slice()
+      .reverse()
+      .map(
+        (wheel) => html`<li key=${wheel.level}>
       ${place(wheel.level, model.wheels.length)}<b>${duration(wheel.tickMs)}</b> × ${wheel.size} slots = ${duration(wheel.intervalMs)}<br />
-      <span class="muted">${pace(wheel.intervalMs, slower)}; ${count(countAll(wheel), "task")}</span></li>`)}</ol>
-    ${model.wheels.length > 0 && html`<p class="muted">A task goes to the finest wheel that reaches its time-out, so
-      adding and cancelling it costs the same, whatever else waits.</p>`}
+      <span class="muted">${pace(wheel.intervalMs, slower)}; ${count(countAll(wheel), "task")}</span></li>`,
+      )}</ol>
+    ${
+      model.wheels.length > 0 &&
+      html`<p class="muted">A task goes to the finest wheel that reaches its time-out, so
+      adding and cancelling it costs the same, whatever else waits.</p>`
+    }
   </div>`;
 }
 
@@ -152,18 +188,47 @@ function place(level, levels) {
 function pace(intervalMs, slower) {
   if (slower === 0) return "stands still here";
   const seconds = (intervalMs * slower) / 1000;
-  return seconds < 1 ? `${number(Math.round(1 / seconds))} turns a second${slower > 1 ? " here" : ""}` : `a turn in ${duration(seconds * 1000)}${slower > 1 ? " here" : ""}`;
+  return seconds < 1
+    ? `${number(Math.round(1 / seconds))} turns a second${slower > 1 ? " here" : ""}`
+    : `a turn in ${duration(seconds * 1000)}${slower > 1 ? " here" : ""}`;
 }
 
 /** The operations with a bar of the time that is left. @param {{facts: any, nowMs: number}} props */
 function Parked({ facts, nowMs }) {
-  const rows = tasksOf(facts, nowMs).map((task, i) => ({ ...task, left: facts.operations[i].remaining_ms, age: facts.operations[i].age_ms }));
+  const rows = tasksOf(facts, nowMs).map((task, i) => ({
+    ...task,
+    left: facts.operations[i].remaining_ms,
+    age: facts.operations[i].age_ms,
+  }));
   const columns = [
-    { key: "kind", title: "Operation", render: (/** @type {any} */ row) => html`<span class="nowrap">${row.kind}</span>` },
-    { key: "keys", title: "Watches", value: (/** @type {any} */ row) => row.keys.length, render: (/** @type {any} */ row) => html`<${Keys} row=${row} />` },
-    { key: "left", title: "Time left", render: (/** @type {any} */ row) => html`<${Left} row=${row} />` },
-    { key: "delayMs", title: "Time-out", render: (/** @type {any} */ row) => duration(row.delayMs), align: "right" },
-    { key: "age", title: "Parked for", render: (/** @type {any} */ row) => duration(row.age), align: "right" },
+    {
+      key: "kind",
+      title: "Operation",
+      render: (/** @type {any} */ row) => html`<span class="nowrap">${row.kind}</span>`,
+    },
+    {
+      key: "keys",
+      title: "Watches",
+      value: (/** @type {any} */ row) => row.keys.length,
+      render: (/** @type {any} */ row) => html`<${Keys} row=${row} />`,
+    },
+    {
+      key: "left",
+      title: "Time left",
+      render: (/** @type {any} */ row) => html`<${Left} row=${row} />`,
+    },
+    {
+      key: "delayMs",
+      title: "Time-out",
+      render: (/** @type {any} */ row) => duration(row.delayMs),
+      align: "right",
+    },
+    {
+      key: "age",
+      title: "Parked for",
+      render: (/** @type {any} */ row) => duration(row.age),
+      align: "right",
+    },
   ];
   const more = facts.num_delayed_operations - rows.length;
   return html`<section><h2>Parked operations</h2>
@@ -184,8 +249,13 @@ function Left({ row }) {
 function Keys({ row }) {
   const shown = row.keys.slice(0, 3).join(", ");
   const more = row.keys.length - 3;
-  return html`<span class="keys" title=${row.keys.join(", ")}>${shown || "no key"}${more > 0 || row.moreKeys ? html` <span class="muted">and ${
-    row.moreKeys ? `more than ${Math.max(more, 1)}` : more} more</span>` : ""}</span>`;
+  return html`<span class="keys" title=${row.keys.join(", ")}>${shown || "no key"}${
+    more > 0 || row.moreKeys
+      ? html` <span class="muted">and ${
+          row.moreKeys ? `more than ${Math.max(more, 1)}` : more
+        } more</span>`
+      : ""
+  }</span>`;
 }
 
 /** @param {{facts: any}} props */
@@ -200,10 +270,12 @@ function Watched({ facts }) {
   if (!rows.length) return html`<${Empty}>No key of this purgatory is watched at the moment.<//>`;
   return html`<${Twin} title="Watch lists by key" columns=${columns} rows=${rows} rowKey=${(/** @type {any} */ row) => row.key}
     about="An event on a key (records were appended to a partition, a member joined a group) tries each operation in its list.">
-    <ul class="watch-lists">${rows.slice(0, MAX_KEYS).map(({ key, operations, kinds }) => html`<li key=${key}
+    <ul class="watch-lists">${rows.slice(0, MAX_KEYS).map(
+      ({ key, operations, kinds }) => html`<li key=${key}
       aria-label=${`${key}: ${count(operations, "operation")} (${kinds})`}>
       <span class="watch-bar" style=${{ width: `${(operations / most) * 100}%` }} aria-hidden="true"></span>
-      <span class="watch-key">${key}</span><span class="num">${operations}</span></li>`)}</ul>
+      <span class="watch-key">${key}</span><span class="num">${operations}</span></li>`,
+    )}</ul>
     ${rows.length > MAX_KEYS && html`<p class="muted">${number(rows.length - MAX_KEYS)} more keys are in the table.</p>`}
   <//>`;
 }

@@ -16,11 +16,26 @@ import { BrokerChooser, Choice } from "./inner_parts.js";
 
 /** The phases of a request, in their order. @type {Phase[]} */
 export const PHASES = [
-  { key: "queue", title: "queue", letter: "Q", about: "from the last byte of the request to the start of its handler" },
+  {
+    key: "queue",
+    title: "queue",
+    letter: "Q",
+    about: "from the last byte of the request to the start of its handler",
+  },
   { key: "local", title: "local", letter: "L", about: "in the handler" },
-  { key: "remote", title: "remote", letter: "R", about: "parked in a purgatory, until others have acted" },
+  {
+    key: "remote",
+    title: "remote",
+    letter: "R",
+    about: "parked in a purgatory, until others have acted",
+  },
   { key: "throttle", title: "throttle", letter: "T", about: "muted by a quota" },
-  { key: "response_queue", title: "wait", letter: "W", about: "until the responses of earlier requests had left" },
+  {
+    key: "response_queue",
+    title: "wait",
+    letter: "W",
+    about: "until the responses of earlier requests had left",
+  },
   { key: "send", title: "send", letter: "S", about: "until the response had left" },
 ];
 
@@ -42,7 +57,9 @@ const SCALES = [
  * @returns {Part[]}
  */
 export function partsOf(phases, measure) {
-  return shares(PHASES.map((phase) => ({ phase, us: Number(phases?.[phase.key]?.[measure] ?? 0) })));
+  return shares(
+    PHASES.map((phase) => ({ phase, us: Number(phases?.[phase.key]?.[measure] ?? 0) })),
+  );
 }
 
 /**
@@ -53,7 +70,9 @@ export function partsOf(phases, measure) {
  */
 export function partsOfRequest(row) {
   const names = /** @type {Object<string, string>} */ ({ response_queue: "wait_us" });
-  return shares(PHASES.map((phase) => ({ phase, us: Number(row[names[phase.key] ?? `${phase.key}_us`] ?? 0) })));
+  return shares(
+    PHASES.map((phase) => ({ phase, us: Number(row[names[phase.key] ?? `${phase.key}_us`] ?? 0) })),
+  );
 }
 
 /** @param {{phase: Phase, us: number}[]} parts @returns {Part[]} */
@@ -72,11 +91,16 @@ function Component({ state, go, params }) {
   const [measure, setMeasure] = useState("mean_us");
   const [scale, setScale] = useState("share");
   const rows = all(state, "request");
-  const brokers = [...new Set([...rows, ...all(state, "requests")].map(({ broker }) => Number(broker)))].sort((a, b) => a - b);
-  if (!brokers.length) return html`<${OnlyMinikafka} state=${state} what="the phases of its requests" />`;
+  const brokers = [
+    ...new Set([...rows, ...all(state, "requests")].map(({ broker }) => Number(broker))),
+  ].sort((a, b) => a - b);
+  if (!brokers.length)
+    return html`<${OnlyMinikafka} state=${state} what="the phases of its requests" />`;
   const broker = brokers.includes(Number(params.broker)) ? Number(params.broker) : brokers[0];
   const watched = one(state, broker, "requests") ?? {};
-  const apis = rows.filter((row) => row.broker === broker).map(({ name, facts }) => ({ name, ...facts }));
+  const apis = rows
+    .filter((row) => row.broker === broker)
+    .map(({ name, facts }) => ({ name, ...facts }));
   return html`<div class="inner">
     <p class="lead">A broker divides the time of each request into phases, as Kafka does. What takes long in the remote phase
       waits for others (a follower, records, members); what takes long in the queue or locally, the broker itself is busy.</p>
@@ -94,32 +118,45 @@ function Component({ state, go, params }) {
 /** @param {{apis: any[], measure: string, scale: string, broker: number, tools: any}} props */
 function Apis({ apis, measure, scale, broker, tools }) {
   if (!apis.length) return html`<${Empty}>Broker ${broker} has served no request yet.<//>`;
-  const rows = apis.map((row) => ({ ...row, parts: partsOf(row.phases, measure), failed: sum(row.errors) }))
+  const rows = apis
+    .map((row) => ({ ...row, parts: partsOf(row.phases, measure), failed: sum(row.errors) }))
     .sort((a, b) => b.count - a.count);
   const most = Math.max(1, ...rows.map(({ parts }) => totalOf(parts)));
-  const of = (/** @type {any} */ row, /** @type {string} */ phase, /** @type {string} */ what) => row.phases?.[phase]?.[what] ?? null;
-  const time = (/** @type {string} */ phase, /** @type {string} */ what, /** @type {string} */ title) => ({
-    key: `${phase} ${what}`, title, align: /** @type {"right"} */ ("right"),
-    value: (/** @type {any} */ row) => of(row, phase, what), render: (/** @type {any} */ row) => micros(of(row, phase, what)),
+  const of = (/** @type {any} */ row, /** @type {string} */ phase, /** @type {string} */ what) =>
+    row.phases?.[phase]?.[what] ?? null;
+  const time = (
+    /** @type {string} */ phase,
+    /** @type {string} */ what,
+    /** @type {string} */ title,
+  ) => ({
+    key: `${phase} ${what}`,
+    title,
+    align: /** @type {"right"} */ ("right"),
+    value: (/** @type {any} */ row) => of(row, phase, what),
+    render: (/** @type {any} */ row) => micros(of(row, phase, what)),
   });
   const columns = [
     { key: "name", title: "API" },
     { key: "count", title: "Requests", align: /** @type {"right"} */ ("right") },
     { key: "failed", title: "Errors", align: /** @type {"right"} */ ("right") },
     ...PHASES.map((phase) => time(phase.key, measure, `${phase.title} (${label(measure)})`)),
-    time("total", "p50_us", "Total p50"), time("total", "p99_us", "Total p99"), time("total", "max_us", "Longest"),
+    time("total", "p50_us", "Total p50"),
+    time("total", "p99_us", "Total p99"),
+    time("total", "max_us", "Longest"),
     { key: "errors", title: "By error", value: (/** @type {any} */ row) => errorsText(row.errors) },
   ];
   return html`<${Twin} title=${`Phases by API on broker ${broker}`} tools=${tools} columns=${columns} rows=${rows}
     rowKey=${(/** @type {any} */ row) => row.name}
     about=${scale === "share" ? "Each bar is the whole time of a request, divided into its phases. The figures are of the last minute, the mean is of all time." : "The bars are to scale: the longest is that of the slowest API."}>
     <${PhaseKey} />
-    <ul class="phase-rows">${rows.map((row) => html`<li key=${row.name}>
+    <ul class="phase-rows">${rows.map(
+      (row) => html`<li key=${row.name}>
       <span class="phase-api"><b>${row.name}</b> <span class="muted">${number(row.count)}</span>
         ${row.failed > 0 && html` <span class="pill bad" title=${errorsText(row.errors)}>${count(row.failed, "error")}</span>`}</span>
       <${PhaseBar} parts=${row.parts} width=${scale === "share" ? 1 : totalOf(row.parts) / most} label=${`${row.name}, ${label(measure)}`} />
       <span class="phase-times"><span class="muted">p50</span> ${micros(of(row, "total", "p50_us"))} <span class="muted">p99</span> ${micros(of(row, "total", "p99_us"))}</span>
-    </li>`)}</ul>
+    </li>`,
+    )}</ul>
   <//>`;
 }
 
@@ -135,7 +172,9 @@ function sum(errors) {
 
 /** @param {Object<string, number>|undefined} errors */
 function errorsText(errors) {
-  return Object.entries(errors || {}).map(([name, n]) => `${name}: ${n}`).join(", ");
+  return Object.entries(errors || {})
+    .map(([name, n]) => `${name}: ${n}`)
+    .join(", ");
 }
 
 /** @param {number|null} us */
@@ -144,16 +183,20 @@ export function micros(us) {
 }
 
 function PhaseKey() {
-  return html`<ul class="phase-key">${PHASES.map(({ key, title, letter, about }) => html`<li key=${key}>
-    <span class=${`phase ${key}`} aria-hidden="true">${letter}</span> <b>${title}</b> <span class="muted">${about}</span></li>`)}</ul>`;
+  return html`<ul class="phase-key">${PHASES.map(
+    ({ key, title, letter, about }) => html`<li key=${key}>
+    <span class=${`phase ${key}`} aria-hidden="true">${letter}</span> <b>${title}</b> <span class="muted">${about}</span></li>`,
+  )}</ul>`;
 }
 
 /** @param {{parts: Part[], width: number, label: string}} props `width` of 0 to 1 of the place */
 export function PhaseBar({ parts, width, label: name }) {
   const text = parts.map(({ phase, us }) => `${phase.title} ${micros(us)}`).join(", ") || "no time";
   return html`<span class="phase-bar" role="img" aria-label=${`${name}: ${text}`} title=${text}>
-    <span class="phase-bar-in" style=${{ width: `${Math.max(width * 100, 0.5)}%` }}>${parts.map(({ phase, share }) => html`<span
-      key=${phase.key} class=${`phase ${phase.key}`} style=${{ width: `${share * 100}%` }}>${share * width > 0.06 ? phase.letter : ""}</span>`)}</span></span>`;
+    <span class="phase-bar-in" style=${{ width: `${Math.max(width * 100, 0.5)}%` }}>${parts.map(
+      ({ phase, share }) => html`<span
+      key=${phase.key} class=${`phase ${phase.key}`} style=${{ width: `${share * 100}%` }}>${share * width > 0.06 ? phase.letter : ""}</span>`,
+    )}</span></span>`;
 }
 
 /** @param {{title: string, rows: any[]|undefined, about: string, none: string}} props */
@@ -162,14 +205,37 @@ function Requests({ title, rows, about, none }) {
   const right = /** @type {"right"} */ ("right");
   const columns = [
     { key: "time_ms", title: "Time", render: (/** @type {any} */ row) => time(row.time_ms) },
-    { key: "api", title: "API", render: (/** @type {any} */ row) => html`<span class="nowrap">${row.api} <span class="muted">v${row.version}</span></span>` },
-    { key: "client_id", title: "Client", render: (/** @type {any} */ row) => html`${row.client_id || "–"} <span class="muted">${row.client}</span>` },
-    { key: "total_us", title: "Total", render: (/** @type {any} */ row) => micros(row.total_us), align: right },
     {
-      key: "phases", title: "Phases", sortable: false,
-      render: (/** @type {any} */ row) => html`<${PhaseBar} parts=${partsOfRequest(row)} width=${1} label=${row.api} />`,
+      key: "api",
+      title: "API",
+      render: (/** @type {any} */ row) =>
+        html`<span class="nowrap">${row.api} <span class="muted">v${row.version}</span></span>`,
     },
-    { key: "size_bytes", title: "Request", render: (/** @type {any} */ row) => bytes(row.size_bytes), align: right },
+    {
+      key: "client_id",
+      title: "Client",
+      render: (/** @type {any} */ row) =>
+        html`${row.client_id || "–"} <span class="muted">${row.client}</span>`,
+    },
+    {
+      key: "total_us",
+      title: "Total",
+      render: (/** @type {any} */ row) => micros(row.total_us),
+      align: right,
+    },
+    {
+      key: "phases",
+      title: "Phases",
+      sortable: false,
+      render: (/** @type {any} */ row) =>
+        html`<${PhaseBar} parts=${partsOfRequest(row)} width=${1} label=${row.api} />`,
+    },
+    {
+      key: "size_bytes",
+      title: "Request",
+      render: (/** @type {any} */ row) => bytes(row.size_bytes),
+      align: right,
+    },
     { key: "correlation_id", title: "Correlation id", align: right },
   ];
   return html`<section class="card"><h2>${title}</h2><p class="muted">${about}</p>

@@ -47,7 +47,8 @@ export function sessionRows(state) {
 /** @param {{state: State}} props */
 function Component({ state }) {
   const rows = sessionRows(state);
-  if (!rows.length && !all(state, "broker").length) return html`<${OnlyMinikafka} state=${state} what="its fetch sessions" />`;
+  if (!rows.length && !all(state, "broker").length)
+    return html`<${OnlyMinikafka} state=${state} what="its fetch sessions" />`;
   const saved = rows.reduce((sum, row) => sum + row.savedBytes, 0);
   const followers = rows.filter(({ ofFollower }) => ofFollower).length;
   const exact = rows.every((row) => row.exact);
@@ -68,24 +69,51 @@ function Component({ state }) {
 function Sessions({ rows, exact }) {
   const right = /** @type {"right"} */ ("right");
   const columns = [
-    { key: "broker", title: "On", render: (/** @type {SessionRow} */ row) => html`<${BrokerName} broker=${row.broker} />` },
+    {
+      key: "broker",
+      title: "On",
+      render: (/** @type {SessionRow} */ row) => html`<${BrokerName} broker=${row.broker} />`,
+    },
     { key: "id", title: "Session", align: right },
-    { key: "ofFollower", title: "Of", value: (/** @type {SessionRow} */ row) => (row.ofFollower ? "follower" : "consumer") },
+    {
+      key: "ofFollower",
+      title: "Of",
+      value: (/** @type {SessionRow} */ row) => (row.ofFollower ? "follower" : "consumer"),
+    },
     { key: "epoch", title: "Epoch", align: right },
     { key: "partitions", title: "Partitions", align: right },
-    { key: "ageMs", title: "Open for", render: (/** @type {SessionRow} */ row) => duration(row.ageMs), align: right },
-    { key: "savedRows", title: exact ? "Partitions not named" : "Partitions not named, up to", align: right },
-    { key: "savedBytes", title: exact ? "Saved" : "Saved, up to", render: (/** @type {SessionRow} */ row) => bytes(row.savedBytes), align: right },
+    {
+      key: "ageMs",
+      title: "Open for",
+      render: (/** @type {SessionRow} */ row) => duration(row.ageMs),
+      align: right,
+    },
+    {
+      key: "savedRows",
+      title: exact ? "Partitions not named" : "Partitions not named, up to",
+      align: right,
+    },
+    {
+      key: "savedBytes",
+      title: exact ? "Saved" : "Saved, up to",
+      render: (/** @type {SessionRow} */ row) => bytes(row.savedBytes),
+      align: right,
+    },
   ];
   return html`<${Twin} title="Sessions" columns=${columns} rows=${rows} rowKey=${(/** @type {SessionRow} */ row) => `${row.broker} ${row.id}`}
     about="Each square is a partition that the client need not name again.">
-    ${rows.length ? html`<ul class="sessions">${rows.map((row) => html`<li key=${`${row.broker} ${row.id}`} class="session">
+    ${
+      rows.length
+        ? html`<ul class="sessions">${rows.map(
+            (row) => html`<li key=${`${row.broker} ${row.id}`} class="session">
       <p><${BrokerName} broker=${row.broker} /> <span class="pill quiet">${row.ofFollower ? "follower" : "consumer"}</span>
         <span class="muted mono">${row.id}</span></p>
       <${Squares} row=${row} />
       <p class="muted">epoch <b class="epoch">${number(row.epoch)}</b>, ${count(row.partitions, "partition")}${row.ageMs === null ? "" : `, open for ${duration(row.ageMs)}`};
-        ${row.exact ? "" : " up to"} ${brief(row.savedRows)} rows (${bytes(row.savedBytes)}) not sent</p></li>`)}</ul>`
-      : html`<p class="muted">No client has a fetch session at the moment.</p>`}
+        ${row.exact ? "" : " up to"} ${brief(row.savedRows)} rows (${bytes(row.savedBytes)}) not sent</p></li>`,
+          )}</ul>`
+        : html`<p class="muted">No client has a fetch session at the moment.</p>`
+    }
   <//>`;
 }
 
@@ -97,8 +125,11 @@ function Squares({ row }) {
   const size = 9;
   const lines = Math.max(1, Math.ceil(shown / perLine));
   return html`<svg class="squares" role="img" aria-label=${count(row.partitions, "partition")} width=${perLine * size + 40} height=${lines * size}
-    viewBox=${`0 0 ${perLine * size + 40} ${lines * size}`}>${Array.from({ length: shown }, (_, i) => html`<rect key=${i}
-      x=${(i % perLine) * size} y=${Math.floor(i / perLine) * size} width=${size - 2} height=${size - 2} rx=${row.ofFollower ? 1 : 4} />`)}
+    viewBox=${`0 0 ${perLine * size + 40} ${lines * size}`}>${Array.from(
+      { length: shown },
+      (_, i) => html`<rect key=${i}
+      x=${(i % perLine) * size} y=${Math.floor(i / perLine) * size} width=${size - 2} height=${size - 2} rx=${row.ofFollower ? 1 : 4} />`,
+    )}
     ${more > 0 && html`<text x=${perLine * size + 3} y=${lines * size - 2}>+${more}</text>`}</svg>`;
 }
 

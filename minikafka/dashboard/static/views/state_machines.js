@@ -4,6 +4,8 @@
  * compares them.
  */
 
+import { numbers } from "./event_stories.js";
+
 /**
  * @typedef {{name: string, x: number, y: number, about: string}} MachineState
  * @typedef {{from: string, to: string, bend?: number}} Edge `bend` in px to the right of its direction
@@ -49,8 +51,18 @@ export const REPLICA_MACHINE = {
     { name: "NewReplica", x: 300, y: 55, about: "created by a reassignment or with its topic" },
     { name: "OnlineReplica", x: 540, y: 55, about: "may lead or follow" },
     { name: "OfflineReplica", x: 540, y: 195, about: "its broker is dead, or it was stopped" },
-    { name: "ReplicaDeletionIneligible", x: 690, y: 315, about: "deletion failed, or cannot be tried now" },
-    { name: "ReplicaDeletionStarted", x: 370, y: 315, about: "its broker was sent StopReplica with deletion" },
+    {
+      name: "ReplicaDeletionIneligible",
+      x: 690,
+      y: 315,
+      about: "deletion failed, or cannot be tried now",
+    },
+    {
+      name: "ReplicaDeletionStarted",
+      x: 370,
+      y: 315,
+      about: "its broker was sent StopReplica with deletion",
+    },
     { name: "ReplicaDeletionSuccessful", x: 105, y: 315, about: "its broker has deleted it" },
   ],
   edges: [
@@ -73,6 +85,8 @@ export const REPLICA_MACHINE = {
 
 const BOX = { width: 150, height: 40 };
 const RECENT_MS = 5000;
+const SAME_MS = 50; // within which a transition was logged
+const LOGGED = new Set(["partition_state_changed", "offline_partition_leader_elected"]);
 
 /** @param {string} from @param {string} to */
 export function edgeKey(from, to) {
@@ -99,9 +113,43 @@ export function heat(transitions) {
   return found;
 }
 
+/**
+ * Return the last transitions, newest first, with older ones of partitions from the controller's log:
+ * a failover moves so many replicas that no partition is left among the last transitions.
+ *
+ * @param {Transition[]} transitions newest first
+ * @param {import("./event_stories.js").LogEvent[]} events
+ * @param {number|null} broker the controller
+ * @returns {Transition[]}
+ */
+export function withEvents(transitions, events, broker) {
+  const oldest = transitions.at(-1)?.time_ms ?? Infinity;
+  const name = (/** @type {any} */ row) =>
+    `${row.partition} ${row.before} ${row.after} ${row.leader_epoch ?? ""}`;
+  const known = new Set(transitions.filter(({ replica }) => replica === null).map(name));
+  const isOlder = (/** @type {import("./event_stories.js").LogEvent} */ event) =>
+    event.broker === broker &&
+    LOGGED.has(event.name) &&
+    (event.at < oldest || (event.at < oldest + SAME_MS && !known.has(name(event.facts))));
+  const older = events.filter(isOlder).map(({ at, facts }) => ({
+    time_ms: at,
+    controller_epoch: facts.epoch,
+    partition: facts.partition,
+    replica: null,
+    before: facts.before,
+    after: facts.after,
+    leader: facts.leader ?? null,
+    leader_epoch: facts.leader_epoch ?? null,
+    isr: facts.isr === undefined ? null : numbers(facts.isr),
+  }));
+  return [...transitions, ...older.reverse()];
+}
+
 /** @param {Transition} row */
 export function subject(row) {
-  return row.replica === null || row.replica === undefined ? row.partition : `${row.partition} on broker ${row.replica}`;
+  return row.replica === null || row.replica === undefined
+    ? row.partition
+    : `${row.partition} on broker ${row.replica}`;
 }
 
 /** "recent", "seen" or "never": how an edge is drawn. @param {Heat|undefined} heated @param {number} now */
@@ -126,14 +174,24 @@ export function drawn(machine, edge) {
   const bend = edge.bend ?? 0;
   const length = Math.hypot(b.x - a.x, b.y - a.y);
   const right = { x: -(b.y - a.y) / length, y: (b.x - a.x) / length };
-  const middle = { x: (a.x + b.x) / 2 + right.x * bend * 2, y: (a.y + b.y) / 2 + right.y * bend * 2 };
+  const middle = {
+    x: (a.x + b.x) / 2 + right.x * bend * 2,
+    y: (a.y + b.y) / 2 + right.y * bend * 2,
+  };
   // Edges that bend start beside the middle of the box, so that a pair does not cross.
   const shift = { x: right.x * Math.min(Math.abs(bend), 16) * Math.sign(bend), y: 0 };
   const start = border({ x: a.x + shift.x, y: a.y }, a, middle, 0);
   const end = border({ x: b.x + shift.x, y: b.y }, b, middle, 7);
   const turn = (Math.atan2(end.y - middle.y, end.x - middle.x) * 180) / Math.PI;
-  const label = { x: (start.x + 2 * middle.x + end.x) / 4, y: (start.y + 2 * middle.y + end.y) / 4 };
-  return { path: `M${r(start.x)} ${r(start.y)}Q${r(middle.x)} ${r(middle.y)} ${r(end.x)} ${r(end.y)}`, tip: { x: r(end.x), y: r(end.y), turn: r(turn) }, label };
+  const label = {
+    x: (start.x + 2 * middle.x + end.x) / 4,
+    y: (start.y + 2 * middle.y + end.y) / 4,
+  };
+  return {
+    path: `M${r(start.x)} ${r(start.y)}Q${r(middle.x)} ${r(middle.y)} ${r(end.x)} ${r(end.y)}`,
+    tip: { x: r(end.x), y: r(end.y), turn: r(turn) },
+    label,
+  };
 }
 
 /** @param {Machine} machine @param {string} name */

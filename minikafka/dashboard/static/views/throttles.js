@@ -35,7 +35,11 @@ const QUOTAS = {
  * @returns {ThrottleRow[]} those that hold someone back first, then by the share of their limit
  */
 export function throttleRows(state) {
-  const rows = all(state, "throttle").flatMap(({ name, broker, facts }) => (name === "replication" ? ofReplication(Number(broker), facts) : ofClients(Number(broker), facts)));
+  const rows = all(state, "throttle").flatMap(({ name, broker, facts }) =>
+    name === "replication"
+      ? ofReplication(Number(broker), facts)
+      : ofClients(Number(broker), facts),
+  );
   return rows.sort((a, b) => Number(b.held) - Number(a.held) || (b.share ?? -1) - (a.share ?? -1));
 }
 
@@ -44,18 +48,32 @@ function ofClients(broker, facts) {
   const used = new Set();
   const accounts = (facts.accounts ?? []).map((/** @type {any} */ row) => {
     used.add(`${row.key} ${row.limit}`);
-    return throttleRow(broker, row.key, who(row), row.limit, row.used, row.throttle_ms > 0, row.throttle_ms);
+    return throttleRow(
+      broker,
+      row.key,
+      who(row),
+      row.limit,
+      row.used,
+      row.throttle_ms > 0,
+      row.throttle_ms,
+    );
   });
   // A limit is listed by itself as long as no client has used it.
-  const limits = (facts.limits ?? []).filter((/** @type {any} */ row) => !used.has(`${row.key} ${row.limit}`))
-    .map((/** @type {any} */ row) => throttleRow(broker, row.key, who(row), row.limit, null, false, 0));
+  const limits = (facts.limits ?? [])
+    .filter((/** @type {any} */ row) => !used.has(`${row.key} ${row.limit}`))
+    .map((/** @type {any} */ row) =>
+      throttleRow(broker, row.key, who(row), row.limit, null, false, 0),
+    );
   return [...accounts, ...limits];
 }
 
 /** @param {number} broker @param {any} facts @returns {ThrottleRow[]} */
 function ofReplication(broker, facts) {
-  return Object.entries(facts).filter(([, row]) => row && row.limit !== null && row.limit !== undefined)
-    .map(([key, row]) => throttleRow(broker, key, "", row.limit, row.rate ?? null, Boolean(row.exceeded), 0));
+  return Object.entries(facts)
+    .filter(([, row]) => row && row.limit !== null && row.limit !== undefined)
+    .map(([key, row]) =>
+      throttleRow(broker, key, "", row.limit, row.rate ?? null, Boolean(row.exceeded), 0),
+    );
 }
 
 /**
@@ -66,14 +84,26 @@ function ofReplication(broker, facts) {
 function throttleRow(broker, key, whose, limit, rate, held, heldMs) {
   const { kind, unit } = QUOTAS[key] ?? { kind: key.replaceAll("_", " "), unit: "" };
   const share = limit && rate !== null ? rate / limit : null;
-  return { key: `${broker} ${key} ${whose}`, broker, kind, who: whose, limit, rate, share, unit, held, heldMs };
+  return {
+    key: `${broker} ${key} ${whose}`,
+    broker,
+    kind,
+    who: whose,
+    limit,
+    rate,
+    share,
+    unit,
+    held,
+    heldMs,
+  };
 }
 
 /** @param {any} row */
 function who(row) {
   const parts = [];
   if (row.user) parts.push(row.user === "<default>" ? "every other user" : `user ${row.user}`);
-  if (row.client_id) parts.push(row.client_id === "<default>" ? "every other client" : `client ${row.client_id}`);
+  if (row.client_id)
+    parts.push(row.client_id === "<default>" ? "every other client" : `client ${row.client_id}`);
   return parts.join(", ") || "all clients";
 }
 
@@ -89,13 +119,20 @@ export function amount(value, unit) {
 function Component({ state }) {
   const rows = throttleRows(state);
   const throttles = all(state, "throttle");
-  if (!throttles.length && !all(state, "broker").length) return html`<${OnlyMinikafka} state=${state} what="its throttles" />`;
-  const muted = throttles.flatMap(({ broker, facts }) => (facts.muted ?? []).map((/** @type {any} */ row) => ({ broker, ...row })));
+  if (!throttles.length && !all(state, "broker").length)
+    return html`<${OnlyMinikafka} state=${state} what="its throttles" />`;
+  const muted = throttles.flatMap(({ broker, facts }) =>
+    (facts.muted ?? []).map((/** @type {any} */ row) => ({ broker, ...row })),
+  );
   return html`<div class="inner">
     <p class="lead">A quota limits what a client uses of a broker, or what replication uses of the network. A client above its
       quota gets its response at once, with a throttle time; its connection is not read for that long.</p>
-    ${rows.length ? html`<${Throttles} rows=${rows} />` : html`<${Empty} title="No quota is in effect.">
-      Set one with <code>minikafka quotas set</code>, or throttle a reassignment with <code>--throttle</code>.<//>`}
+    ${
+      rows.length
+        ? html`<${Throttles} rows=${rows} />`
+        : html`<${Empty} title="No quota is in effect.">
+      Set one with <code>minikafka quotas set</code>, or throttle a reassignment with <code>--throttle</code>.<//>`
+    }
     ${rows.length > 0 && html`<${Muted} rows=${muted} now=${state.at} />`}
     <${Connections} state=${state} />
   </div>`;
@@ -104,11 +141,20 @@ function Component({ state }) {
 /** @param {{rows: any[], now: number}} props */
 function Muted({ rows, now }) {
   const columns = [
-    { key: "broker", title: "On", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />` },
+    {
+      key: "broker",
+      title: "On",
+      render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />`,
+    },
     { key: "client", title: "Address" },
     { key: "client_id", title: "Client" },
     { key: "user", title: "User" },
-    { key: "until_ms", title: "For another", render: (/** @type {any} */ row) => duration(Math.max(0, row.until_ms - now)), align: RIGHT },
+    {
+      key: "until_ms",
+      title: "For another",
+      render: (/** @type {any} */ row) => duration(Math.max(0, row.until_ms - now)),
+      align: RIGHT,
+    },
   ];
   return html`<section class="card"><h2>Muted connections</h2>
     <${Table} caption="Connections that a broker does not read at the moment" columns=${columns} rows=${rows} pageSize=${10}
@@ -119,16 +165,29 @@ function Muted({ rows, now }) {
 function Connections({ state }) {
   const brokers = all(state, "connections");
   if (!brokers.length) return null;
-  const rows = brokers.flatMap(({ broker, facts }) => (facts.clients ?? []).map((/** @type {any} */ row) => ({ broker, ...row })));
+  const rows = brokers.flatMap(({ broker, facts }) =>
+    (facts.clients ?? []).map((/** @type {any} */ row) => ({ broker, ...row })),
+  );
   const columns = [
-    { key: "broker", title: "To", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />` },
+    {
+      key: "broker",
+      title: "To",
+      render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.broker} />`,
+    },
     { key: "client_id", title: "Client" },
     { key: "name", title: "Software" },
     { key: "version", title: "Version" },
     { key: "connections", title: "Connections", align: RIGHT },
   ];
-  const totals = brokers.map(({ broker, facts }) => html`<span key=${broker}><${BrokerName} broker=${broker} />: <b>${number(facts.total)}</b> <span
-    class="muted">(${Object.entries(facts.listeners ?? {}).map(([name, n]) => `${name} ${n}`).join(", ")})</span></span>`);
+  const totals = brokers.map(
+    ({
+      broker,
+      facts,
+    }) => html`<span key=${broker}><${BrokerName} broker=${broker} />: <b>${number(facts.total)}</b> <span
+    class="muted">(${Object.entries(facts.listeners ?? {})
+      .map(([name, n]) => `${name} ${n}`)
+      .join(", ")})</span></span>`,
+  );
   return html`<section class="card"><h2>Connections</h2><p class="row">${totals}</p>
     <${Table} caption="Connections by client" columns=${columns} rows=${rows} pageSize=${10} initialSort=${["connections", true]}
       none="No client is connected." /></section>`;
@@ -137,22 +196,46 @@ function Connections({ state }) {
 /** @param {{rows: ThrottleRow[]}} props */
 function Throttles({ rows }) {
   const columns = [
-    { key: "broker", title: "On", render: (/** @type {ThrottleRow} */ row) => html`<${BrokerName} broker=${row.broker} />` },
+    {
+      key: "broker",
+      title: "On",
+      render: (/** @type {ThrottleRow} */ row) => html`<${BrokerName} broker=${row.broker} />`,
+    },
     { key: "kind", title: "Quota of" },
     { key: "who", title: "For" },
-    { key: "rate", title: "Used", render: (/** @type {ThrottleRow} */ row) => amount(row.rate, row.unit), align: RIGHT },
-    { key: "limit", title: "Limit", render: (/** @type {ThrottleRow} */ row) => amount(row.limit, row.unit), align: RIGHT },
-    { key: "held", title: "Holds back", render: (/** @type {ThrottleRow} */ row) => html`<${Held} row=${row} />` },
+    {
+      key: "rate",
+      title: "Used",
+      render: (/** @type {ThrottleRow} */ row) => amount(row.rate, row.unit),
+      align: RIGHT,
+    },
+    {
+      key: "limit",
+      title: "Limit",
+      render: (/** @type {ThrottleRow} */ row) => amount(row.limit, row.unit),
+      align: RIGHT,
+    },
+    {
+      key: "held",
+      title: "Holds back",
+      render: (/** @type {ThrottleRow} */ row) => html`<${Held} row=${row} />`,
+    },
   ];
   const held = rows.filter((row) => row.held).length;
-  const said = held ? `${count(held, "quota holds", "quotas hold")} someone back. ` : "Nobody is held back at the moment. ";
+  const said = held
+    ? `${count(held, "quota holds", "quotas hold")} someone back. `
+    : "Nobody is held back at the moment. ";
   return html`<${Twin} title="Quotas and throttles" columns=${columns} rows=${rows} rowKey=${(/** @type {ThrottleRow} */ row) => row.key}
     about=${`${said}The bar is the share of the limit that is used; it ends at the limit.`}>
-    <ul class="bars throttles">${rows.map((row) => html`<li key=${row.key} aria-label=${`${row.kind} ${row.who}: ${amount(row.rate, row.unit)} of ${amount(row.limit, row.unit)}`}>
+    <ul class="bars throttles">${rows.map(
+      (
+        row,
+      ) => html`<li key=${row.key} aria-label=${`${row.kind} ${row.who}: ${amount(row.rate, row.unit)} of ${amount(row.limit, row.unit)}`}>
       <span class="bars-name"><${BrokerName} broker=${row.broker} label=${row.kind} /> <span class="muted">${row.who}</span></span>
       <span class="bars-track" aria-hidden="true"><span class=${`throttle-used ${row.held || (row.share ?? 0) > 1 ? "over" : ""}`}
         style=${{ width: `${Math.min(1, row.share ?? 0) * 100}%` }}></span></span>
-      <span class="bars-text">${amount(row.rate, row.unit)} of ${amount(row.limit, row.unit)} <${Held} row=${row} /></span></li>`)}</ul>
+      <span class="bars-text">${amount(row.rate, row.unit)} of ${amount(row.limit, row.unit)} <${Held} row=${row} /></span></li>`,
+    )}</ul>
   <//>`;
 }
 

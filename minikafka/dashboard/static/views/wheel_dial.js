@@ -8,7 +8,17 @@ import { html, useEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { Node, Picture } from "../parts/svg.js";
 import { count as counted, duration } from "../parts/format.js";
 import { still } from "../parts/theme.js";
-import { advance, count, countAll, currentSlot, handAngle, onCircle, ringPath, slotAngle, wheelsOf } from "./wheel_model.js";
+import {
+  advance,
+  count,
+  countAll,
+  currentSlot,
+  handAngle,
+  onCircle,
+  ringPath,
+  slotAngle,
+  wheelsOf,
+} from "./wheel_model.js";
 
 /** @typedef {import("./wheel_model.js").Wheels} Wheels */
 /** @typedef {import("./wheel_model.js").Wheel} Wheel */
@@ -55,11 +65,12 @@ export function useWheels(facts, slower) {
       const one = shown.current;
       if (slower === 1 && !one.stands && performance.now() - one.startedMs > LONGEST_MS) {
         shown.current = { ...begin(one.newest, slower, one.expired), stands: true };
-        draw((n) => n + 1);
+        draw(again);
       }
       const moves = advance(shown.current.model, timeOf(shown.current));
       one.expired += moves.filter(({ to }) => to === null).length;
-      if (moves.length || (slower > 1 && isOver(one) && one.newest !== one.facts)) draw((n) => n + 1);
+      if (moves.length || (slower > 1 && isOver(one) && one.newest !== one.facts))
+        draw(again);
       frame = requestAnimationFrame(turn);
     });
     return () => cancelAnimationFrame(frame);
@@ -69,10 +80,24 @@ export function useWheels(facts, slower) {
   return { model: one.model, now: () => timeOf(one), expired: one.expired };
 }
 
+/** @param {number} n */
+function again(n) {
+  return n + 1;
+}
+
 /** @param {any} facts @param {number} slower @param {number} expired */
 function begin(facts, slower, expired) {
   const model = wheelsOf(facts);
-  return { facts, newest: facts, name: facts.name, slower, model, expired, fromMs: model.nowMs, startedMs: performance.now() };
+  return {
+    facts,
+    newest: facts,
+    name: facts.name,
+    slower,
+    model,
+    expired,
+    fromMs: model.nowMs,
+    startedMs: performance.now(),
+  };
 }
 
 /** @param {any} one */
@@ -83,7 +108,9 @@ function timeOf(one) {
 
 /** Whether there is nothing left to see of these facts. @param {any} one */
 function isOver(one) {
-  const waits = one.model.wheels.some((/** @type {Wheel} */ wheel) => [...wheel.buckets.values()].some(({ tasks }) => tasks.length));
+  const waits = one.model.wheels.some((/** @type {Wheel} */ wheel) =>
+    [...wheel.buckets.values()].some(({ tasks }) => tasks.length),
+  );
   return !waits || performance.now() - one.startedMs > SLOW_FOR_MS;
 }
 
@@ -112,8 +139,10 @@ export function Dial({ model, now, size, label, moving, expired }) {
   const parked = model.wheels.reduce((sum, wheel) => sum + countAll(wheel), 0) + model.loose.length;
   return html`<${Picture} label=${label} width=${size} height=${size} class="dial">
     <g transform=${`translate(${middle} ${middle})`}>
-      ${model.wheels.map((wheel, i) => html`<${Ring} key=${wheel.level} wheel=${wheel}
-        ring=${rings[i]} nowMs=${model.nowMs} />`)}
+      ${model.wheels.map(
+        (wheel, i) => html`<${Ring} key=${wheel.level} wheel=${wheel}
+        ring=${rings[i]} nowMs=${model.nowMs} />`,
+      )}
       <${Dots} model=${model} rings=${rings} />
       <${Hands} model=${model} rings=${rings} now=${now} moving=${moving} />
       <${Node} label=${`${counted(parked, "operation")} parked`}>
@@ -128,24 +157,46 @@ export function Dial({ model, now, size, label, moving, expired }) {
 /** @param {{wheel: Wheel, ring: {inner: number, outer: number}, nowMs: number}} props */
 function Ring({ wheel, ring, nowMs }) {
   const here = currentSlot(wheel);
-  const paths = useMemo(() => Array.from({ length: wheel.size }, (_, slot) =>
-    ringPath(ring.inner, ring.outer, (slot * 360) / wheel.size, ((slot + 1) * 360) / wheel.size)),
-  [wheel.size, ring.inner, ring.outer]);
+  /** @type {string[]} */
+  const paths = useMemo(
+    () =>
+      Array.from({ length: wheel.size }, (_, slot) =>
+        ringPath(
+          ring.inner,
+          ring.outer,
+          (slot * 360) / wheel.size,
+          ((slot + 1) * 360) / wheel.size,
+        ),
+      ),
+    [wheel.size, ring.inner, ring.outer],
+  );
   const all = countAll(wheel);
   const label = `Level ${wheel.level}: ${wheel.size} slots of ${duration(wheel.tickMs)}, ${counted(all, "task")}; it stands at slot ${here}`;
   return html`<g class="ring">
     <${Node} label=${label}>
-      ${paths.map((path, slot) => html`<path key=${slot} d=${path}
-        class=${`slot ${slot === here ? "here" : ""} ${slot % 5 === 0 ? "fifth" : ""}`} />`)}
+      ${paths.map(
+        (path, slot) => html`<path key=${slot} d=${path}
+        class=${`slot ${slot === here ? "here" : ""} ${slot % 5 === 0 ? "fifth" : ""}`} />`,
+      )}
     <//>
-    ${[...wheel.buckets.values()].filter((bucket) => count(bucket)).map((bucket) => html`<${Node}
+    ${[...wheel.buckets.values()]
+      .filter((bucket) => count(bucket))
+      .map(
+        (bucket) => html`<${Node}
       key=${bucket.slot} label=${`Level ${wheel.level}, slot ${bucket.slot}: ${counted(count(bucket), "task")}${
-        bucket.more ? " or more" : ""}, due in ${duration(Math.max(0, Math.round(bucket.startMs - nowMs)))}`}>
-      <path d=${paths[bucket.slot]} class="slot used" /><//>`)}
-    ${ring.outer - ring.inner > NUMBERED && [0, 5, 10, 15].filter((slot) => slot < wheel.size).map((slot) => {
-      const at = onCircle(ring.outer - 7, slotAngle(slot, wheel.size));
-      return html`<text key=${slot} class="slot-number" x=${at.x} y=${at.y} dy="0.35em" aria-hidden="true">${slot}</text>`;
-    })}
+        bucket.more ? " or more" : ""
+      }, due in ${duration(Math.max(0, Math.round(bucket.startMs - nowMs)))}`}>
+      <path d=${paths[bucket.slot]} class="slot used" /><//>`,
+      )}
+    ${
+      ring.outer - ring.inner > NUMBERED &&
+      [0, 5, 10, 15]
+        .filter((slot) => slot < wheel.size)
+        .map((slot) => {
+          const at = onCircle(ring.outer - 7, slotAngle(slot, wheel.size));
+          return html`<text key=${slot} class="slot-number" x=${at.x} y=${at.y} dy="0.35em" aria-hidden="true">${slot}</text>`;
+        })
+    }
     <path class="slot-here" d=${ringPath(ring.outer - 2.5, ring.outer, (here * 360) / wheel.size, ((here + 1) * 360) / wheel.size)} />
   </g>`;
 }
@@ -153,11 +204,16 @@ function Ring({ wheel, ring, nowMs }) {
 /** The tasks, each at its place. A task that has moved glides to its new place.
  * @param {{model: Wheels, rings: {inner: number, outer: number}[]}} props */
 function Dots({ model, rings }) {
-  const dots = model.wheels.flatMap((wheel, i) => [...wheel.buckets.values()].flatMap((bucket) =>
-    dotsOf(wheel, bucket, rings[i])));
-  return html`<g aria-hidden="true">${dots.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ key, x, y, text, r }) => html`<g key=${key}
+  const dots = model.wheels.flatMap((wheel, i) =>
+    [...wheel.buckets.values()].flatMap((bucket) => dotsOf(wheel, bucket, rings[i])),
+  );
+  return html`<g aria-hidden="true">${dots
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .map(
+      ({ key, x, y, text, r }) => html`<g key=${key}
     class="task" style=${{ transform: `translate(${x}px, ${y}px)` }}>
-    <circle r=${r} /><text y="0.35em">${text}</text></g>`)}</g>`;
+    <circle r=${r} /><text y="0.35em">${text}</text></g>`,
+    )}</g>`;
 }
 
 /** @param {Wheel} wheel @param {import("./wheel_model.js").Bucket} bucket
@@ -169,11 +225,25 @@ function dotsOf(wheel, bucket, ring) {
   const r = Math.max(3, Math.min(7, thick / 4, (Math.PI * ring.inner) / wheel.size));
   if (all > DOTS || bucket.hidden > 0) {
     const at = onCircle((ring.inner + ring.outer) / 2, angle);
-    return all ? [{ key: `${wheel.level}/${bucket.slot}`, ...at, r: r + 2, text: bucket.more ? "99+" : String(all) }] : [];
+    return all
+      ? [
+          {
+            key: `${wheel.level}/${bucket.slot}`,
+            ...at,
+            r: r + 2,
+            text: bucket.more ? "99+" : String(all),
+          },
+        ]
+      : [];
   }
   return bucket.tasks.map((task, i) => {
     const radius = ring.inner + (thick * (i + 1)) / (all + 1);
-    return { key: task.id, ...onCircle(radius, angle), r: all > 1 ? Math.min(r, thick / (2 * all + 1)) : r, text: "" };
+    return {
+      key: task.id,
+      ...onCircle(radius, angle),
+      r: all > 1 ? Math.min(r, thick / (2 * all + 1)) : r,
+      text: "",
+    };
   });
 }
 
@@ -197,10 +267,14 @@ function Hands({ model, rings, now, moving }) {
     });
     return () => cancelAnimationFrame(frame);
   });
-  return html`<g class="hands" aria-hidden="true">${model.wheels.map((wheel, i) => html`<g key=${wheel.level}
-    data-level=${wheel.level} ref=${(/** @type {any} */ element) => { hands.current[i] = element; }}>
+  return html`<g class="hands" aria-hidden="true">${model.wheels.map(
+    (wheel, i) => html`<g key=${wheel.level}
+    data-level=${wheel.level} ref=${(/** @type {any} */ element) => {
+      hands.current[i] = element;
+    }}>
     <line y1=${-rings[i].inner + 1} y2=${-rings[i].outer - 1} />
-    <path d=${`M0 ${-rings[i].outer + 3}l-4 -7h8z`} /></g>`)}</g>`;
+    <path d=${`M0 ${-rings[i].outer + 3}l-4 -7h8z`} /></g>`,
+  )}</g>`;
 }
 
 /** A small dial for a list: rings, and the slots in use. @param {{facts: any, size?: number}} props */
@@ -212,7 +286,9 @@ export function SmallDial({ facts, size = 44 }) {
       const middle = 5 + thick * (i + 0.5);
       const used = [...wheel.buckets.values()].filter((bucket) => count(bucket));
       return html`<g key=${wheel.level}><circle r=${middle} class="small-ring" stroke-width=${thick - 1.5} />
-        ${used.map(({ slot }) => html`<path key=${slot} class="small-used"
-          d=${ringPath(middle - thick / 2, middle + thick / 2, (slot * 360) / wheel.size - 4, ((slot + 1) * 360) / wheel.size + 4)} />`)}</g>`;
+        ${used.map(
+          ({ slot }) => html`<path key=${slot} class="small-used"
+          d=${ringPath(middle - thick / 2, middle + thick / 2, (slot * 360) / wheel.size - 4, ((slot + 1) * 360) / wheel.size + 4)} />`,
+        )}</g>`;
     })}</svg>`;
 }

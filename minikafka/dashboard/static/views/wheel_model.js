@@ -37,7 +37,8 @@ export function nowOf(facts) {
   const current = wheels.length ? wheels[0].current_time_ms : 0;
   const starts = [];
   for (const wheel of wheels) {
-    for (const bucket of wheel.buckets) starts.push(startOf(wheel.current_time_ms, wheel.tick_ms, wheel.wheel_size, bucket.slot));
+    for (const bucket of wheel.buckets)
+      starts.push(startOf(wheel.current_time_ms, wheel.tick_ms, wheel.wheel_size, bucket.slot));
   }
   if (!starts.length || facts.next_wake_up_in_ms == null) return current;
   return Math.max(current, Math.min(...starts) - facts.next_wake_up_in_ms);
@@ -170,7 +171,11 @@ export function advance(model, nowMs) {
     bucket.tasks = [];
     if (!bucket.hidden) wheel.buckets.delete(bucket.slot);
     for (const task of tasks) {
-      moves.push({ task, from: { level: wheel.level, slot: bucket.slot }, to: place(model.wheels, task) });
+      moves.push({
+        task,
+        from: { level: wheel.level, slot: bucket.slot },
+        to: place(model.wheels, task),
+      });
     }
   }
   advanceClocks(model.wheels, nowMs);
@@ -210,7 +215,13 @@ function place(wheels, task) {
   if (!wheel) return null;
   const virtual = Math.floor(task.expirationMs / wheel.tickMs);
   const slot = virtual % wheel.size;
-  const bucket = wheel.buckets.get(slot) || { slot, startMs: virtual * wheel.tickMs, tasks: [], hidden: 0, more: false };
+  const bucket = wheel.buckets.get(slot) || {
+    slot,
+    startMs: virtual * wheel.tickMs,
+    tasks: [],
+    hidden: 0,
+    more: false,
+  };
   bucket.tasks.push(task);
   wheel.buckets.set(slot, bucket);
   return { level: wheel.level, slot };

@@ -21,19 +21,40 @@ const MAX_PARTITIONS = 12;
 
 /** @param {{state: State}} props */
 function Component({ state }) {
+  /** @type {Finding[]} */
   const found = useMemo(() => findings(state), [state]);
   const lead = html`<p class="lead">What is odd in the cluster now, and the events of the brokers' logs that led there, the newest
     cause last.</p>`;
-  if (!state.at) return html`<div class="inner">${lead}<${Empty}>The brokers have not reported yet.<//></div>`;
+  if (!state.at)
+    return html`<div class="inner">${lead}<${Empty}>The brokers have not reported yet.<//></div>`;
   if (!found.length) {
     return html`<div class="inner">${lead}<${Empty} title="Nothing is odd.">All partitions have a leader and all their replicas in
       sync, one broker is the controller, and no transaction or group is stuck.<//></div>`;
   }
   const columns = [
-    { key: "severity", title: "Severity", value: (/** @type {Finding} */ row) => Object.keys(SEVERITY).indexOf(row.severity), render: (/** @type {Finding} */ row) => html`<${Pill} severity=${row.severity} />` },
-    { key: "title", title: "What", render: (/** @type {Finding} */ row) => `${row.title} ${row.detail}` },
-    { key: "chain", title: "Newest cause", value: (/** @type {Finding} */ row) => row.chain.at(-1)?.says ?? "" },
-    { key: "view", title: "Shown by", value: (/** @type {Finding} */ row) => row.view.label, render: (/** @type {Finding} */ row) => html`<a href=${hashOf(row.view.path)}>${row.view.label}</a>` },
+    {
+      key: "severity",
+      title: "Severity",
+      value: (/** @type {Finding} */ row) => Object.keys(SEVERITY).indexOf(row.severity),
+      render: (/** @type {Finding} */ row) => html`<${Pill} severity=${row.severity} />`,
+    },
+    {
+      key: "title",
+      title: "What",
+      render: (/** @type {Finding} */ row) => `${row.title} ${row.detail}`,
+    },
+    {
+      key: "chain",
+      title: "Newest cause",
+      value: (/** @type {Finding} */ row) => row.chain.at(-1)?.says ?? "",
+    },
+    {
+      key: "view",
+      title: "Shown by",
+      value: (/** @type {Finding} */ row) => row.view.label,
+      render: (/** @type {Finding} */ row) =>
+        html`<a href=${hashOf(row.view.path)}>${row.view.label}</a>`,
+    },
   ];
   return html`<div class="inner">${lead}
     <${Twin} title=${count(found.length, "finding")} columns=${columns} rows=${found} rowKey=${(/** @type {Finding} */ row) => row.id}>
@@ -64,23 +85,31 @@ function Partitions({ names }) {
   const [all, setAll] = useState(false);
   const shown = all ? names : names.slice(0, MAX_PARTITIONS);
   return html`<p class="finding-partitions">${shown.map((name) => html`<span key=${name} class="tag">${name}</span> `)}
-    ${names.length > MAX_PARTITIONS && html`<button class="small" aria-expanded=${all} onClick=${() => setAll(!all)}>${
-      all ? "fewer" : `${names.length - MAX_PARTITIONS} more`}</button>`}</p>`;
+    ${
+      names.length > MAX_PARTITIONS &&
+      html`<button class="small" aria-expanded=${all} onClick=${() => setAll(!all)}>${
+        all ? "fewer" : `${names.length - MAX_PARTITIONS} more`
+      }</button>`
+    }</p>`;
 }
 
 /** @param {{links: import("./event_chains.js").Link[], now: number}} props */
 function Chain({ links, now }) {
-  return html`<ol class="chain" aria-label="Events that led there, oldest first">${links.map((link, i) => html`<li
+  return html`<ol class="chain" aria-label="Events that led there, oldest first">${links.map(
+    (link, i) => html`<li
     key=${`${link.name} ${link.broker} ${link.at}`} class=${`${link.level} ${i === links.length - 1 ? "newest" : ""}`}>
     <span class="chain-time mono" title=${ago(link.at, now)}>${time(link.at)}</span>
     <span class="chain-broker"><${BrokerName} broker=${link.broker} /></span>
     <span class="chain-says">${link.says}${link.count > 1 && html` <span class="muted">(${times(link)})</span>`}
-      <a class="chain-name mono muted" href=${hashOf("events", { search: link.name })}>${link.name}</a></span></li>`)}</ol>`;
+      <a class="chain-name mono muted" href=${hashOf("events", { search: link.name })}>${link.name}</a></span></li>`,
+  )}</ol>`;
 }
 
 /** @param {import("./event_chains.js").Link} link */
 function times(link) {
-  return link.partitions.length > 1 ? `and the like for ${count(link.partitions.length - 1, "more partition")}` : `${link.count} times`;
+  return link.partitions.length > 1
+    ? `and the like for ${count(link.partitions.length - 1, "more partition")}`
+    : `${link.count} times`;
 }
 
 export const view = { path: "why", title: "Why", key: "w", component: Component };

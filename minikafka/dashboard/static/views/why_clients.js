@@ -17,18 +17,35 @@ const LAG_SAMPLES = 4;
 export function transactionFindings(state) {
   const found = [];
   for (const { name, coordinator, facts, at } of transactions(state)) {
-    const age = typeof facts.start_ms === "number" && facts.start_ms >= 0 ? state.at - facts.start_ms : 0;
+    const age =
+      typeof facts.start_ms === "number" && facts.start_ms >= 0 ? state.at - facts.start_ms : 0;
     const where = `Its coordinator is broker ${coordinator}; it writes to ${facts.num_partitions ?? (facts.partitions || []).length} partitions.`;
     if (facts.state === "Ongoing" && facts.timeout_ms > 0 && age > facts.timeout_ms) {
-      found.push(transactionFinding(state, name, facts, `Transaction ${name} is open for ${seconds(age)}, longer than its time-out of ${seconds(facts.timeout_ms)}.`,
-        `Consumers that read committed records wait at its first record. ${where}`));
+      found.push(
+        transactionFinding(
+          state,
+          name,
+          facts,
+          `Transaction ${name} is open for ${seconds(age)}, longer than its time-out of ${seconds(facts.timeout_ms)}.`,
+          `Consumers that read committed records wait at its first record. ${where}`,
+        ),
+      );
     }
     const decided = facts.state === "PrepareCommit" || facts.state === "PrepareAbort";
     const waited = state.at - (facts.last_update_ms ?? at);
     if (decided && waited > DECIDED_FOR_MS) {
-      const unmarked = facts.unmarked ? `${facts.unmarked} ${facts.unmarked === 1 ? "partition has" : "partitions have"} no marker yet. ` : "";
-      found.push(transactionFinding(state, name, facts, `Transaction ${name} is decided (${facts.state}), and has waited for its markers for ${seconds(waited)}.`,
-        `${unmarked}A leader that should write one may be gone. ${where}`));
+      const unmarked = facts.unmarked
+        ? `${facts.unmarked} ${facts.unmarked === 1 ? "partition has" : "partitions have"} no marker yet. `
+        : "";
+      found.push(
+        transactionFinding(
+          state,
+          name,
+          facts,
+          `Transaction ${name} is decided (${facts.state}), and has waited for its markers for ${seconds(waited)}.`,
+          `${unmarked}A leader that should write one may be gone. ${where}`,
+        ),
+      );
     }
   }
   return found;
@@ -43,8 +60,10 @@ export function transactionFindings(state) {
 function transactions(state) {
   /** @type {Map<string, {name: string, coordinator: any, facts: any, at: number}>} */
   const rows = new Map();
-  for (const { name, facts, at } of all(state, "txn", null)) rows.set(name, { name, coordinator: facts.coordinator, facts, at });
-  for (const { name, broker, facts, at } of all(state, "transaction")) rows.set(name, { name, coordinator: broker, facts, at });
+  for (const { name, facts, at } of all(state, "txn", null))
+    rows.set(name, { name, coordinator: facts.coordinator, facts, at });
+  for (const { name, broker, facts, at } of all(state, "transaction"))
+    rows.set(name, { name, coordinator: broker, facts, at });
   return rows.values();
 }
 
@@ -65,8 +84,13 @@ function transactionFinding(state, name, facts, title, detail) {
       transactions: [name],
       partitions: facts.state === "Ongoing" ? [] : facts.partitions,
       names: [
-        "transaction_timed_out", "marker_fenced", "partition_state_changed", "brokers_failed", "replica_failed",
-        "offline_partition_leader_elected", "append_failed",
+        "transaction_timed_out",
+        "marker_fenced",
+        "partition_state_changed",
+        "brokers_failed",
+        "replica_failed",
+        "offline_partition_leader_elected",
+        "append_failed",
       ],
     }),
   };
@@ -83,18 +107,33 @@ export function groupFindings(state) {
 function rebalanceFindings(state) {
   const found = [];
   for (const { name, facts, broker } of all(state, "group")) {
-    const rebalancing = facts.state === "PreparingRebalance" || facts.state === "CompletingRebalance";
+    const rebalancing =
+      facts.state === "PreparingRebalance" || facts.state === "CompletingRebalance";
     const age = state.at - (facts.since_ms ?? state.at);
     if (!rebalancing || age < REBALANCING_FOR_MS) continue;
     const members = facts.members || [];
-    const awaited = facts.state === "PreparingRebalance" ? members.filter((/** @type {any} */ m) => !m.awaits_join) : members.filter((/** @type {any} */ m) => !m.awaits_sync);
-    const names = awaited.slice(0, 3).map((/** @type {any} */ m) => m.client || m.member).join(", ");
+    const awaited =
+      facts.state === "PreparingRebalance"
+        ? members.filter((/** @type {any} */ m) => !m.awaits_join)
+        : members.filter((/** @type {any} */ m) => !m.awaits_sync);
+    const names = awaited
+      .slice(0, 3)
+      .map((/** @type {any} */ m) => m.client || m.member)
+      .join(", ");
     const phase = facts.state === "PreparingRebalance" ? "join" : "sync";
-    found.push(groupFinding(state, "stuck-rebalance", "warning", name, `Group ${name} has rebalanced for ${seconds(age)} (${facts.state}).`,
-      awaited.length
-        ? `Broker ${broker} waits until ${awaited.length} of ${members.length} members ${phase}: ${names}${awaited.length > 3 ? " and others" : ""}. Nobody consumes meanwhile.`
-        : `All ${members.length} members wait for the end of the phase.`,
-      ["isr_shrinking", "isr_expanding"]));
+    found.push(
+      groupFinding(
+        state,
+        "stuck-rebalance",
+        "warning",
+        name,
+        `Group ${name} has rebalanced for ${seconds(age)} (${facts.state}).`,
+        awaited.length
+          ? `Broker ${broker} waits until ${awaited.length} of ${members.length} members ${phase}: ${names}${awaited.length > 3 ? " and others" : ""}. Nobody consumes meanwhile.`
+          : `All ${members.length} members wait for the end of the phase.`,
+        ["isr_shrinking", "isr_expanding"],
+      ),
+    );
   }
   return found;
 }
@@ -106,13 +145,32 @@ function lagFindings(state) {
     const lag = facts.lag ?? 0;
     if (lag <= 0) continue;
     if (facts.state === "Empty" || (facts.members || []).length === 0) {
-      found.push(groupFinding(state, "idle-group", "note", name, `Group ${name} has ${lag} records to read, and no members.`, worst(facts), []));
+      found.push(
+        groupFinding(
+          state,
+          "idle-group",
+          "note",
+          name,
+          `Group ${name} has ${lag} records to read, and no members.`,
+          worst(facts),
+          [],
+        ),
+      );
       continue;
     }
     const rate = growth(samples(state, null, "consumer_group", name));
     if (rate !== null) {
-      found.push(groupFinding(state, "lagging-group", "warning", name, `Group ${name} lags more and more: by ${Math.max(1, Math.round(rate))} records a second, ${lag} in all.`,
-        worst(facts), []));
+      found.push(
+        groupFinding(
+          state,
+          "lagging-group",
+          "warning",
+          name,
+          `Group ${name} lags more and more: by ${Math.max(1, Math.round(rate))} records a second, ${lag} in all.`,
+          worst(facts),
+          [],
+        ),
+      );
     }
   }
   return found;
@@ -131,7 +189,9 @@ export function growth(rows) {
   const span = last.at - within[0].at;
   if (within.length < LAG_SAMPLES || span < LAG_WINDOW_MS) return null;
   const third = Math.ceil(within.length / 3);
-  const lows = [0, third, 2 * third].map((from) => Math.min(...within.slice(from, from + third).map(({ lag }) => lag)));
+  const lows = [0, third, 2 * third].map((from) =>
+    Math.min(...within.slice(from, from + third).map(({ lag }) => lag)),
+  );
   const grows = lows.every((low, i) => i === 0 || !Number.isFinite(low) || low > lows[i - 1]);
   if (!grows || last.lag <= within[0].lag) return null;
   return ((last.lag - within[0].lag) * 1000) / span;
