@@ -175,3 +175,47 @@ def test_a_page_process_serves_its_recording(open_page: OpenPage) -> None:
         expect(page.locator(".player-time")).to_contain_text(f"of {length}")
         play_to(page, 0.6)
         expect(page.get_by_role("listitem", name="Broker 1, gone")).to_be_visible()
+
+
+ACTS = [
+    {"name": f"broker-{verb}", "title": verb, "dry_run": False, "dangerous": verb == "kill",
+     "command": f"kill {verb}",
+     "fields": [{"name": "broker", "type": "broker", "required": True, "choices": [], "help": ""}]}
+    for verb in ("stop", "kill", "start", "pause", "resume")
+]  # fmt: skip
+SUPERVISED = {
+    **HELLO, "supervised": ["stop", "kill", "start", "pause", "resume"],
+    "brokers_supervised": [1, 2],
+}  # fmt: skip
+
+
+@pytest.mark.mission("GLASS-35")
+def test_a_card_has_buttons_where_the_page_supervises_its_broker(
+    live: PageSite, context: BrowserContext
+) -> None:
+    """A broker that is there can be killed; one that is gone can be started; others have none."""
+    live.responses["acts"] = ACTS
+    gone = node(2)
+    gone["changed"][0]["facts"]["online"] = False
+    live.stream.first = [SUPERVISED, node(1), gone, node(3)]
+    page = open_tab(context, live.url)
+
+    def buttons(broker: str) -> list[str]:
+        card = page.get_by_role("listitem", name=broker)
+        return [text.strip() for text in card.get_by_role("button").all_inner_texts()]
+
+    expect(page.get_by_role("button", name="kill -9")).to_be_enabled()
+    assert buttons("Broker 1") == ["kill -15", "kill -9", "pause", "go on"]
+    assert buttons("Broker 2") == ["start"]
+    assert buttons("Broker 3") == []
+
+
+@pytest.mark.mission("GLASS-35")
+def test_a_read_only_page_has_no_buttons_on_cards(live: PageSite, context: BrowserContext) -> None:
+    live.responses["acts"] = ACTS
+    live.stream.first = [{**SUPERVISED, "read_only": True}, node(1)]
+    page = open_tab(context, live.url)
+    card = page.get_by_role("listitem", name="Broker 1")
+    expect(card).to_be_visible()
+    expect(page.get_by_role("status")).to_contain_text("read-only")
+    expect(card.get_by_role("button")).to_have_count(0)
