@@ -167,6 +167,11 @@ class InsideCluster:
             self.heal_broker(broker_id)
         self.call(self._reset())
 
+    @property
+    def clearing(self) -> ClusterClearing:
+        """What deletes the traces of a test, for coroutines on the cluster's event loop."""
+        return self._clearing
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the cluster's event loop, and return its result."""
         if not self._thread.is_running:

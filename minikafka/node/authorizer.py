@@ -51,6 +51,11 @@ class NodeAuthorizer:
         if self._built_in is not None:
             await self._built_in.on_new_session(store)
 
+    async def read_again(self) -> None:
+        """Read all ACLs although no change was announced."""
+        if self._built_in is not None:
+            await self._built_in.read_again()
+
     async def stop(self) -> None:
         if self._built_in is not None:
             await self._built_in.stop()

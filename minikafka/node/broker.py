@@ -168,6 +168,12 @@ class BrokerNode:
         """Serve clients as a broker of ``release``, see ``Apis``. Call only after ``started``."""
         self._apis.serve_clients_as(release)
 
+    async def read_settings_again(self) -> None:
+        """Read dynamic settings, users, quotas and ACLs although no change of them was announced.
+        Call only after ``started``."""
+        await self._config_changes.read_again()
+        await self._authorizer.read_again()
+
     def fail(self, error: BaseException) -> None:
         """Make ``run`` raise an error that occurred outside the node's tasks, in a callback."""
         if self._failure is None:

@@ -14,9 +14,9 @@ from minikafka.client import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.testing import looking, moving
 from minikafka.testing.clients import in_thread
-from minikafka.testing.cluster import AnyCluster, ClusterEvent, on_cluster
+from minikafka.testing.cluster import AnyCluster, ClusterEvent, Undo, on_cluster
 from minikafka.testing.faults import AddedFaults, AsyncFault, Faults
-from minikafka.testing.looking import Existing, GroupView, IsolationLevel, Predicate
+from minikafka.testing.looking import GroupView, IsolationLevel, Predicate
 
 MAX_REPLICAS = 3
 
@@ -31,7 +31,7 @@ class AsyncView:
         self.faults = Faults(cluster, self.added_faults, AsyncFault)
         self._name = name
         self._numbers = itertools.count(1)
-        self._before: Existing | None = None
+        self._undo: Undo | None = None
 
     # ----------------------------------------------------------------------------------------- look
 
@@ -173,19 +173,20 @@ class AsyncView:
     @on_cluster
     async def reset(self) -> None:
         """Bring the cluster back to where the test found it: without faults, with all brokers, and
-        without the topics and groups that have been made since."""
+        without the topics and groups that have been made since. Inside the process settings,
+        quotas, users and ACLs are as they were, too."""
         await in_thread(self.added_faults.remove_all)  # which waits for the cluster's loop
         if await self.cluster.restore():
             await looking.until_known(self.cluster.clients(), self.cluster.brokers)
-        if self._before is not None:
-            await looking.delete_made(self.cluster.clients(), self._before)
+        if self._undo is not None:
+            await self._undo()
 
     # ----------------------------------------------------------------------------- the test's frame
 
     @on_cluster
     async def begin(self) -> None:
         """Note what the cluster has, for ``reset``."""
-        self._before = await looking.existing(self.cluster.clients())
+        self._undo = await self.cluster.way_back()
 
     @on_cluster
     async def ends(self, topic: str) -> dict[TopicPartition, int]:

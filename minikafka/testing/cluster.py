@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
+# Undoes what has been done since a moment. Await it on the loop of the cluster's clients.
+Undo: TypeAlias = Callable[[], Awaitable[None]]
 Where: TypeAlias = Literal["inside", "simulated", "processes"]
 PLACES: tuple[Where, ...] = get_args(Where)  # from the one that is up first
 
@@ -203,6 +205,15 @@ class AnyCluster(Protocol):
         """Undo what was done to brokers: all of them run, in touch with each other. Return whether
         there was anything to undo; then they may still have to find each other."""
         ...
+
+    async def way_back(self) -> Undo:
+        """Note what the cluster has now, and return what goes back to it: it deletes the topics and
+        groups that were made since. Inside the process it also takes back settings, quotas, users
+        and ACLs. It raises AssertionError for topics that it cannot delete."""
+        from minikafka.testing import looking
+
+        before = await looking.existing(self.clients())
+        return lambda: looking.delete_made(self.clients(), before)
 
     # ------------------------------------------------------------------------ what some places have
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from minikafka.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.testing.clients import ClusterClients, in_thread
-from minikafka.testing.cluster import AnyCluster, Where
+from minikafka.testing.cluster import AnyCluster, Undo, Where
 
 if TYPE_CHECKING:
     from minikafka.testing.faults import EnvironmentFaultControl, RequestFaultControl
@@ -111,6 +112,10 @@ class InsidePlace(AnyCluster):
         for broker in ended:
             await self.start(broker)
         return bool(paused or isolated or ended)
+
+    async def way_back(self) -> Undo:
+        clearing = self.inside.clearing
+        return partial(clearing.undo, clearing.contents())
 
     def _forget(self, broker: int) -> None:
         """A broker that has ended is neither isolated nor paused when it starts again."""

@@ -179,7 +179,8 @@ class TestView:
 
     def reset(self) -> None:
         """Bring the cluster back to where the test found it: without faults, with all brokers, and
-        without the topics and groups that have been made since."""
+        without the topics and groups that have been made since. Inside the process settings,
+        quotas, users and ACLs are as they were, too."""
         self._call(self.aio.reset())
 
     # ----------------------------------------------------------------------------- the test's frame

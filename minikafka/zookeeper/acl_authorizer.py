@@ -91,6 +91,10 @@ class AclAuthorizer:
     async def on_new_session(self, session: object) -> None:
         await self._changes.on_new_session(session)
 
+    async def read_again(self) -> None:
+        """Read all ACLs although no change was announced."""
+        await self._changes.read_again()
+
     # ----------------------------------------------------------------------------------- decisions
 
     def authorize(self, requester: Requester, actions: Sequence[AclAction]) -> list[bool]:

@@ -52,6 +52,7 @@ class NoticeFollower(ABC, Generic[N]):
         self._read_all = True
         self._taken: dict[str, int] = {}  # applied notices: name to creation time in ms
         self._task: asyncio.Task[None] | None = None
+        self._readers: list[asyncio.Future[None]] = []  # callers of ``read_again``
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._news.set()
@@ -73,6 +74,14 @@ class NoticeFollower(ABC, Generic[N]):
         served without. Raises CoordinationError."""
         self._read_all = False
         await self._look(read_all=True)
+
+    async def read_again(self) -> None:
+        """Read everything although nothing was announced, and return when it is applied. Call this
+        after ``start``."""
+        done = asyncio.get_running_loop().create_future()
+        self._readers.append(done)
+        await self.on_new_session(None)
+        await done
 
     @abstractmethod
     async def _names(self, watcher: Watcher) -> list[str]:
@@ -99,6 +108,7 @@ class NoticeFollower(ABC, Generic[N]):
             await self._news.wait()
             self._news.clear()
             read_all, self._read_all = self._read_all, False
+            readers = list(self._readers)
             try:
                 await self._look(read_all)
             except NoAuth:
@@ -110,6 +120,11 @@ class NoticeFollower(ABC, Generic[N]):
                 self._log.warning("change_notices_read_failed", error=repr(error))
                 await self._clock.sleep(RETRY_MS)
                 self._news.set()
+            else:
+                del self._readers[: len(readers)]
+                for reader in readers:
+                    if not reader.done():
+                        reader.set_result(None)
 
     async def _look(self, read_all: bool) -> None:
         """Read and apply the new notices, or with ``read_all`` everything. Raises

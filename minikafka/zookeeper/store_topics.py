@@ -257,6 +257,13 @@ class ZkTopicStore:
         await self._requests.create_if_missing(paths.DELETE_TOPICS)
         await self._requests.multi_or_raise([CreateOp(paths.delete_topic(topic), b"")])
 
+    async def request_topic_deletions(self, topics: Sequence[str]) -> None:
+        """Add all these topics to ``/admin/delete_topics`` at once, so that the controller deletes
+        them together. Raises ``NodeExists`` if one of them is there, and adds none."""
+        await self._requests.create_if_missing(paths.DELETE_TOPICS)
+        ops = [CreateOp(paths.delete_topic(topic), b"") for topic in topics]
+        await self._requests.multi_or_raise(ops)
+
     async def topic_marked_for_deletion(self, topic: str) -> bool:
         return await self._requests.exists(paths.delete_topic(topic)) is not None
 
