@@ -46,6 +46,7 @@ ABILITIES: Mapping[str, Ability] = {
     "blocking": Ability("run methods that block", ("inside", "processes")),
     "clock": Ability("move its clock", ("simulated",)),
     "real_zookeeper": Ability("use a real ZooKeeper, and real signals", ("processes",)),
+    "reset": Ability("become as good as new", ("inside", "simulated")),
     "pause": Ability("pause a broker", PLACES),
     "isolate": Ability("isolate a broker", ("inside", "simulated")),
     "expire_session": Ability("expire a ZooKeeper session", ("inside", "simulated")),
@@ -214,6 +215,10 @@ class AnyCluster(Protocol):
 
         before = await looking.existing(self.clients())
         return lambda: looking.delete_made(self.clients(), before)
+
+    def renew(self) -> None:
+        """Make the cluster equal to a new one, at the same addresses."""
+        raise NotInThisPlace("reset", self.where)
 
     # ------------------------------------------------------------------------ what some places have
 

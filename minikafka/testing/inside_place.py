@@ -117,6 +117,12 @@ class InsidePlace(AnyCluster):
         clearing = self.inside.clearing
         return partial(clearing.undo, clearing.contents())
 
+    def renew(self) -> None:
+        self.inside.reset()
+        self._isolated.clear()
+        self._paused.clear()
+        self._version = None
+
     def _forget(self, broker: int) -> None:
         """A broker that has ended is neither isolated nor paused when it starts again."""
         self._isolated.discard(broker)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minikafka.testing.cluster import Where, place
 
-KEYWORDS = ("brokers", "where", "settings", "needs", "seed")
+KEYWORDS = ("brokers", "where", "settings", "needs", "seed", "reset")
 
 
 class MarkError(ValueError):
@@ -18,12 +18,14 @@ class MarkError(ValueError):
 @dataclass(frozen=True)
 class ClusterChoice:
     """The cluster of a test. Tests with equal choices share one, except in simulated time, where
-    ``seed`` decides what happens."""
+    ``seed`` decides what happens. With ``reset`` a test finds its cluster as good as new, and
+    leaves it so."""
 
     where: Where
     brokers: int
     settings: tuple[tuple[str, str], ...] = ()  # sorted
     seed: int = 0
+    reset: bool = field(default=False, compare=False)
 
 
 def cluster_choice(
@@ -37,12 +39,18 @@ def cluster_choice(
         _check_form(arguments, keywords)
         settings = {**_checked_settings(keywords.get("settings") or {}), **settings}
         found = {**keywords, **found}
+    reset = bool(found.get("reset"))
+    needs = [*(found.get("needs") or ()), *(["reset"] if reset else [])]
     try:
-        where = place(found.get("where"), found.get("needs") or ())
+        where = place(found.get("where"), needs)
     except (ValueError, RuntimeError) as error:
         raise MarkError(str(error)) from None
     return ClusterChoice(
-        where, found.get("brokers", 1), tuple(sorted(settings.items())), found.get("seed", 0)
+        where,
+        found.get("brokers", 1),
+        tuple(sorted(settings.items())),
+        found.get("seed", 0),
+        reset,
     )
 
 
@@ -57,6 +65,8 @@ def _check_form(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None
         number = keywords.get(key, 1)
         if not isinstance(number, int) or isinstance(number, bool):
             raise MarkError(f"{key} of the mark minikafka is a number, not {number!r}")
+    if not isinstance(keywords.get("reset", False), bool):
+        raise MarkError(f"reset of the mark minikafka is True or False, not {keywords['reset']!r}")
     if keywords.get("brokers", 1) < 1:
         raise MarkError("brokers of the mark minikafka is at least 1")
     if isinstance(keywords.get("needs"), str):

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from minikafka.testing.view import TestView
 
 MARK = (
-    "minikafka(brokers=1, where=None, settings={}, needs=(), seed=0): the cluster of the fixture "
-    "minikafka; where is inside, processes or simulated, by default the fastest that can what "
-    "needs lists"
+    "minikafka(brokers=1, where=None, settings={}, needs=(), seed=0, reset=False): the cluster of "
+    "the fixture minikafka; where is inside, processes or simulated, by default the fastest that "
+    "can what needs lists; with reset it is as good as new before the test and after it"
 )
 
 
@@ -125,10 +125,14 @@ def minikafka(
     cluster = minikafka_clusters.take(choice)
     healthy = False
     try:
+        if choice.reset:
+            cluster.renew()
         view = TestView(cluster, name)
         view.begin()
         yield view
         view.reset()
+        if choice.reset:
+            cluster.renew()
         healthy = True
     finally:
         minikafka_clusters.give_back(cluster, healthy)

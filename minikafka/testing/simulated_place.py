@@ -124,6 +124,9 @@ class SimulatedPlace(AnyCluster):
             await self.start(broker)
         return bool(cut or ended)
 
+    def renew(self) -> None:
+        """It is new: it begins with its test."""
+
     def events(self, name: str | None = None) -> list[LogEvent]:
         return [event for event in self._events if name in (None, event.name)]
 

@@ -48,6 +48,8 @@ def test_the_closest_mark_wins_and_settings_add_up() -> None:
     settings = (("a", "1"), ("b", "True"), ("c", "3"), ("d", "5"))
     assert found == ClusterChoice("processes", 3, settings)
     assert choice({"needs": ["clock"], "seed": 7}) == ClusterChoice("simulated", 1, (), 7)
+    assert choice({"reset": True}).reset
+    assert choice({"reset": True}) == choice({}), "they share a cluster"
     assert hash(choice({"settings": {"a": 1, "b": 2}})) == hash(
         choice({"settings": {"b": 2, "a": 1}})
     )
@@ -56,7 +58,12 @@ def test_the_closest_mark_wins_and_settings_add_up() -> None:
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"broker": 3}, "no keyword 'broker'; there are brokers, where, settings, needs, seed"),
+        ({"reset": 1}, "reset of the mark minikafka is True or False, not 1"),
+        ({"reset": True, "where": "processes"}, 'with where="processes" cannot become as good as'),
+        (
+            {"broker": 3},
+            "no keyword 'broker'; there are brokers, where, settings, needs, seed, r",
+        ),
         ({"where": "docker"}, "no place 'docker'; there are inside, simulated, processes"),
         ({"needs": ["jvm"]}, "no ability 'jvm'"),
         ({"needs": "clock"}, r'needs of the mark minikafka is a list: \["clock"\]'),

@@ -26,6 +26,7 @@ OPERATIONS = {
     **{each: each for each in ("pause", "isolate", "expire_session", "events", "clock")},
     **{each: each for each in ("add_broker", "compact", "apply_retention", "as_version")},
     "requests": "requests",
+    "reset": "renew",
     "faults": "request_faults",
 }
 

@@ -91,7 +91,7 @@ def test_a_function_does_not_run_in_simulated_time(pytester: pytest.Pytester) ->
     ("mark", "message"),
     [
         ('where="docker"', "no place 'docker'; there are inside, simulated, processes"),
-        ("broker=1", "no keyword 'broker'; there are brokers, where, settings, needs, seed"),
+        ("broker=1", "no keyword 'broker'; there are brokers, where, settings, needs, seed, reset"),
     ],
 )
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
@@ -176,6 +176,42 @@ def test_clusters_are_shared_and_healthy(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["E * OSError: not restored"])
 
 
+AS_NEW = """
+import pytest
+from confluent_kafka.admin import AdminClient
+
+found = {}
+
+def topics(minikafka):
+    return set(AdminClient(minikafka.config("confluent")).list_topics(timeout=10).topics)
+
+@pytest.mark.minikafka(brokers=2)
+class TestShared:
+    def test_it_moves_a_leader_of_an_internal_topic(self, minikafka):
+        found["bootstrap"] = minikafka.bootstrap
+        minikafka.move_coordinator("billing", 3 - minikafka.coordinator("billing"))
+        assert topics(minikafka) == {"__consumer_offsets"}
+
+    @pytest.mark.minikafka(reset=True)
+    @pytest.mark.parametrize("turn", [1, 2])
+    def test_it_is_as_new(self, minikafka, turn):
+        assert minikafka.bootstrap == found["bootstrap"]
+        assert topics(minikafka) == set()
+        minikafka.broker(1).isolate()
+        minikafka.as_version("2.8")
+
+    def test_it_was_left_as_new(self, minikafka):
+        assert minikafka.bootstrap == found["bootstrap"]
+        assert topics(minikafka) == set()
+"""
+
+
+@pytest.mark.mission("IN-64")
+def test_a_marked_test_finds_its_cluster_as_good_as_new(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(AS_NEW)
+    run(pytester, "-p", "no:randomly").assert_outcomes(passed=4)
+
+
 BOUNDED = """
 import threading
 import pytest
@@ -252,7 +288,10 @@ def test_few_clusters_are_kept(pytester: pytest.Pytester) -> None:
 @pytest.mark.mission("IN-41")
 def test_the_mark_and_all_names_are_documented(pytester: pytest.Pytester) -> None:
     shown = run(pytester, "--markers").stdout.str()
-    assert "@pytest.mark.minikafka(brokers=1, where=None, settings={}, needs=(), seed=0)" in shown
+    assert (
+        "@pytest.mark.minikafka(brokers=1, where=None, settings={}, needs=(), seed=0, reset=False)"
+        in shown
+    )
     section = run(pytester, "--fixtures").stdout.str().partition("minikafka.testing.plugin")[2]
     section = section.partition("--- fixtures defined")[0]
     names = [line.split()[0] for line in section.splitlines() if "plugin.py:" in line]
