@@ -111,6 +111,10 @@ VERBS = {
         "show the replicas in the log directories of brokers",
     ),
     "dump-log": ("minikafka.cli.cluster.dump_log", "print the contents of log and index files"),
+    "mcp": (
+        "minikafka.cli.processes.mcp",
+        "offer the verbs as tools to programs, by the Model Context Protocol",
+    ),
     "doctor": (
         "minikafka.cli.processes.doctor",
         "check which Java, jars and packages would be used",

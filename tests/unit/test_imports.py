@@ -17,8 +17,9 @@ from minikafka.protocol.api_keys import ApiKey
 MESSAGES = "minikafka.protocol.messages."
 # Libraries that take milliseconds to import, or much memory.
 HEAVY = {
-    "cramjam", "crc32c", "cryptography", "gssapi", "h11", "joserfc", "kazoo", "numpy", "pandas",
-    "pyarrow", "pyspark", "pygments", "rich", "structlog", "uvloop",
+    "anyio", "cramjam", "crc32c", "cryptography", "gssapi", "h11", "joserfc", "kazoo", "mcp",
+    "numpy", "pandas", "pyarrow", "pydantic", "pyspark", "pygments", "rich", "starlette",
+    "structlog", "uvloop", "uvicorn",
 }  # fmt: skip
 
 
@@ -74,6 +75,12 @@ def test_a_verb_that_administers_imports_no_broker_and_no_consumer() -> None:
     rooms = ("broker", "client.consumer", "client.producer", "controller", "node", "storage")
     assert not [n for n in loaded for room in rooms if n.startswith(f"minikafka.{room}")]
     assert MESSAGES + "fetch" not in loaded
+
+
+@pytest.mark.mission("IN-13")
+def test_the_schemas_of_tools_are_made_without_the_protocol() -> None:
+    loaded = loaded_by("import minikafka.cli.processes.mcp, minikafka.dashboard.tools")
+    assert heavy(loaded) == set()
 
 
 @pytest.mark.mission("IN-10")

@@ -1,0 +1,85 @@
+"""The verb `mcp`: offer the verbs as tools of the Model Context Protocol on standard streams."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+from contextlib import suppress
+from dataclasses import replace
+
+from minikafka.cli.connect import client_config
+from minikafka.cli.options import add_bootstrap_argument, at_least
+from minikafka.cli.stopping import call_once_when_asked_to_stop
+from minikafka.client.config import ClientConfig
+from minikafka.dashboard.act_fields import ActError
+from minikafka.dashboard.tools import allowed_acts, offered_tools
+from minikafka.kernel import events
+from minikafka.kernel.config import ConfigError
+
+DEFAULT_MOST = 40_000
+REACH_MS = 4000  # time in which a cluster that is there responds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap_argument(parser)
+    parser.add_argument(
+        "--allow",
+        metavar="ACT",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="acts that may change the cluster, such as topics-create, or all; default: none",
+    )
+    parser.add_argument(
+        "--max-output",
+        metavar="CHARACTERS",
+        type=at_least(1000),
+        default=DEFAULT_MOST,
+        help=f"bound of each reply (default {DEFAULT_MOST})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if importlib.util.find_spec("mcp") is None:
+        raise ConfigError("the package mcp is not installed: pip install 'minikafka[mcp]'")
+    from minikafka.world.real.world import run
+
+    config = client_config(args)
+    try:
+        allowed = allowed_acts(args.allow)
+    except ActError as error:
+        raise ConfigError(f"--allow: {error}") from None
+    with events.printed("ERROR"):
+        run(_serve(args, config, allowed))
+    return 0
+
+
+async def _serve(args: argparse.Namespace, config: ClientConfig, allowed: frozenset[str]) -> None:
+    from minikafka.client.admin.admin import Admin
+    from minikafka.dashboard.tool_calls import ToolCalls
+    from minikafka.dashboard.tool_server import mcp_server, serve_stdio
+    from minikafka.world.real.world import real_world
+
+    world = real_world()
+    patient = replace(config, default_api_timeout_ms=REACH_MS)
+
+    async def reach() -> None:
+        async with Admin(world, patient) as admin:
+            await admin.describe_cluster()
+
+    calls = ToolCalls(
+        offered_tools(allowed, args.bootstrap_server),
+        args.bootstrap_server,
+        args.command_config,
+        reach,
+        args.max_output,
+    )
+    serving = asyncio.ensure_future(serve_stdio(mcp_server(calls)))
+
+    def stop() -> None:
+        serving.cancel()
+
+    call_once_when_asked_to_stop(stop)
+    with suppress(asyncio.CancelledError):
+        await serving

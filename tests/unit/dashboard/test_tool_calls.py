@@ -1,0 +1,78 @@
+"""What becomes of the output of a verb: the replies of tools."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from minikafka.dashboard.acts import ACTS
+from minikafka.dashboard.running import Finished
+from minikafka.dashboard.tool_calls import parsed, reply
+
+SHOWN = "minikafka topics list --bootstrap-server h:1 --json"
+LINES = '{"offset":0}\n{"offset":1}\n'
+
+
+@pytest.mark.mission("GLASS-61")
+def test_a_document_and_lines_are_json() -> None:
+    assert parsed('[\n {"topic": "t"}\n]\n', lines=False) == [{"topic": "t"}]
+    assert parsed(LINES, lines=True) == [{"offset": 0}, {"offset": 1}]
+    assert parsed('{"offset":0}\n', lines=True) == [{"offset": 0}]
+    assert parsed("", lines=True) == parsed("", lines=False) == []
+    assert parsed("Created topic t.\n", lines=False) == "Created topic t.\n"
+
+
+@pytest.mark.mission("GLASS-62")
+def test_a_line_that_was_cut_off_is_left_out() -> None:
+    assert parsed(LINES + '{"off', lines=True) == [{"offset": 0}, {"offset": 1}]
+    assert parsed('{"off', lines=True) == []
+    finished = Finished(
+        None, LINES + '{"off', "minikafka: the output was cut after 9 bytes\n", True
+    )
+    found = reply(ACTS["consume"], SHOWN, finished, 1000)
+    assert not found.failed
+    facts = json.loads(found.text)
+    assert facts["output"] == [{"offset": 0}, {"offset": 1}]
+    assert "ended after" in facts["cut"]
+    assert "messages" not in facts
+
+
+@pytest.mark.mission("GLASS-61")
+def test_messages_of_a_verb_are_kept() -> None:
+    errors = "minikafka: h:1: Connection refused; trying on\nGroup g has no active members.\n"
+    found = reply(ACTS["groups-describe"], SHOWN, Finished(0, "GROUP TOPIC\n", errors), 1000)
+    assert json.loads(found.text) == {
+        "command": SHOWN,
+        "messages": "Group g has no active members.",
+        "output": "GROUP TOPIC\n",
+    }
+
+
+@pytest.mark.mission("GLASS-61")
+def test_a_failed_verb_gives_its_reason() -> None:
+    errors = "usage: minikafka topics\nminikafka topics: error: argument --x: invalid\n"
+    found = reply(ACTS["topics-list"], SHOWN, Finished(2, "", errors), 1000)
+    assert found.failed
+    assert found.text.startswith("minikafka topics: error: argument --x: invalid (command: ")
+    partly = reply(ACTS["topics-list"], SHOWN, Finished(1, "[]\n", "minikafka: t: gone\n"), 1000)
+    assert partly.failed
+    assert json.loads(partly.text)["messages"] == "minikafka: t: gone"
+    silent = reply(ACTS["topics-list"], SHOWN, Finished(-9, "", ""), 1000)
+    assert silent.text.startswith("no reason was given (command: ")
+
+
+@pytest.mark.mission("GLASS-62")
+@pytest.mark.parametrize("most", [1000, 5000])
+@pytest.mark.parametrize(
+    "output",
+    [json.dumps(["é😀" * 9] * 5000), "line\n" * 90_000, '"' * 9999],
+    ids=["list", "lines", "quotes"],
+)
+def test_command_messages_and_output_share_the_room(output: str, most: int) -> None:
+    finished = Finished(0, output, "warning " * 9000)
+    found = reply(ACTS["topics-list"], SHOWN + " --topic t" * 5000, finished, most)
+    assert len(found.text) <= most
+    facts = json.loads(found.text)
+    assert facts["output"]
+    assert facts["cut"].startswith("cut to fit: ")
