@@ -181,6 +181,17 @@ class FormatConversion:
             done(convert_all())
 
 
+def num_records(records: Buffer) -> int:
+    """Return how many records the batches claim to have, up to the first one that is invalid."""
+    count = 0
+    try:
+        for batch in iterate_batches(records):
+            count += max(batch.record_count, 0)
+    except KafkaError:
+        pass  # the conversion reports the error
+    return count
+
+
 def is_long_conversion(results: Sequence[ReadResult]) -> bool:
     """Return whether the conversion of all records takes longer than the event loop may stand
     still."""

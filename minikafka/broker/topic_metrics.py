@@ -16,6 +16,8 @@ NAMES = {
     "TotalFetchRequestsPerSec": "fetch_requests",
     "FailedProduceRequestsPerSec": "failed_produce_requests",
     "FailedFetchRequestsPerSec": "failed_fetch_requests",
+    "ProduceMessageConversionsPerSec": "produce_conversions",
+    "FetchMessageConversionsPerSec": "fetch_conversions",
 }
 
 
@@ -33,6 +35,8 @@ class TopicCounts:
         self.fetch_requests = 0
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
+        self.produce_conversions = 0
+        self.fetch_conversions = 0
 
 
 class TopicMetrics:
@@ -75,6 +79,16 @@ class TopicMetrics:
         for counts in (self.all, self.of(topic)):
             counts.fetch_requests += 1
             counts.failed_fetch_requests += 1
+
+    def produce_converted(self, topic: str, messages: int) -> None:
+        """Count messages of an old format that became a batch."""
+        for counts in (self.all, self.of(topic)):
+            counts.produce_conversions += messages
+
+    def fetch_converted(self, topic: str, messages: int) -> None:
+        """Count records that are converted for a consumer that reads an old format."""
+        for counts in (self.all, self.of(topic)):
+            counts.fetch_conversions += messages
 
     def _read(self) -> Iterator[tuple[str, float]]:
         hosted = self._hosted()

@@ -729,6 +729,11 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    @property
+    def accepted_count(self) -> int:
+        """How many connections were accepted since the start."""
+        return self._next_number
+
     def queued_requests(self) -> tuple[int, int]:
         """Return how many requests wait to be served, and how many for their replies."""
         open_ = self._connections.values()

@@ -130,6 +130,7 @@ class BrokerNode:
                 world.workers,
                 views.log_manager(config, world.network.descriptor_limit()),
                 self.fail,
+                self.metrics,
             )
         self._passwords = self._make_passwords()
         self._dynamic = DynamicBrokerConfig(config, passwords=self._passwords)
@@ -450,6 +451,7 @@ class BrokerNode:
             self._lifecycle,
             lambda: self._servers,
             self._zk,
+            self._world.clock,
         )
         self.metrics.gauge(
             "minikafka.network:type=Acceptor,name=AcceptFailuresPerSec",

@@ -169,7 +169,9 @@ class BrokerParts:
     def _make_worker_users(self) -> None:
         """Create the parts whose work on large record batches is done by workers."""
         clock, workers, replicas = self._world.clock, self._world.workers, self.replicas
-        self._preparation = RecordPreparation(workers, clock, replicas.hosted)
+        self._preparation = RecordPreparation(
+            workers, clock, replicas.hosted, replicas.topic_metrics.produce_converted
+        )
         self._conversion = FormatConversion(workers)
         self._list_offsets = ListOffsetsHandler(replicas, clock, workers)
 

@@ -63,6 +63,13 @@ server_sessionexpirelistener_zookeeperdisconnects_total
 server_sessionexpirelistener_zookeeperexpires_total
 server_sessionexpirelistener_zookeepersyncconnects_total
 server_socket_server_metrics_connection_count
+server_socket_server_metrics_connection_creation_rate
+server_socket_server_metrics_connection_close_rate
+server_replicafetchermanager_minfetchrate network_acceptor_acceptorblockedpercent
+server_zookeeperclientmetrics_zookeeperrequestlatencyms
+server_brokertopicmetrics_producemessageconversions_total
+server_brokertopicmetrics_fetchmessageconversions_total
+log_logflushstats_logflushrateandtimems
 """
 
 
@@ -139,6 +146,8 @@ def test_values_are_those_of_the_broker() -> None:
         count = "kafka_network_requestmetrics_totaltimems_count"
         assert value(found, count, request="Produce") == sum(produces) >= 3
         assert value(found, count, request="FetchFollower") > 0
+        latency = "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count"
+        assert value(found, latency) > 0
         idle = value(found, "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent")
         assert 0 < idle <= 1
         follower = next(i for i in cluster.broker_ids if i != leader)

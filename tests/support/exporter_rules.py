@@ -76,6 +76,17 @@ CONFLUENT = (
     LAG,
     *with_tags("(?:Count|Value)", "kafka_$1_$2_$3"),
     Rule(
+        r"kafka.server<type=socket-server-metrics, clientSoftwareName=(.+), "
+        r"clientSoftwareVersion=(.+), listener=(.+), networkProcessor=(.+)><>connections",
+        "kafka_server_socketservermetrics_connections",
+        (
+            ("client_software_name", "$1"),
+            ("client_software_version", "$2"),
+            ("listener", "$3"),
+            ("network_processor", "$4"),
+        ),
+    ),
+    Rule(
         r"kafka.server<type=socket-server-metrics, listener=(.+), networkProcessor=(.+)><>(.+)",
         "kafka_server_socketservermetrics_$3",
         (("listener", "$1"), ("network_processor", "$2")),

@@ -141,6 +141,11 @@ class ReplicaFetcherManager:
     def __len__(self) -> int:
         return len(self._fetchers)
 
+    def min_fetch_rate(self, now_ms: int) -> float:
+        """Return the responses a second of the fetcher that has the fewest; 0 without fetchers."""
+        rates = (fetcher.fetches.per_second(now_ms) for fetcher in self._fetchers.values())
+        return min(rates, default=0.0)
+
     def lag_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
         """Return the broker from which a partition is fetched, and how many offsets it is behind
         its high watermark; None if that is not known, or it is not fetched."""

@@ -10,6 +10,7 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import MetricKind, Metrics
+from minikafka.kernel.ports import Clock
 
 _PARTITION = "kafka.cluster:type=Partition"
 _LOG = "kafka.log:type=Log"
@@ -18,7 +19,7 @@ _LAG = "kafka.server:type=FetcherLagMetrics,name=ConsumerLag"
 
 
 def register_partition_metrics(
-    metrics: Metrics, hosted: HostedPartitions, fetchers: ReplicaFetcherManager
+    metrics: Metrics, hosted: HostedPartitions, fetchers: ReplicaFetcherManager, clock: Clock
 ) -> None:
     def of_partitions() -> Iterator[tuple[str, float]]:
         for partition in hosted:
@@ -39,6 +40,10 @@ def register_partition_metrics(
     metrics.gauge(
         f"{_FETCHERS},name=MaxLag,clientId=Replica",
         lambda: max((lag for _, _, lag in fetchers.lags()), default=0),
+    )
+    metrics.gauge(
+        f"{_FETCHERS},name=MinFetchRate,clientId=Replica",
+        lambda: fetchers.min_fetch_rate(clock.monotonic_ms()),
     )
     metrics.gauge(
         f"{_FETCHERS},name=FailedPartitionsCount,clientId=Replica", lambda: fetchers.failing_count

@@ -24,6 +24,7 @@ from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     MAGIC_OFFSET,
     MAGIC_V2,
+    RecordBatch,
     record_count_of,
 )
 from minikafka.protocol.records.compression import DecompressedTooLarge
@@ -74,9 +75,17 @@ def entries_of(entries: Entries | LongAppend) -> Entries:
 
 
 class RecordPreparation:
-    """Validates the records of requests for which ``needs_preparation`` is true."""
+    """Validates the records of requests for which ``needs_preparation`` is true. ``converted`` is
+    called with a topic and the number of messages of an old format that became a batch."""
 
-    def __init__(self, workers: Workers, clock: Clock, hosted: HostedPartitions) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        clock: Clock,
+        hosted: HostedPartitions,
+        converted: Callable[[str, int], None] = lambda topic, messages: None,
+    ) -> None:
+        self._converted = converted
         self._workers = workers
         self._clock = clock
         self._hosted = hosted
@@ -94,10 +103,12 @@ class RecordPreparation:
         ):
             now_ms, budget = self._clock.wall_ms(), OpeningBudget(ON_LOOP_BYTES)
             try:
-                return [
+                done = [
                     (topic_partition, _prepared(records, config, now_ms, budget))
                     for (topic_partition, records), config in zip(entries, configs, strict=True)
                 ]
+                self._count(entries, done)
+                return done
             except DecompressedTooLarge:
                 pass
         return LongAppend(
@@ -118,10 +129,20 @@ class RecordPreparation:
         """Let a worker prepare the records, then call ``done`` with the entries."""
 
         async def prepare() -> None:
-            done(await self._workers.run(_prepare_all, work, self._clock.wall_ms()))
+            entries = await self._workers.run(_prepare_all, work, self._clock.wall_ms())
+            before = [(topic_partition, records) for topic_partition, records, _ in work]
+            self._count(before, entries)
+            done(entries)
 
         assert self._tasks is not None, "requests are served after start"
         self._tasks.create_task(prepare(), name="record-preparation")
+
+    def _count(self, before: Entries, after: Entries) -> None:
+        """Count the messages that were converted. What is refused has no batch."""
+        for (topic_partition, records), (_, done) in zip(before, after, strict=True):
+            outcome = done.outcome if isinstance(done, PreparedRecords) else None
+            if records[MAGIC_OFFSET] != MAGIC_V2 and isinstance(outcome, RecordBatch):
+                self._converted(topic_partition.topic, outcome.record_count)
 
 
 def _prepared(

@@ -33,6 +33,7 @@ from minikafka.broker.replication.leader_session import (
     PartitionResponses,
     ReplicaFetcherConfig,
 )
+from minikafka.core.quota.rates import RateConfig, SampledRate
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import FetchedRecords, PartitionFetchState, read_ahead
 from minikafka.core.replication.follower import EpochEnd, restart_below_leader_end
@@ -48,6 +49,7 @@ from minikafka.protocol.schema import Message
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+FETCH_RATE = RateConfig(window_num=2, window_size_seconds=30)  # as Kafka's metrics have
 MAX_NAMED = 10  # partitions in a log event
 # The leader has not received its LeaderAndIsr yet.
 LEADER_NOT_READY = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
@@ -100,6 +102,7 @@ class ReplicaFetcher:
         self._states: dict[TopicPartition, PartitionFetchState] = {}
         # Partitions whose epochs have to be compared with the leader's before the first Fetch.
         self._uncompared: set[TopicPartition] = set()
+        self.fetches = SampledRate(FETCH_RATE)  # responses
         self._channel: Channel | None = None
         self._ahead: Poll | None = None  # sent before the last response was applied
         self._polling = False
@@ -279,6 +282,7 @@ class ReplicaFetcher:
             if error not in SESSION_ERRORS:
                 self._failed(list(poll.states))
             return
+        self.fetches.record(1, self._clock.monotonic_ms())
         self._read_ahead(poll, responses)
         await self._apply_all(poll, responses)
 

@@ -249,7 +249,7 @@ class ReplicaManager:
             "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
             lambda: hosted.offline_count,
         )
-        register_partition_metrics(metrics, hosted, self.fetchers)
+        register_partition_metrics(metrics, hosted, self.fetchers, self._clock)
         metrics.gauge(
             "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
             lambda: len(self._log_manager.directories.offline),

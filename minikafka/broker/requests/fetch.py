@@ -14,7 +14,13 @@ from minikafka.broker.fetch.sessions import (
     SessionResponse,
 )
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.record_formats import FetchFormat, FormatConversion, in_format, limited
+from minikafka.broker.record_formats import (
+    FetchFormat,
+    FormatConversion,
+    in_format,
+    limited,
+    num_records,
+)
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
@@ -245,6 +251,9 @@ class FetchHandler:
             return in_format(result, entries[index], record_format, configs[index], follower)
 
         if record_format.is_converted:
+            for result in results:
+                topic = result.topic_partition.topic
+                self._replicas.topic_metrics.fetch_converted(topic, num_records(result.records))
             self._conversion.convert(results, convert, send)
         else:
             send([convert(result, index) for index, result in enumerate(results)])

@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from minikafka.kernel.config import (
     parse_properties,
     properties_from_environment,
 )
-from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.metrics import MetricKind, Metrics
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.kernel.zookeeper_settings import java_properties
-from minikafka.world.real.process_io import disk_bytes
+from minikafka.world.real.process_io import cpu_seconds, disk_bytes, process_gauges
 
 # A thread waits this long for the interpreter while the event loop is busy. The threads of kazoo
 # wait several times for each request: at Python's 5 ms one write to ZooKeeper took 25 ms, not 1.
@@ -87,6 +87,21 @@ def register_disk_bytes(metrics: Metrics) -> None:
             metrics.gauge(f"kafka.server:type=KafkaServer,name=linux-disk-{name}-bytes", read)
 
 
+def register_process(metrics: Metrics) -> None:
+    """Register what Prometheus' clients show of every process; jmx_exporter shows it, too."""
+
+    def cpu() -> Iterator[tuple[str, float]]:
+        yield "process:type=cpu,name=seconds", cpu_seconds()
+
+    def others() -> Iterator[tuple[str, float]]:
+        for name, value in process_gauges():
+            kind, _, rest = name.partition("_")
+            yield f"process:type={kind},name={rest}", value
+
+    metrics.family(cpu, MetricKind.COUNTER)
+    metrics.family(others)
+
+
 async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     """Run a broker until a signal stops it or it fails."""
     from minikafka.node.broker import EXPECTED_FAILURES, BrokerNode
@@ -94,6 +109,7 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
 
     node = BrokerNode(real_world(), config, socket.gethostname())
     register_disk_bytes(node.metrics)
+    register_process(node.metrics)
     log = events.event_log("loop", broker=node.broker_id)
 
     def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

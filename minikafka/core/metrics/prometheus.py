@@ -33,6 +33,12 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 _PER_SECOND = "PerSec"
 _PERCENT = "Percent"
 _SOCKETS = "socket-server-metrics"
+_SOCKET_LABELS = {  # of Confluent
+    "networkProcessor": "network_processor",
+    "clientSoftwareName": "client_software_name",
+    "clientSoftwareVersion": "client_software_version",
+}
+PROCESS = "process"  # the domain of what Prometheus' clients show of every process, e.g. its CPU
 _IDLE = "RequestHandlerAvgIdlePercent"  # a meter in Kafka
 # MBeans of quotas: their tags name a client, their attributes what is limited.
 _OF_CLIENTS = frozenset({"Produce", "Fetch", "Request", "ControllerMutation"})
@@ -103,6 +109,8 @@ def series_of(name: ObjectName, kind: MetricKind, names: Names) -> Iterator[Seri
     elif name.name == _IDLE and names is Names.CONFLUENT:
         for rate in ("total", "oneminuterate"):  # two generations of dashboards
             yield Series(_legal(f"{base}_{rate}"), labels)
+    elif name.domain == PROCESS:
+        yield Series(f"{base}_total" if kind is MetricKind.COUNTER else base, labels)
     elif kind is MetricKind.COUNTER and names is Names.JMX:
         stem, found, _ = base.rpartition(_PER_SECOND)
         yield Series(_legal(f"{stem}_total" if found else f"{base}_count"), labels)
@@ -135,7 +143,7 @@ def _labels(name: ObjectName, names: Names) -> str:
 
 def _confluent_label(name: ObjectName, key: str) -> str:
     if name.type == _SOCKETS:
-        return {"networkProcessor": "network_processor"}.get(key, key)
+        return _SOCKET_LABELS.get(key, key)
     return key.lower()
 
 

@@ -14,6 +14,7 @@ from minikafka.kernel.disk_errors import is_disk_broken
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Files, Workers
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.storage.directories.background_tasks import LogBackgroundTasks
@@ -57,6 +58,7 @@ class ReplicaCallbacks:
 
 
 # Holds until ``connect``, and for good in a program without replicas, such as a benchmark.
+FLUSHES: Final = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
 NO_REPLICAS: Final = ReplicaCallbacks(
     high_watermark=lambda _: None,
     stable_offset=lambda _: None,
@@ -80,6 +82,7 @@ class LogManager:
         workers: Workers,
         config: LogManagerConfig,
         all_failed: Callable[[OSError], None] = lambda error: None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._all_failed = all_failed
         self._replicas = NO_REPLICAS
@@ -102,7 +105,12 @@ class LogManager:
         )
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self.flushes = LogFlushes(clock, self._logs.get, self._flush_failed)
+        self.flushes = LogFlushes(
+            clock,
+            self._logs.get,
+            self._flush_failed,
+            (metrics or Metrics()).histogram(FLUSHES, 1000),
+        )
         self.background_tasks = LogBackgroundTasks(
             clock,
             config,

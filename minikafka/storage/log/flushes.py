@@ -8,6 +8,7 @@ from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.disk_errors import is_out_of_descriptors
+from minikafka.kernel.metrics import Histogram
 from minikafka.kernel.ports import Clock
 from minikafka.storage.log.unified_log import UnifiedLog
 
@@ -26,12 +27,14 @@ class LogFlushes:
         clock: Clock,
         current: Callable[[TopicPartition], UnifiedLog | None],
         failed: Callable[[UnifiedLog, OSError], None],
+        times: Histogram | None = None,
     ) -> None:
         """``current`` returns the log of a partition, which is another one after a move between log
-        directories."""
+        directories. ``times`` records how long flushes take, in microseconds."""
         self._clock = clock
         self._current = current
         self._failed = failed
+        self._times = times or Histogram()
         self._running: dict[UnifiedLog, asyncio.Event] = {}
 
     async def up_to_now(self, log: UnifiedLog) -> None:
@@ -62,8 +65,10 @@ class LogFlushes:
 
     async def _found_descriptors(self, log: UnifiedLog, before_offset: int | None) -> bool:
         """Flush the log. Return False if a file could not be opened for lack of descriptors."""
+        started_ns = self._clock.monotonic_ns()
         try:
             await log.flush(before_offset)
+            self._times.record((self._clock.monotonic_ns() - started_ns) // 1000)
         except OSError as error:
             if not is_out_of_descriptors(error) or log.closed:
                 raise

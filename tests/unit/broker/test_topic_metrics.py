@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.broker.record_formats import num_records
+from minikafka.broker.replication.record_preparation import LongAppend, RecordPreparation
 from minikafka.kernel.errors import ErrorCode
-from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster, batch, error_of
+from minikafka.protocol.records.legacy import encode_message_set
+from minikafka.protocol.records.record import Record
+from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
 from tests.support.metric_names import figures
+from tests.support.world.manual_workers import ManualWorkers
 
 
 def count(node: Node, name: str, tag: str = f",topic={TOPIC}") -> float:
@@ -59,3 +64,32 @@ async def test_a_topic_without_partitions_here_is_forgotten() -> None:
         shown = figures(leader.metrics, "kafka.server")
         assert f"MessagesInPerSec,topic={TOPIC}" not in shown
         assert shown["MessagesInPerSec"] == 1
+
+
+@pytest.mark.mission("GLASS-58")
+async def test_messages_of_old_formats_are_counted_when_they_become_batches() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        leader = cluster[1]
+        topics = leader.replicas.topic_metrics
+        preparation = RecordPreparation(
+            ManualWorkers(), cluster.clock, leader.replicas.hosted, topics.produce_converted
+        )
+        records = [Record(0, 1234, None, b"v", []) for _ in range(3)]
+        for magic in (0, 1):
+            entries = [(TP, memoryview(encode_message_set(records, magic)))]
+            assert not isinstance(preparation.prepare(entries), LongAppend)
+        preparation.prepare([(TP, memoryview(batch("a", "b")))])  # of the present format
+        for tag in ("", f",topic={TOPIC}"):
+            assert count(leader, "ProduceMessageConversionsPerSec", tag) == 6
+        topics.fetch_converted(TOPIC, 5)
+        assert count(leader, "FetchMessageConversionsPerSec") == 5
+        assert count(leader, "MessagesInPerSec") == 0
+
+
+@pytest.mark.mission("GLASS-58")
+def test_records_are_counted_up_to_an_invalid_batch() -> None:
+    two, three = bytes(batch("a", "b")), bytes(batch("a", "b", "c"))
+    assert num_records(two + three) == 5
+    damaged = two + three[:16] + bytes([7]) + three[17:]
+    assert num_records(damaged) == 2

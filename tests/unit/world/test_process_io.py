@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import prometheus_client
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from minikafka.cli.processes.broker import register_disk_bytes
+from minikafka.cli.processes.broker import register_disk_bytes, register_process
+from minikafka.core.metrics.prometheus import Names, TextFormat, exposition
 from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.slices import run_at_once
 from minikafka.world.real import process_io
 
 
@@ -43,3 +47,30 @@ def test_a_system_without_the_counts_shows_none(
     metrics = Metrics()
     register_disk_bytes(metrics)
     assert metrics.snapshot() == {}
+
+
+@pytest.mark.mission("GLASS-58")
+@pytest.mark.skipif(not process_io.IO.exists(), reason="no /proc")
+@pytest.mark.parametrize("names", Names)
+def test_a_process_is_shown_as_by_the_client_of_prometheus(names: Names) -> None:
+    metrics = Metrics()
+    register_process(metrics)
+    text = run_at_once(exposition(metrics.samples(), names, TextFormat.PROMETHEUS)).decode()
+    ours = {s.name: s.value for f in text_string_to_metric_families(text) for s in f.samples}
+    collector = prometheus_client.ProcessCollector(registry=None)
+    theirs = {s.name: s.value for f in collector.collect() for s in f.samples}
+    assert ours.keys() == theirs.keys()
+    exact = ("process_start_time_seconds", "process_max_fds")
+    assert {name: ours[name] for name in exact} == {name: theirs[name] for name in exact}
+    for name in ours.keys() - set(exact):
+        assert ours[name] == pytest.approx(theirs[name], rel=0.5)
+
+
+@pytest.mark.mission("GLASS-58")
+def test_a_system_without_proc_shows_its_cpu_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_io, "PROCESS", tmp_path)
+    metrics = Metrics()
+    register_process(metrics)
+    assert list(metrics.snapshot()) == ["process:type=cpu,name=seconds"]

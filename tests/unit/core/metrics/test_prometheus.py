@@ -44,6 +44,12 @@ MBEANS = [
 ]
 
 
+CONNECTIONS = (
+    "kafka.server:type=socket-server-metrics,clientSoftwareName=librdkafka,"
+    "clientSoftwareVersion=2.6.0,listener=CLIENT,networkProcessor=0:connections"
+)
+
+
 def ours(text: str, kind: MetricKind, names: Names) -> set[exporter_rules.Exported]:
     """Return what a scraper sees of one metric."""
     metrics = Metrics()
@@ -84,7 +90,7 @@ def test_the_rules_of_jmx_exporter_and_of_strimzi_give_these_names(
 @pytest.mark.parametrize(
     # Confluent's rules make a name of its own from each fetcher's lag.
     ("name", "kind"),
-    [row for row in MBEANS if "FetcherLag" not in row[0]],
+    [row for row in MBEANS if "FetcherLag" not in row[0]] + [(CONNECTIONS, GAUGE)],
 )
 def test_the_rules_of_confluent_give_these_names(name: str, kind: MetricKind) -> None:
     parsed = ObjectName.parse(name)

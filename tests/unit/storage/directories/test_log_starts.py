@@ -9,7 +9,13 @@ from uuid import UUID
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.kernel.metrics import Metrics
+from minikafka.storage.directories.log_manager import (
+    FLUSHES,
+    LogConfig,
+    LogManager,
+    LogManagerConfig,
+)
 from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import batch, batches_of, load, new_log, values_of
@@ -195,3 +201,23 @@ def test_a_removed_segments_producer_snapshot_goes_with_it() -> None:
     assert log.producers.snapshots() == [6, 8]
     log.close()
     assert load(files, log_start_offset=6).log_start_offset == 6
+
+
+@pytest.mark.mission("GLASS-58")
+async def test_the_times_of_flushes_are_measured() -> None:
+    metrics = Metrics()
+    logs = LogManager(
+        InstantFiles(),
+        VirtualClock(),
+        ManualWorkers(),
+        LogManagerConfig(log_dirs=("/d",)),
+        metrics=metrics,
+    )
+    await logs.start(None)
+    log = logs.get_or_create(A, ID, LogConfig())
+    times = metrics.histogram(FLUSHES)
+    await logs.flush([log])
+    before = times.count
+    fill(log, 2)
+    await logs.flush([log])
+    assert (before, times.count) == (0, 1)
