@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from minikafka.dashboard import acts_api, cluster_api
+from minikafka.dashboard import acts_api, cluster_api, records_api
 from minikafka.dashboard.context import PageContext
 from minikafka.dashboard.errors import HttpError
 from minikafka.dashboard.guards import COOKIE, FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
@@ -36,6 +36,7 @@ BAD_GATEWAY: Final = 502
 EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
     acts_api.routes,
     cluster_api.routes,
+    records_api.routes,
 )
 
 
