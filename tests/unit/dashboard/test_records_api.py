@@ -130,8 +130,9 @@ def test_aborted_and_open_transactions_are_shown_on_request(
 
     async def write_some() -> None:
         async with Producer(cluster.bootstrap, transactional_id="tx") as producer:
+            await producer.init_transactions()
             for value in (b"committed", b"aborted"):
-                await producer.begin_transaction()
+                producer.begin_transaction()
                 await producer.send_and_wait("transacted", value)
                 if value == b"aborted":
                     await producer.abort_transaction()
