@@ -9,6 +9,7 @@ from typing import Any
 
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.groups import group_text as text
+from minikafka.cli.groups.group_json import group_json, listing_json
 from minikafka.cli.groups.group_reset import (
     Offsets,
     add_scenarios,
@@ -18,8 +19,8 @@ from minikafka.cli.groups.group_reset import (
     planned_in_file,
 )
 from minikafka.cli.groups.group_timeline import last_evictions, show_timeline
-from minikafka.cli.options import add_action, add_bootstrap_argument
-from minikafka.cli.output import kafka_table
+from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
+from minikafka.cli.output import kafka_table, show_json
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import GroupDescription
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE,...",
         help="show the type of each group, and only groups of the named types",
     )
+    add_json_argument(listing)
     describe = _action(actions, "describe", "show offsets and lag, members or state", several=True)
     what = describe.add_mutually_exclusive_group()
     what.add_argument(
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --members: their assignments; with --state: the last eviction of a member",
     )
+    add_json_argument(describe, "print JSON: state and members, and offsets by default")
     reset = _action(
         actions, "reset-offsets", "reset the offsets of groups without active members", several=True
     )
@@ -133,7 +136,9 @@ async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
     states = chosen(args.state, STATES, "state")
     types = chosen(args.type, TYPES, "type")
     groups = await admin.list_groups(states, types)
-    if args.state is None and args.type is None:
+    if args.json:
+        show_json([listing_json(group) for group in groups])
+    elif args.state is None and args.type is None:
         for group in groups:
             print(group.group_id)
     else:
@@ -176,25 +181,37 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
     evictions: dict[str, str] = {}
     if args.state and args.verbose:
         evictions = await last_evictions(admin, groups)
+    shown: list[dict[str, Any]] = []
     for group in groups:
         text.warn(group)
-        if args.members:
-            shown = text.members_table(group, args.verbose) if group.members else ""
-        elif args.state:
-            shown = text.state_table(group, evictions.get(group.group_id))
-        else:
-            shown = await _offsets(admin, group)
-        if shown:
-            print("\n" + shown)
+        eviction = evictions.get(group.group_id)
+        rows = None if args.members or args.state else await _lag_rows(admin, group)
+        if args.json:
+            shown.append(group_json(group, rows, eviction))
+        elif table := _table(group, rows, args, eviction):
+            print("\n" + table)
+    if args.json:
+        show_json(shown)
     return min(failed, 1)
 
 
-async def _offsets(admin: Admin, group: GroupDescription) -> str:
+def _table(
+    group: GroupDescription,
+    rows: Sequence[text.LagRow] | None,
+    args: argparse.Namespace,
+    eviction: str | None,
+) -> str:
+    if args.members:
+        return text.members_table(group, args.verbose) if group.members else ""
+    if args.state:
+        return text.state_table(group, eviction)
+    return text.offsets_table(group.group_id, rows) if rows else ""
+
+
+async def _lag_rows(admin: Admin, group: GroupDescription) -> list[text.LagRow]:
     committed = await admin.group_offsets(group.group_id)
     partitions = set(committed).union(*(member.assignment for member in group.members))
-    ends = await _ends(admin, partitions)
-    rows = text.lag_rows(group, committed, ends)
-    return text.offsets_table(group.group_id, rows) if rows else ""
+    return text.lag_rows(group, committed, await _ends(admin, partitions))
 
 
 async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:

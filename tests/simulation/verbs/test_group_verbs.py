@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -107,6 +108,21 @@ def test_a_group_while_it_lives_and_after(capsys: pytest.CaptureFixture[str]) ->
             who = [rows[0][6], "/client", "minikafka"]
             assert rows[0] == [GROUP, TOPIC, "0", str(done), "20", str(20 - done), *who]
             assert len(rows) == len(PARTITIONS)
+            assert await shell("list --json") == 0
+            (listed,) = json.loads(shell.out)
+            assert (listed["group"], listed["state"]) == (GROUP, "Stable")
+            assert await shell(f"describe --group {GROUP} --json") == 0
+            (whole,) = json.loads(shell.out)
+            (alone,) = whole["members"]
+            assert whole["state"] == "Stable"
+            assert alone["assignment"] == {TOPIC: [0, 1, 2]}
+            assert [offset["partition"] for offset in whole["offsets"]] == [0, 1, 2]
+            assert whole["offsets"][0]["currentOffset"] == done
+            assert whole["offsets"][0]["memberId"] == alone["memberId"] == rows[0][6]
+            assert whole["lag"] == sum(20 - checker.acknowledged[each] for each in PARTITIONS)
+            assert await shell(f"describe --group {GROUP} --state --json") == 0
+            (state,) = json.loads(shell.out)
+            assert state == {key: whole[key] for key in whole if key not in ("lag", "offsets")}
             assert await shell(f"describe --group {GROUP} --members --verbose") == 0
             assert shell.rows()[1][2:] == ["/client", "minikafka", "3", "flights(0,1,2)"]
             assert await shell(f"describe --group {GROUP} --state --verbose") == 0

@@ -41,7 +41,7 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
 @pytest.mark.mission("GLASS-61")
 def test_messages_of_a_verb_are_kept() -> None:
     errors = "minikafka: h:1: Connection refused; trying on\nGroup g has no active members.\n"
-    found = reply(ACTS["groups-describe"], SHOWN, Finished(0, "GROUP TOPIC\n", errors), 1000)
+    found = reply(ACTS["log-dirs"], SHOWN, Finished(0, "GROUP TOPIC\n", errors), 1000)
     assert json.loads(found.text) == {
         "command": SHOWN,
         "messages": "Group g has no active members.",
