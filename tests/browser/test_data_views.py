@@ -169,7 +169,7 @@ def test_lag_lines_have_a_table_twin_that_grows(tab: Page, process: FakePageProc
     opened(tab, process, "groups/billing")
     lines = tab.get_by_role("img", name=re.compile(r"Lag of group billing: orders-0 60"))
     expect(lines.locator("canvas")).to_be_visible()
-    figure = tab.get_by_role("figure", name="Committed and end offset")
+    figure = tab.get_by_role("figure", name="Committed and end")
     figure.get_by_label("partition").select_option("orders-1")
     figure.get_by_role("button", name="as table").click()
     rows = figure.locator("tbody tr")

@@ -45,7 +45,7 @@ export function PhaseDiagram({ phase, since }) {
       ${[0, 1, 2, 3].map((i) => html`<path class=${i === 3 ? "way end" : "way"} d=${step(flat, centre, i)} marker-end="url(#phase-arrow)" />`)}
       ${ARCS.map(([from, to, bend]) => html`<path class=${to === 4 ? "way end" : "way"} d=${arc(flat, centre, from, to, bend)} marker-end="url(#phase-arrow)" />`)}
       ${PHASES.map(
-        ({ name, about }, i) => html`<${Node} key=${name} class=${i === current ? "phase lit" : "phase"}
+        ({ name, about }, i) => html`<${Node} key=${name} class=${i === current ? "group-phase lit" : "group-phase"}
           label=${`${name}${i === current ? ", the phase now" : ""}. ${about}`}
           transform=${`translate(${centre[i].x} ${centre[i].y})`}>
           <rect x=${-BOX.long / 2} y=${-BOX.short / 2} width=${BOX.long} height=${BOX.short} rx="8" />

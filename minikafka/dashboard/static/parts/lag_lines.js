@@ -3,7 +3,7 @@
  * @module
  */
 import { number, time } from "./format.js";
-import { html, useState } from "./html.js";
+import { html, useRef, useState } from "./html.js";
 import { worst } from "./lag_history.js";
 import { Lines } from "./lines.js";
 import { Twin } from "./twin.js";
@@ -13,9 +13,12 @@ const MAX_LINES = 8;
 /** @param {{group: string, history: import("./lag_history.js").LagHistory}} props */
 export function LagLines({ group, history }) {
   const [chosen, setChosen] = useState("");
+  const first = useRef(""); // the partition with the greatest lag when the group was opened
   const lines = worst(history, MAX_LINES);
   if (lines.length === 0) return null;
-  const name = history.lines.some((line) => line.name === chosen) ? chosen : worst(history, 1)[0].name;
+  first.current ||= worst(history, 1)[0].name;
+  const known = (/** @type {string} */ one) => history.lines.some((line) => line.name === one);
+  const name = [chosen, first.current].find(known) ?? lines[0].name;
   const line = /** @type {import("./lag_history.js").PartitionLine} */ (history.lines.find((one) => one.name === name));
   const more = history.lines.length - lines.length;
   const rows = history.at.map((at, i) => ({ at, i })).reverse();
@@ -34,7 +37,7 @@ export function LagLines({ group, history }) {
       <${Lines} at=${history.at} series=${lines.map((one) => ({ label: one.name, values: one.lag }))}
         label=${`Lag of group ${group}: ${lines.map((one) => `${one.name} ${last(one.lag)}`).join(", ")}`} />
     <//>
-    <${Twin} title="Committed and end offset" rows=${rows} rowKey=${(/** @type {any} */ row) => row.at} tools=${tools}
+    <${Twin} title="Committed and end" rows=${rows} rowKey=${(/** @type {any} */ row) => row.at} tools=${tools}
       about="The shaded gap between the two lines is the lag."
       columns=${[
         { key: "at", title: "time", render: (/** @type {any} */ row) => time(row.at) },

@@ -88,6 +88,11 @@ function countText(page, first, count, label) {
   return count === page.total ? `${count} ${label}` : `${first}–${first + count - 1} of ${of}`;
 }
 
+/** A call that failed leaves the list without its rows. @param {any} failed */
+function incomplete({ call, broker, error }) {
+  return `${call ?? "A request"}${broker ? ` to broker ${broker}` : ""} failed, so rows may be missing: ${error}.`;
+}
+
 /**
  * Read a page from the page's process, again after some seconds and when something has changed.
  * @param {any} query
@@ -105,7 +110,7 @@ function usePage({ kind, search, after, api, live, changed }) {
       try {
         const found = await api.get(kind, { search, after, limit: PAGE }, stop.signal);
         setPage({ rows: found[kind], matching: found.matching, total: found.total, more: found.more });
-        setProblem("");
+        setProblem((found.errors ?? []).map(incomplete).join(" "));
       } catch (error) {
         if (/** @type {Error} */ (error).name === "AbortError") return;
         setProblem(/** @type {Error} */ (error).message);

@@ -48,7 +48,7 @@ export function SwimLanes({ lanes, more, now, windowMs }) {
           <text class="muted" text-anchor=${ago === 0 ? "end" : "middle"} x=${x(now - ago)} y=${height - 8}>${ago === 0 ? "now" : `−${duration(ago)}`}</text></g>`)}
         ${lanes.map((lane, i) => html`<g key=${lane.name} transform=${`translate(0 ${TOP + i * LANE})`}>
           <line class="grid" x1="0" x2=${width} y1=${LANE - 2} y2=${LANE - 2} />
-          <text class="lane-name" x=${narrow ? 4 : 0} y=${narrow ? 11 : 22}>${clipped(lane.name, narrow ? 40 : 22)}<title>${lane.name}</title></text>
+          <text class="txn-name" x=${narrow ? 4 : 0} y=${narrow ? 11 : 22}>${clipped(lane.name, narrow ? 40 : 22)}<title>${lane.name}</title></text>
           ${!narrow && html`<text class="muted" x="0" y="38">${lane.row.state}</text>`}
           <line class="idle" x1=${left} x2=${right} y1=${narrow ? 24 : 18} y2=${narrow ? 24 : 18} />
           ${lane.spans.filter((span) => span.to >= now - windowMs).map((span, k) => html`<${Bar} key=${`${span.state}${span.from}`} span=${span} name=${lane.name}
@@ -67,20 +67,30 @@ function Bar({ span, name, x1, x2, y, last, right }) {
     marks.length ? `; ${marksText(span)}` : ""}`;
   if (state === "Empty" || state === "Dead") return null;
   if (state.startsWith("Complete")) {
-    return html`<${Node} label=${label} class=${`txn ${state}`} transform=${`translate(${x1} ${y + 9})`}>
-      <circle r="9" /><text text-anchor="middle" y="4">${STATE_SIGNS[state]}</text><//>`;
+    return html`<${Node} label=${label} class=${`txn ${state}`}>
+      <g transform=${`translate(${x1} ${y + 9})`}><circle r="9" /><text text-anchor="middle" y="4">${STATE_SIGNS[state]}</text></g>
+      ${last && html`<${Marks} marks=${marks} x=${x1 - 9} y=${y + 24} right=${right} />`}<//>`;
   }
   const width = Math.max(6, x2 - x1);
-  const marksX = Math.min(x1, right - Math.min(marks.length, MOST_MARKS) * 14);
   return html`<${Node} label=${label} class=${`txn ${state}`}>
-    <rect class="bar" x=${x1} y=${y} width=${width} height="18" rx="4" />
-    ${width > 90 && html`<text class="on-bar" x=${Math.max(x1, 0) + 8} y=${y + 13}>${STATE_SIGNS[state]} ${state}</text>`}
-    ${last && marks.slice(0, MOST_MARKS).map(({ partition, marked }, i) => html`<rect key=${partition} x=${marksX + i * 14} y=${y + 24}
-      class=${`mark ${marked === null ? "unknown" : marked ? "written" : "missing"}`} width="10" height="10" rx="2">
-      <title>${partition}: ${marked === null ? "unknown" : marked ? "marker written" : "no marker yet"}</title></rect>`)}
-    ${last && marks.length > 0 && width > 160 && html`<text class="muted" x=${marksX + Math.min(marks.length, MOST_MARKS) * 14 + 4} y=${y + 33}>${
-      marks.length > MOST_MARKS ? `and ${marks.length - MOST_MARKS} more` : clipped(marks.map(({ partition }) => partition).join(", "), 40)}</text>`}
+    <rect class="txn-bar" x=${x1} y=${y} width=${width} height="18" rx="4" />
+    ${width > 90 && html`<text class="on-bar" x=${x1 + 8} y=${y + 13}>${STATE_SIGNS[state]} ${state}</text>`}
+    ${last && html`<${Marks} marks=${marks} x=${x1} y=${y + 24} right=${right} />`}
   <//>`;
+}
+
+/** A square a partition, and their names where there is room. @param {any} props */
+function Marks({ marks, x, y, right }) {
+  const long = Math.min(marks.length, MOST_MARKS) * 14;
+  const from = Math.min(x, right - long);
+  const names = marks.length > MOST_MARKS ? `and ${marks.length - MOST_MARKS} more` : marks.map((/** @type {any} */ one) => one.partition).join(", ");
+  const room = Math.floor((right - from - long) / 7);
+  return html`<g>
+    ${marks.slice(0, MOST_MARKS).map((/** @type {any} */ { partition, marked }, /** @type {number} */ i) => html`<rect key=${partition} x=${from + i * 14} y=${y}
+      class=${`txn-mark ${marked === null ? "unknown" : marked ? "written" : "missing"}`} width="10" height="10" rx="2">
+      <title>${partition}: ${marked === null ? "unknown" : marked ? "marker written" : "no marker yet"}</title></rect>`)}
+    ${marks.length > 0 && room > 8 && html`<text class="muted" x=${from + long + 4} y=${y + 9}>${clipped(names, room)}</text>`}
+  </g>`;
 }
 
 /** @param {import("./transaction_lanes.js").Span} span */

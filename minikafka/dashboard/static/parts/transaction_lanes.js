@@ -14,8 +14,8 @@ export const HANGS_AFTER = 1; // times its time-out; a coordinator would have ab
  */
 
 /**
- * Return a lane a transactional id, those with an open transaction first. Steps of the coordinator
- * itself count where it reports them, else those of the protocol.
+ * Return a lane a transactional id, by name, so that lanes keep their places. Steps of the
+ * coordinator itself count where it reports them, else those of the protocol.
  * @param {import("../reducer.js").State} state
  * @returns {Lane[]}
  */
@@ -30,9 +30,7 @@ export function lanesOf(state) {
       spans.set(name, [...earlier, ...spansOf(steps, state.at)].sort((a, b) => a.from - b.from));
     }
   }
-  const lanes = [...rows.values()].map((row) => ({ name: row.name, row, spans: spans.get(row.name) ?? [] }));
-  const weight = (/** @type {Lane} */ lane) => (isOpen(lane.row.state) ? 0 : 1);
-  return lanes.sort((a, b) => weight(a) - weight(b) || naturally(a.name, b.name));
+  return [...rows.values()].map((row) => ({ name: row.name, row, spans: spans.get(row.name) ?? [] }));
 }
 
 /** @param {string} state */
@@ -61,11 +59,12 @@ export function spansOf(steps, now) {
       const before = { partitions: facts.partitions ?? [], unmarked: null, unmarkedNames: null };
       spans.push({ state: "Ongoing", from: facts.start_ms, to: at, ...before });
     }
+    const ended = state.startsWith("Complete") && last && isOpen(last.state); // its facts name no partitions
     const span = {
       state,
       from,
       to: Math.min(now, next?.at ?? now),
-      partitions: facts.partitions ?? [],
+      partitions: ended ? last.partitions : (facts.partitions ?? []),
       unmarked: facts.unmarked ?? null,
       unmarkedNames: facts.unmarked_partitions ?? null,
     };
