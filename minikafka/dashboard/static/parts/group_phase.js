@@ -13,8 +13,8 @@ export const PHASES = [
   { name: "Stable", about: "Every member has its assignment." },
   { name: "Dead", about: "The group is deleted, or another broker coordinates it." },
 ];
-const BOX = { long: 144, short: 34 };
-const WIDE = 800; // px; below it the diagram stands upright
+const BOX = { long: 156, short: 34 };
+const WIDE = 860; // px; below it the diagram stands upright
 
 /** Transitions that are no step to the next phase: [from, to, how far the arc bends]. */
 const ARCS = [

@@ -57,7 +57,7 @@ function Rows({ rows, now }) {
     { key: "timeout_ms", title: "time-out", align: right, render: (/** @type {any} */ row) => duration(row.timeout_ms) },
     { key: "partitions", title: "partitions", sortable: false, render: (/** @type {any} */ row) => html`${row.partitions.slice(0, 8).map((/** @type {string} */ name, /** @type {number} */ i) =>
       html`${i > 0 ? ", " : ""}<a href=${hashOf("lanes", { name })}>${name}</a>`)}${row.partitions.length > 8 ? ` and ${row.partitions.length - 8} more` : ""}${row.partitions.length ? "" : "–"}` },
-    { key: "unmarked", title: "markers missing", align: right, render: (/** @type {any} */ row) => number(row.unmarked) },
+    { key: "unmarked", title: "unmarked", align: right, render: (/** @type {any} */ row) => number(row.unmarked) },
   ];
   return html`<section class="card" aria-label="Table of transactions">
     <${Table} caption="Transactional ids" columns=${columns} rows=${rows} rowKey=${(/** @type {any} */ row) => row.name} pageSize=${50} none="No transactional id matches." />

@@ -1,0 +1,158 @@
+"""The views of the data over live clusters: what is clicked happens in the brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from playwright.sync_api import Locator, Page, expect
+
+from minikafka.client.config import ClientConfig
+from minikafka.inside.cluster import InsideCluster
+from minikafka.testing.processes import ClusterProcesses
+from tests.support.browser import OpenPage
+from tests.support.page_server import page_server
+
+TIMEOUT_MS = 60_000  # of a step; only a page that hangs needs so long
+expect.set_options(timeout=TIMEOUT_MS)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[InsideCluster]:
+    with InsideCluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def live(cluster: InsideCluster, open_page: OpenPage) -> Iterator[Page]:
+    with page_server(ClientConfig(cluster.bootstrap)) as server:
+        found = open_page(f"{server.url}/?token={server.token}")
+        found.set_default_timeout(TIMEOUT_MS)
+        yield found
+        found.close()  # before the server ends
+
+
+def go(tab: Page, view: str) -> None:
+    tab.evaluate("view => { location.hash = `#/${view}` }", view)
+
+
+def execute(tab: Page, confirm: str | None = None) -> Locator:
+    """Carry out the act whose dialog is open, after a dry run if there is one."""
+    dialog = tab.get_by_role("dialog")
+    expect(dialog.locator(".command code")).to_contain_text("minikafka ")
+    dry = dialog.get_by_role("button", name="Dry run")
+    if dry.count():
+        dry.click()
+        expect(dialog.get_by_role("status")).to_contain_text("nothing has changed yet")
+    if confirm is not None:
+        dialog.locator("[name=confirm]").fill(confirm)
+    dialog.get_by_role("button", name="Execute").click()
+    return dialog
+
+
+def done(dialog: Locator) -> None:
+    expect(dialog.get_by_role("status")).to_contain_text("Done.")
+    dialog.get_by_role("button", name="Close").last.click()
+
+
+def create_topic(tab: Page, name: str) -> None:
+    go(tab, "topics")
+    tab.get_by_role("button", name="Create topic…").click()
+    dialog = tab.get_by_role("dialog")
+    dialog.locator("[name=topic]").fill(name)
+    dialog.locator("[name=partitions]").fill("3")
+    dialog.locator("[name=replication_factor]").fill("3")
+    done(execute(tab))
+
+
+def produce(cluster: InsideCluster, topic: str, count: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(count):
+        producer.produce(topic, f'{{"order":{number}}}', f"key-{number}", partition=number % 3)
+    assert producer.flush(60) == 0
+
+
+def consume(cluster: InsideCluster, topic: str, group: str, count: int) -> None:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    assert len(consumer.consume(count, 60)) == count
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+@pytest.mark.mission("GLASS-76")
+def test_a_topic_is_created_changed_and_deleted(cluster: InsideCluster, live: Page) -> None:
+    create_topic(live, "invoices")
+    live.wait_for_url("**/topics/invoices")
+    expect(live.get_by_role("heading", name="3 partitions")).to_be_visible()
+    live.get_by_role("button", name="Change settings…").click()
+    live.get_by_role("dialog").locator("[name=add]").fill("retention.ms=3600000")
+    done(execute(live))
+    live.get_by_label("only changed ones").check()
+    expect(live.get_by_role("region", name="Settings of invoices")).to_contain_text("(1 h)")
+    live.get_by_role("button", name="Add partitions…").click()
+    done(execute(live))
+    expect(live.get_by_role("heading", name="4 partitions")).to_be_visible()
+    live.get_by_role("button", name="Delete topic…").click()
+    done(execute(live, confirm="invoices"))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assert "invoices" not in admin.list_topics(timeout=60).topics
+
+
+@pytest.mark.mission("GLASS-74")
+def test_offsets_of_a_group_are_exactly_those_that_were_written(
+    cluster: InsideCluster, live: Page
+) -> None:
+    create_topic(live, "payments")
+    produce(cluster, "payments", 90)
+    consume(cluster, "payments", "accounting", 90)
+    go(live, "groups/accounting")
+    expect(live.get_by_text(re.compile("The group (is|has been) Empty"))).to_be_visible()
+    live.get_by_label("New offset of payments:1").fill("17")
+    live.get_by_role("button", name="Reset 1 offset…").click()
+    done(execute(live, confirm="accounting"))
+    row = live.get_by_role("region", name="Committed offsets of the group").locator("tbody tr")
+    expect(row.nth(1)).to_contain_text("13")  # 30 - 17 records behind
+    topic_partition = confluent_kafka.TopicPartition("payments", 1)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "accounting"}
+    )
+    committed = consumer.committed([topic_partition], timeout=60)
+    consumer.close()
+    assert committed[0].offset == 17
+
+
+@pytest.mark.cluster
+@pytest.mark.mission("GLASS-70")
+def test_a_broker_is_killed_and_started_by_a_click(tmp_path: Path, open_page: OpenPage) -> None:
+    with ClusterProcesses(tmp_path, brokers=3, page=True) as cluster:
+        assert cluster.page is not None
+        tab = open_page(cluster.page)
+        tab.set_default_timeout(TIMEOUT_MS)
+        go(tab, "cluster")
+        pid = cluster.home / "broker-3" / "pid"
+        tab.locator("[data-act=broker-kill]").nth(2).click()
+        expect(tab.get_by_role("dialog").locator(".command code")).to_contain_text("kill -9")
+        dialog = tab.get_by_role("dialog")
+        dialog.locator("[name=confirm]").fill("3")
+        dialog.get_by_role("button", name="Execute").click()
+        done(dialog)
+        expect(tab.locator("[data-act=broker-start]:not([aria-disabled])")).to_be_visible()
+        assert not pid.exists()
+        tab.locator("[data-act=broker-start]:not([aria-disabled])").first.click()
+        dialog.get_by_role("button", name="Execute").click()
+        done(dialog)
+        expect(tab.locator("[data-act=broker-kill]")).to_have_count(3)
+        tab.close()
+        assert pid.exists()
