@@ -211,8 +211,8 @@ def test_a_transaction_goes_through_its_lane(tab: Page, process: FakePageProcess
     expect(tab.get_by_role("img", name=re.compile("payments-1: Ongoing"))).to_be_visible()
     prepared = tab.get_by_role("img", name=re.compile("payments-2: PrepareCommit"))
     expect(prepared).to_have_attribute("aria-label", re.compile("2 of 3 end markers written"))
-    expect(prepared.locator(".mark.written")).to_have_count(2)
-    expect(prepared.locator(".mark.missing")).to_have_count(1)
+    expect(prepared.locator(".txn-mark.written")).to_have_count(2)
+    expect(prepared.locator(".txn-mark.missing")).to_have_count(1)
     process.send(state(2, transaction("payments-2", "CompleteCommit", partitions=0)))
     expect(tab.get_by_role("img", name=re.compile("payments-2: CompleteCommit"))).to_be_visible()
     expect(prepared).to_be_visible()  # what was stays in the lane
