@@ -15,9 +15,11 @@ from minikafka.dashboard.messages import EntityKey, Facts, LoggedEvent
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.ports import Clock, Network
 from minikafka.kernel.tls import TlsSettings
-from minikafka.network.http_get import HttpUrl, http_get
+from minikafka.network.http_get import HttpGetConnection, HttpUrl
 
 LOOK_EVERY_MS: Final = 250
+LOOK_AT_REST_EVERY_MS: Final = 500  # while only the kinds AT_REST change
+AT_REST: Final = frozenset({"purgatory", "session", "request", "requests", "connections"})
 TIMEOUT_MS: Final = 2_000
 LOST_AFTER_MS: Final = 2_000  # without a response
 RETRY_AFTER_MS: Final = 500
@@ -27,7 +29,7 @@ EVENTS_BEFORE: Final = 500  # which the first look shows
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 END_OF_LOG: Final = 2**53  # a number beyond all events
 SELDOM: Final = frozenset({"requests"})  # kinds with large lists, which change all the time
-SELDOM_EVERY_MS: Final = 1_000
+SELDOM_EVERY_MS: Final = 2_000
 REACHABLE: Final[EntityKey] = ("reachable", "")
 
 
@@ -52,12 +54,14 @@ class BrokerSource:
         watched: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._clock = clock
-        self._network = network
         self._broadcast = broadcast
         self._broker_id = broker_id
         self._watched = watched
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        self._url = f"http://{host}:{endpoint.port}"
+        self._url = HttpUrl("http", endpoint.host, endpoint.port, "/")
+        # Each keeps a connection, which costs the broker half as much as new ones.
+        self._state, self._events = (
+            HttpGetConnection(network, self._url, TlsSettings(), MAX_BODY_BYTES) for _ in range(2)
+        )
         self._held: dict[EntityKey, Facts] = {}  # of kinds that are shown seldom
         self._held_until_ms = 0
 
@@ -74,6 +78,8 @@ class BrokerSource:
             for task in (looking, reading):
                 task.cancel()
             await asyncio.gather(looking, reading, return_exceptions=True)
+            self._state.close()
+            self._events.close()
 
     async def _follow_state(self) -> None:
         since, seen_ms = 0, self._clock.monotonic_ms()
@@ -82,16 +88,19 @@ class BrokerSource:
             try:
                 topics = ",".join(sorted(self._watched()))
                 path = f"/state.json?since={since}&partitions={topics}"
-                shown = await self._get(path, TIMEOUT_MS)
+                shown = await self._get(self._state, path, TIMEOUT_MS)
             except OSError as error:
                 if self._clock.monotonic_ms() - seen_ms >= LOST_AFTER_MS:
                     raise SourceLost(self._why(error)) from None
+                pause_ms = LOOK_EVERY_MS
                 since = 0  # it may have started again: its numbers then count from 1
             else:
                 seen_ms, since = self._clock.monotonic_ms(), int(shown["last"])
                 self._put(shown)
+                kinds = {row["kind"] for row in shown["changed"]}
+                pause_ms = LOOK_AT_REST_EVERY_MS if kinds <= AT_REST else LOOK_EVERY_MS
             took_ms = self._clock.monotonic_ms() - begun_ms
-            await self._clock.sleep(max(LOOK_EVERY_MS - took_ms, LOOK_EVERY_MS // 5))
+            await self._clock.sleep(max(pause_ms - took_ms, LOOK_EVERY_MS // 5))
 
     def _put(self, shown: Any) -> None:
         """Put a response of /state.json on the stage."""
@@ -117,10 +126,11 @@ class BrokerSource:
         while True:
             try:
                 if since is None:
-                    end = await self._get(f"/events.json?since={END_OF_LOG}&limit=0", TIMEOUT_MS)
+                    path = f"/events.json?since={END_OF_LOG}&limit=0"
+                    end = await self._get(self._events, path, TIMEOUT_MS)
                     since = max(0, int(end["last"]) - EVENTS_BEFORE)
                 path = f"/events.json?since={since}&wait={WAIT_MS}&limit={EVENTS_AT_ONCE}"
-                shown = await self._get(path, WAIT_MS + TIMEOUT_MS // 2)
+                shown = await self._get(self._events, path, WAIT_MS + TIMEOUT_MS // 2)
             except OSError:  # ``_follow_state`` finds out whether the broker is lost
                 await self._clock.sleep(RETRY_AFTER_MS)
                 continue
@@ -132,11 +142,10 @@ class BrokerSource:
             since = int(shown["last"])
             self._broadcast.publish()
 
-    async def _get(self, path: str, timeout_ms: int) -> Any:
+    async def _get(self, connection: HttpGetConnection, path: str, timeout_ms: int) -> Any:
         """Return the response to a request. Raises OSError."""
         async with asyncio.timeout(timeout_ms / 1000):
-            url = HttpUrl.parse(self._url + path)
-            body = await http_get(self._network(), url, TlsSettings(), MAX_BODY_BYTES)
+            body = await connection.get(path)
         try:
             shown = json.loads(body, parse_constant=lambda name: None)
         except ValueError as error:
@@ -147,7 +156,8 @@ class BrokerSource:
 
     def _why(self, error: OSError) -> str:
         reason = "it does not respond" if isinstance(error, TimeoutError) else str(error)
-        return f"The debug listener {self._url} of broker {self._broker_id} is lost: {reason}."
+        address = f"http://{self._url.host}:{self._url.port}"
+        return f"The debug listener {address} of broker {self._broker_id} is lost: {reason}."
 
 
 def entities(rows: Any) -> dict[EntityKey, Facts]:

@@ -32,7 +32,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Clock
 
-LOOK_EVERY_MS: Final = 1_000
+LOOK_EVERY_MS: Final = 1_500
 
 Entities = dict[EntityKey, Facts]
 

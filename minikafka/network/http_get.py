@@ -1,8 +1,9 @@
-"""One GET request over HTTP/1.1, through a Network."""
+"""GET requests over HTTP/1.1, through a Network."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
@@ -56,40 +57,101 @@ async def http_get(
 
     Raises OSError if the server cannot be reached, responds with another status than 200, with
     more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
-    async with asyncio.timeout(TIMEOUT_MS / 1000):
-        transport, protocol = await network.connect(
-            lambda: _Get(url, max_body_bytes),
+    connection = HttpGetConnection(lambda: network, url, tls, max_body_bytes)
+    try:
+        return await connection.get(url.target, keep=False)
+    finally:
+        connection.close()
+
+
+class HttpGetConnection:
+    """GET requests to the server of ``url``, one at a time, over one connection, which is opened
+    when it is needed. ``network`` returns the network to use then. ``tls`` counts for https."""
+
+    def __init__(
+        self,
+        network: Callable[[], Network],
+        url: HttpUrl,
+        tls: TlsSettings,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self._network = network
+        self._url = url
+        self._tls = tls
+        self._max_body_bytes = max_body_bytes
+        self._open: tuple[asyncio.Transport, _Get] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there is no connection that can be used: the next request opens another one."""
+        return self._open is None or not self._open[1].is_reusable
+
+    async def get(self, target: str, keep: bool = True) -> bytes:
+        """Return the body of the response; the connection stays open if ``keep`` is set. Raises
+        OSError as ``http_get``, and then the next request opens another connection."""
+        if self.is_closed:
+            self.close()
+        try:
+            async with asyncio.timeout(TIMEOUT_MS / 1000):
+                transport, protocol = self._open or await self._connect()
+                self._open = transport, protocol
+                body = await protocol.request(transport, target, keep)
+        except BaseException:
+            self.close()
+            raise
+        if not protocol.is_reusable:
+            self.close()
+        return body
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[0].abort()
+            self._open = None
+
+    async def _connect(self) -> tuple[asyncio.Transport, _Get]:
+        url = self._url
+        transport, protocol = await self._network().connect(
+            lambda: _Get(url, self._max_body_bytes),
             url.host,
             url.port,
-            tls if url.scheme == "https" else None,
+            self._tls if url.scheme == "https" else None,
         )
-        try:
-            return await cast(_Get, protocol).body
-        finally:
-            transport.abort()
+        return transport, cast(_Get, protocol)
 
 
 class _Get(asyncio.BufferedProtocol):
-    """The protocol of one request. ``body`` is resolved with the response."""
+    """The protocol of one connection. A request at a time."""
 
     def __init__(self, url: HttpUrl, max_body_bytes: int) -> None:
-        self.body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._url = url
         self._max_body_bytes = max_body_bytes
         self._http = h11.Connection(h11.CLIENT)
         self._buffer = bytearray(_READ_BYTES)
         self._received = bytearray()
+        self._body: asyncio.Future[bytes] | None = None
+        self._closed: str | None = None  # why
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request can be sent, after a response."""
+        return self._closed is None and self._http.our_state is h11.IDLE
+
+    async def request(self, transport: asyncio.Transport, target: str, keep: bool) -> bytes:
+        """Return the body of the response. Raises OSError."""
+        if self._closed is not None:
+            raise ConnectionError(self._closed)
+        self._received = bytearray()
+        self._body = asyncio.get_running_loop().create_future()
         host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
         headers = [
             ("Host", f"{host}:{self._url.port}"),
             ("Accept", "application/json"),
-            ("Connection", "close"),
+            ("Connection", "keep-alive" if keep else "close"),
         ]
-        request = h11.Request(method="GET", target=self._url.target, headers=headers)
+        request = h11.Request(method="GET", target=target, headers=headers)
         data = (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
-        cast(asyncio.Transport, transport).write(data)
+        transport.write(data)
+        return await self._body
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self._buffer
@@ -105,9 +167,10 @@ class _Get(asyncio.BufferedProtocol):
         self._fail(str(exc or "the connection was closed before the end of the response"))
 
     def _receive(self, data: bytes) -> None:
+        body = self._body
         try:
             self._http.receive_data(data)
-            while not self.body.done():
+            while body is not None and not body.done():
                 event = self._http.next_event()
                 match event:
                     case h11.Response() if event.status_code != 200:
@@ -117,12 +180,15 @@ class _Get(asyncio.BufferedProtocol):
                         if len(self._received) > self._max_body_bytes:
                             self._fail(f"the response has more than {self._max_body_bytes} bytes")
                     case h11.EndOfMessage():
-                        self.body.set_result(bytes(self._received))
+                        if self._http.our_state is h11.DONE:
+                            self._http.start_next_cycle()
+                        body.set_result(bytes(self._received))
                     case h11.NEED_DATA | h11.PAUSED | h11.ConnectionClosed():
                         return
         except h11.ProtocolError as error:
             self._fail(f"the response is malformed: {error}")
 
     def _fail(self, reason: str) -> None:
-        if not self.body.done():
-            self.body.set_exception(ConnectionError(reason))
+        self._closed = self._closed or reason
+        if self._body is not None and not self._body.done():
+            self._body.set_exception(ConnectionError(reason))

@@ -12,10 +12,12 @@ def response(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
 
 
 class HttpEnd:
-    """Keeps the head of each request, sends ``reply``, and closes the connection."""
+    """Keeps the head of each request, sends ``reply``, and closes the connection after so many."""
 
-    def __init__(self, reply: bytes) -> None:
+    def __init__(self, reply: bytes, closes_after: int = 1) -> None:
         self.reply = reply
+        self.closes_after = closes_after
+        self.connections = 0
         self.requests: list[str] = []
         self._server: asyncio.Server | None = None
 
@@ -26,8 +28,13 @@ class HttpEnd:
         return port
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        writer.write(self.reply)
+        self.connections += 1
+        for _ in range(self.closes_after):
+            try:
+                self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            except asyncio.IncompleteReadError:
+                break
+            writer.write(self.reply)
         writer.close()
 
     def stop(self) -> None:

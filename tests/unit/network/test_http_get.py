@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from minikafka.kernel.tls import TlsSettings
-from minikafka.network.http_get import MAX_BODY_BYTES, HttpUrl, file_of_url, http_get
+from minikafka.network.http_get import (
+    MAX_BODY_BYTES,
+    HttpGetConnection,
+    HttpUrl,
+    file_of_url,
+    http_get,
+)
 from minikafka.world.real.network import RealNetwork
 from tests.support.network.http_end import HttpEnd, response
 from tests.support.security.certificates import Authority
@@ -93,6 +100,37 @@ async def test_responses_that_are_errors(
     end.stop()
     with pytest.raises(OSError):
         await http_get(RealNetwork(), url._replace(port=1), NO_TLS)
+
+
+async def test_a_kept_connection_serves_many_requests(serve: Callable[[bytes], HttpEnd]) -> None:
+    end = serve(response(b"keys"))
+    end.closes_after = 3
+    url = HttpUrl("http", "127.0.0.1", await end.start(), "/")
+    connection = HttpGetConnection(RealNetwork, url, NO_TLS)
+    for number in range(3):
+        assert await connection.get(f"/{number}") == b"keys"
+    assert end.connections == 1
+    assert [request.split()[1] for request in end.requests] == ["/0", "/1", "/2"]
+    while not connection.is_closed:  # by the server  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert await connection.get("/3") == b"keys"
+    assert end.connections == 2
+    connection.close()
+
+
+async def test_a_kept_connection_is_opened_again_after_an_error(
+    serve: Callable[[bytes], HttpEnd],
+) -> None:
+    end = serve(response(b"", "404 Not Found"))
+    end.closes_after = 3
+    url = HttpUrl("http", "127.0.0.1", await end.start(), "/")
+    connection = HttpGetConnection(RealNetwork, url, NO_TLS)
+    with pytest.raises(OSError, match="status 404"):
+        await connection.get("/")
+    end.reply = response(b"keys")
+    assert await connection.get("/") == b"keys"
+    assert end.connections == 2
+    connection.close()
 
 
 async def test_https_needs_a_trusted_certificate(
