@@ -192,6 +192,8 @@ class ConnectionLogin:
                 case LoggedIn():
                     self.close()
                     connection.principal = action.principal
+                    if self._login.software is not None:
+                        connection.clients.identify(connection, *self._login.software)
                     listener.logged_in(connection.client_host, action)
                 case Close():
                     listener.closed(connection.client_host, action)

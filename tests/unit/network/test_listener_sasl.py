@@ -339,3 +339,17 @@ async def test_a_closed_connection_is_freed_at_once(lab: Lab, request_frame: byt
         assert connection() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.mission("GLASS-54")
+async def test_a_client_that_logs_in_counts_with_its_software(lab: Lab) -> None:
+    sasl = SaslLab(lab)
+    peer = await sasl.connect()
+    peer.send(request_frame(ApiVersionsRequest("librdkafka", "2.6.0"), 3))
+    await peer.receive()
+    assert dict(sasl.server.clients.by_software()) == {}
+    await log_in(peer)
+    assert dict(sasl.server.clients.by_software()) == {("test", "librdkafka", "2.6.0"): 1}
+    silent = await lab.connect(sasl.server)
+    await log_in(silent)
+    assert sasl.server.clients.by_software().total() == 1

@@ -185,6 +185,8 @@ class ServerLogin:
         self._nonce_seed = nonce_seed
         self._exchanges = 0  # begun so far
         self._state = _State.START
+        # Client id, and name and version of the software, if ApiVersions was requested (KIP-511).
+        self.software: tuple[str, str, str] | None = None
         # Of the exchange under way.
         self._mechanism: str | None = None
         self._requested = ""  # in a re-authentication with another mechanism
@@ -302,6 +304,8 @@ class ServerLogin:
         request = decode(ApiVersionsRequest, version, frame, position)
         if not request.is_valid(version):
             return _response(header, ApiVersionsResponse(ErrorCode.INVALID_REQUEST))
+        name, number = request.client_software_name, request.client_software_version
+        self.software = (header.client_id or "", name, number)
         self._state = _State.HANDSHAKE
         return _response(header, response)
 
