@@ -93,24 +93,27 @@ function isAbout(event, sets) {
 
 /** @param {LogEvent[]} events @returns {Link[]} */
 function links(events) {
-  /** @type {Map<string, Link>} */
+  /** @type {Map<string, {event: LogEvent, count: number, partitions: Set<string>}>} */
   const found = new Map();
   for (const event of events) {
     const about = subjects(event);
     const key = [event.name, event.broker, about.brokers, about.groups, about.transactions].join(
       "|",
     );
-    const known = found.get(key);
+    const known = found.get(key) ?? { event, count: 0, partitions: new Set() };
     found.delete(key); // a repeat moves to its newest place
-    found.set(key, {
-      at: event.at,
-      broker: event.broker,
-      name: event.name,
-      level: event.level,
-      says: sentence(event),
-      count: (known ? known.count : 0) + 1,
-      partitions: [...new Set([...(known ? known.partitions : []), ...(about.partitions || [])])],
-    });
+    found.set(key, known);
+    known.event = event;
+    known.count += 1;
+    for (const partition of about.partitions ?? []) known.partitions.add(partition);
   }
-  return [...found.values()].sort((a, b) => a.at - b.at);
+  return [...found.values()].map(({ event, count, partitions }) => ({
+    at: event.at,
+    broker: event.broker,
+    name: event.name,
+    level: event.level,
+    says: sentence(event),
+    count,
+    partitions: [...partitions],
+  }));
 }

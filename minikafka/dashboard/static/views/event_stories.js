@@ -342,10 +342,18 @@ export function sentence(event) {
   return `${words[0].toUpperCase()}${words.slice(1)}.`;
 }
 
+/** @type {WeakMap<LogEvent, Subjects>} events do not change, and every finding looks at all of them */
+const known = new WeakMap();
+
 /** Return what an event is about. @param {LogEvent} event @returns {Subjects} */
 export function subjects(event) {
-  const story = Object.hasOwn(STORIES, event.name) ? STORIES[event.name] : null;
-  return story ? story.about(event.facts, brokerOf(event)) : {};
+  let found = known.get(event);
+  if (!found) {
+    const story = Object.hasOwn(STORIES, event.name) ? STORIES[event.name] : null;
+    found = story ? story.about(event.facts, brokerOf(event)) : {};
+    known.set(event, found);
+  }
+  return found;
 }
 
 /** The broker of an event: the one in whose log it is, else the one it names. @param {LogEvent} event */

@@ -2,13 +2,13 @@
 
 import { OnlyMinikafka, Empty } from "../parts/empty.js";
 import { count, duration, number } from "../parts/format.js";
-import { html, useState } from "../parts/html.js";
+import { html, useMemo, useState } from "../parts/html.js";
 import { useWidth } from "../parts/svg.js";
 import { Table } from "../parts/table.js";
 import { Twin } from "../parts/twin.js";
 import { all } from "../reducer.js";
 import { BrokerChooser, Choice } from "./inner_parts.js";
-import { countAll, currentSlot, tasksOf } from "./wheel_model.js";
+import { countAll, currentSlot, nowOf, tasksOf, wheelsOf } from "./wheel_model.js";
 import { Dial, firstSpeed, SmallDial, SPEEDS, useWheels } from "./wheel_dial.js";
 
 /** @typedef {import("../reducer.js").State} State */
@@ -74,11 +74,16 @@ function Component({ state, go, params }) {
       ({ name, facts }) => html`<button key=${name}
       class="card purgatory-card" aria-pressed=${name === chosen.name} onClick=${() => open({ name })}>
       <${SmallDial} facts=${facts} />
-      <span><b>${name}</b><br /><span class="muted">${number(facts.num_delayed_operations)} parked</span></span>
+      <span><b>${broken(name)}</b><br /><span class="muted">${number(facts.num_delayed_operations)} parked</span></span>
     </button>`,
     )}</div>
     <${Purgatory} key=${`${broker} ${chosen.name}`} facts=${chosen.facts} broker=${broker} />
   </div>`;
+}
+
+/** "DeleteRecords" with a place where a line may break. @param {string} name */
+function broken(name) {
+  return name.split(/(?<=[a-z])(?=[A-Z])/).map((word, i) => html`${i > 0 && html`<wbr />`}${word}`);
 }
 
 /** @param {import("../reducer.js").Entity[]} rows */
@@ -106,7 +111,7 @@ function Purgatory({ facts, broker }) {
           label=${`Timing wheels of purgatory ${facts.name} of broker ${broker}`} /></div>
         <${Legend} model=${model} facts=${facts} slower=${slower} /></div>
     <//>
-    <${Parked} facts=${facts} nowMs=${model.nowMs} />
+    <${Parked} facts=${facts} />
     <${Watched} facts=${facts} />`;
 }
 
@@ -193,13 +198,30 @@ function pace(intervalMs, slower) {
     : `a turn in ${duration(seconds * 1000)}${slower > 1 ? " here" : ""}`;
 }
 
-/** The operations with a bar of the time that is left. @param {{facts: any, nowMs: number}} props */
-function Parked({ facts, nowMs }) {
-  const rows = tasksOf(facts, nowMs).map((task, i) => ({
+/**
+ * Return the listed operations, each with the slot of a wheel in which its time-out lies.
+ *
+ * @param {any} facts of kind `purgatory`
+ */
+export function parkedRows(facts) {
+  /** @type {Map<string, string>} */
+  const places = new Map();
+  for (const { level, buckets } of wheelsOf(facts).wheels) {
+    for (const { slot, tasks } of buckets.values()) {
+      for (const { id } of tasks) places.set(id, `level ${level}, slot ${slot}`);
+    }
+  }
+  return tasksOf(facts, nowOf(facts)).map((task, i) => ({
     ...task,
     left: facts.operations[i].remaining_ms,
     age: facts.operations[i].age_ms,
+    place: places.get(task.id) ?? "due",
   }));
+}
+
+/** The operations with a bar of the time that is left. @param {{facts: any}} props */
+function Parked({ facts }) {
+  const rows = useMemo(() => parkedRows(facts), [facts]);
   const columns = [
     {
       key: "kind",
@@ -229,6 +251,7 @@ function Parked({ facts, nowMs }) {
       render: (/** @type {any} */ row) => duration(row.age),
       align: "right",
     },
+    { key: "place", title: "Slot" },
   ];
   const more = facts.num_delayed_operations - rows.length;
   return html`<section><h2>Parked operations</h2>
