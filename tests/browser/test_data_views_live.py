@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +132,62 @@ def test_offsets_of_a_group_are_exactly_those_that_were_written(
     committed = consumer.committed([topic_partition], timeout=60)
     consumer.close()
     assert committed[0].offset == 17
+
+
+@pytest.mark.mission("GLASS-77")
+@pytest.mark.mission("GLASS-79")
+def test_records_are_browsed_tailed_written_again_and_exported(
+    cluster: InsideCluster, live: Page
+) -> None:
+    create_topic(live, "orders")
+    produce(cluster, "orders", 300)
+    go(live, "records?topic=orders")
+    rows = live.locator("tr[data-record]")
+    expect(rows).to_have_count(100)
+    live.locator("[name=filter]").fill('"order":123}')
+    live.locator("[name=start]").select_option("earliest")
+    live.get_by_role("button", name="Browse").click()
+    expect(rows).to_have_count(1)
+    with live.expect_download() as download:
+        live.get_by_role("link", name="Export JSON").click()
+    (line,) = Path(download.value.path()).read_text().splitlines()
+    assert json.loads(line)["value"] == '{"order":123}'
+    live.locator("[name=filter]").fill("")
+    live.locator("[name=start]").select_option("latest")
+    live.get_by_role("button", name="Tail").click()
+    expect(live.get_by_text("waiting for more")).to_be_visible()
+    live.get_by_role("button", name="Produce…").click()
+    form = live.get_by_role("form", name="Produce a record")
+    form.locator("[name=produce-value]").fill("first")
+    form.locator("[name=produce-partition]").fill("2")
+    form.get_by_role("button", name="Add a header").click()
+    form.get_by_label("Name of header 1").fill("trace")
+    form.get_by_label("Value of header 1").fill("t-1")
+    form.get_by_role("button", name="Produce", exact=True).click()
+    expect(form.get_by_role("status")).to_contain_text("partition 2 at offset 100")
+    expect(rows).to_have_count(1)
+    live.get_by_role("button", name="Stop").click()
+    live.get_by_role("button", name="Record 2:100").click()
+    live.get_by_role("button", name="Edit and replay").click()
+    form.locator("[name=produce-value]").fill("second")
+    form.get_by_role("button", name="Produce", exact=True).click()
+    expect(form.get_by_role("status")).to_contain_text("partition 2 at offset 101")
+    last = record_at(cluster, "orders", 2, 101)
+    assert (last.value(), last.key(), last.headers()) == (b"second", None, [("trace", b"t-1")])
+
+
+def record_at(
+    cluster: InsideCluster, topic: str, partition: int, offset: int
+) -> confluent_kafka.Message:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "reader"}
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
+        (found,) = consumer.consume(1, 60)
+    finally:
+        consumer.close()
+    return found
 
 
 @pytest.mark.cluster

@@ -41,7 +41,7 @@ export function ProduceForm({ form, set, api, written, close }) {
       <label class="field"><span>partition</span><input name="produce-partition" type="number" min="0" placeholder="by the key" value=${form.partition} onInput=${change("partition")} /></label>
       <label class="field"><span>encoding</span><select value=${form.encoding} onChange=${change("encoding")}>
         <option value="utf8">text (UTF-8)</option><option value="base64">bytes (base64)</option></select></label>
-      <label class="field"><span>how many times</span><input name="produce-count" type="number" min="1" max="10000" value=${form.count} onInput=${change("count")} /></label>
+      <label class="field"><span>how many times</span><input name="produce-count" type="number" min="1" max="1000" value=${form.count} onInput=${change("count")} /></label>
     </div>
     <div class="field"><span class="row"><label for="produce-key">key</label>
       <label class="inline"><input type="checkbox" name="no-key" checked=${form.noKey} onChange=${change("noKey")} /> none</label></span>
@@ -69,15 +69,16 @@ function Shell({ form, api }) {
   return preview.command ? html`<${CommandLine} preview=${preview} />` : null;
 }
 
-/** @param {{headers: [string, string][], set: (headers: any) => void}} props */
+/** @param {{headers: import("./record_text.js").Header[], set: (headers: any) => void}} props */
 function Headers({ headers, set }) {
   const put = (/** @type {number} */ at, /** @type {number} */ place, /** @type {string} */ text) =>
-    set(headers.map((header, i) => (i === at ? (place === 0 ? [text, header[1]] : [header[0], text]) : header)));
+    set(headers.map((header, i) => (i === at ? header.with(place, text) : header)));
   return html`<fieldset class="headers-form"><legend>headers</legend>
     ${headers.map((header, i) => html`<div class="row" key=${i}>
       <input type="text" placeholder="name" aria-label=${`Name of header ${i + 1}`} value=${header[0]} onInput=${(/** @type {any} */ event) => put(i, 0, event.target.value)} />
-      <input type="text" placeholder="value" aria-label=${`Value of header ${i + 1}`} value=${header[1]} onInput=${(/** @type {any} */ event) => put(i, 1, event.target.value)} />
+      <input type="text" placeholder=${header[1] === null ? "null" : "value"} aria-label=${`Value of header ${i + 1}`} value=${header[1] ?? ""} onInput=${(/** @type {any} */ event) => put(i, 1, event.target.value)} />
       <button type="button" class="small" aria-label=${`Remove header ${i + 1}`} onClick=${() => set(headers.filter((_, k) => k !== i))}>Remove</button>
+      ${header[2] === "base64" && html`<span class="tag">base64</span>`}
     </div>`)}
     <button type="button" class="small" onClick=${() => set([...headers, ["", ""]])}>Add a header</button>
   </fieldset>`;

@@ -6,9 +6,9 @@ import { useEffect, useRef, useState } from "./html.js";
 import { fromOf, nextText, recordId, withRecords } from "./record_text.js";
 
 const TAIL_LIMIT = 500; // records of one request
-const WAIT_MS = 1000; // for which the page's process waits for new records
+const WAIT_MS = 10_000; // for which the page's process waits for new records
 const RETRY_MS = 2000;
-const LEAST_MS = 150; // between two requests of a tail
+const LEAST_MS = 300; // between two requests of a tail
 
 /** @param {number} ms @param {AbortSignal} signal */
 function pause(ms, signal) {
@@ -47,7 +47,8 @@ export function useRecords(api) {
     const { next } = now.current;
     const where = next === null ? { from: fromOf(query) } : { next: nextText(next) };
     const found = await api.get("records", {
-      topic: query.topic, partition: query.partition, contains: query.contains, ...where, ...how,
+      topic: query.topic, partition: query.partition, contains: query.contains,
+      uncommitted: query.uncommitted ? 1 : null, ...where, ...how,
     }, signal);
     now.current.next = { ...next, ...found.next };
     setMore(Boolean(found.more));
@@ -102,6 +103,22 @@ export function useRecords(api) {
       }
     },
   };
+}
+
+/**
+ * Return a record whole, if a list has only its beginning.
+ * @param {any} api
+ * @param {string} topic
+ * @param {import("./record_text.js").KafkaRecord} record
+ * @returns {Promise<import("./record_text.js").KafkaRecord>}
+ */
+export async function wholeRecord(api, topic, record) {
+  if (!record.truncated) return record;
+  const { partition, offset } = record;
+  const found = await api.get("records", { topic, partition, from: `offset:${offset}`, full: 1, uncommitted: 1 });
+  const whole = found.records.find((/** @type {any} */ one) => one.offset === offset);
+  if (!whole) throw new Error(`The record at offset ${offset} of partition ${partition} is no longer there.`);
+  return whole;
 }
 
 /** Leave out records that are here already. @param {any[]} rows @param {any[]} found */

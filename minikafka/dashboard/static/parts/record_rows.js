@@ -94,7 +94,7 @@ function Detail({ record, replay, reason }) {
       <button class="small" aria-disabled=${reason === null ? null : "true"} title=${reason ?? "Fill the form with this record"}
         onClick=${() => reason === null && replay(record)}>Edit and replay</button>
     </div>
-    ${record.truncated && html`<p class="notice warn">The record is too large to be shown whole; a replay would write only this part.</p>`}
+    ${record.truncated && html`<p class="notice warn">The record is too large to be shown whole; the form of a replay has all of it.</p>`}
     ${record.headers?.length > 0 && html`<table class="headers"><caption class="hidden">Headers</caption>
       <thead><tr><th scope="col">header</th><th scope="col">value</th></tr></thead>
       <tbody>${record.headers.map(([name, value]) => html`<tr><td><code>${name}</code></td><td><code>${value ?? "null"}</code></td></tr>`)}</tbody></table>`}

@@ -12,18 +12,19 @@ export const MAX_ROWS = 2000; // records that the page keeps
  * @property {number} timestamp milliseconds since 1970
  * @property {string|null} key
  * @property {string|null} value
- * @property {[string, string|null][]} headers
+ * @property {Header[]} headers
  * @property {number} key_size bytes
  * @property {number} value_size bytes
  * @property {{key: string, value: string}} encoding "utf8", "base64" or "null"
  * @property {boolean} truncated
  *
- * @typedef {{topic: string, partition: string, start: string, last: string, offset: string, time: string, contains: string, limit: string}} Query
+ * @typedef {[string, string|null, string?]} Header name and value; the third word is "base64" if the value is no text
+ * @typedef {{topic: string, partition: string, start: string, last: string, offset: string, time: string, contains: string, limit: string, uncommitted: boolean}} Query
  */
 
 /** @returns {Query} */
 export function emptyQuery() {
-  return { topic: "", partition: "", start: "last", last: "100", offset: "0", time: "", contains: "", limit: "100" };
+  return { topic: "", partition: "", start: "last", last: "100", offset: "0", time: "", contains: "", limit: "100", uncommitted: false };
 }
 
 /**
@@ -123,10 +124,15 @@ export function replayForm(topic, record) {
     noKey: record.key === null,
     value: word(record.value, record.encoding?.value),
     noValue: record.value === null,
-    headers: (record.headers ?? []).map(([name, value]) => [name, value ?? ""]),
+    headers: (record.headers ?? []).map((header) => (binary ? binaryHeader(header) : header)),
     encoding: binary ? "base64" : "utf8",
     count: "1",
   };
+}
+
+/** With `encoding` base64 all headers are base64. @param {Header} header @returns {Header} */
+function binaryHeader([name, value, encoding]) {
+  return [name, value === null || encoding === "base64" ? value : toBase64(value), "base64"];
 }
 
 /** @param {string} text */

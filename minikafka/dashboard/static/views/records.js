@@ -10,7 +10,7 @@ import { html, useEffect, useRef, useState } from "../parts/html.js";
 import { ProduceForm } from "../parts/produce_form.js";
 import { RecordRows } from "../parts/record_rows.js";
 import { emptyForm, emptyQuery, fromOf, MAX_ROWS, replayForm } from "../parts/record_text.js";
-import { useRecords } from "../parts/record_reader.js";
+import { useRecords, wholeRecord } from "../parts/record_reader.js";
 
 /** @param {any} props */
 function Records({ state, api, params }) {
@@ -18,6 +18,7 @@ function Records({ state, api, params }) {
   const [form, setForm] = useState(/** @type {any} */ (null));
   const [formKey, setFormKey] = useState(0);
   const [newestFirst, setNewestFirst] = useState(false);
+  const [trouble, setTrouble] = useState("");
   const reader = useRecords(api);
   const browsed = useRef(false);
   const live = state.hello?.live !== false;
@@ -31,6 +32,14 @@ function Records({ state, api, params }) {
   const showForm = (/** @type {any} */ next) => {
     setForm(next);
     setFormKey((n) => n + 1);
+  };
+  const replay = async (/** @type {any} */ record) => {
+    setTrouble("");
+    try {
+      showForm(replayForm(reader.topic, await wholeRecord(api, reader.topic, record)));
+    } catch (error) {
+      setTrouble(/** @type {Error} */ (error).message);
+    }
   };
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -57,11 +66,11 @@ function Records({ state, api, params }) {
     </form>
     ${form && html`<${ProduceForm} key=${formKey} form=${form} set=${setForm} api=${api} close=${() => setForm(null)}
       written=${() => !reader.tailing && reader.rows.length > 0 && reader.topic === form.topic && reader.more()} />`}
-    ${reader.problem && html`<p class="notice bad" role="alert">${reader.problem}</p>`}
+    ${(reader.problem || trouble) && html`<p class="notice bad" role="alert">${reader.problem || trouble}</p>`}
     <section class="card" aria-label="Records">
       <p class="muted" role="status">${statusText(reader)}</p>
       ${reader.rows.length > 0 && html`<${RecordRows} rows=${reader.rows} newestFirst=${newestFirst} state=${state}
-        replay=${(/** @type {any} */ record) => showForm(replayForm(reader.topic, record))} />`}
+        replay=${replay} />`}
       ${reader.hasMore && !reader.tailing && html`<div class="pager"><button type="button" disabled=${reader.busy} onClick=${() => reader.more()}>Read more</button></div>`}
     </section>
   </div>`;
@@ -100,6 +109,9 @@ function QueryFields({ query, set, api }) {
     ${query.start === "offset" && html`<label class="field"><span>offset</span><input name="offset" type="number" min="0" value=${query.offset} onInput=${change("offset")} /></label>`}
     ${query.start === "time" && html`<label class="field"><span>time</span><input name="time" type="datetime-local" step="1" value=${query.time} onInput=${change("time")} /></label>`}
     <label class="field"><span>key or value contains</span><input name="filter" type="search" value=${query.contains} onInput=${change("contains")} /></label>
+    <label class="field"><span>transactions</span><select name="uncommitted" value=${query.uncommitted ? "yes" : ""}
+      onChange=${(/** @type {any} */ event) => set({ ...query, uncommitted: event.target.value === "yes" })}>
+      <option value="">committed only</option><option value="yes">open and aborted, too</option></select></label>
     <label class="field"><span>at most</span><input name="limit" type="number" min="1" max="1000" value=${query.limit} onInput=${change("limit")} /></label>
   </div>`;
 }
@@ -109,11 +121,12 @@ function Export({ query }) {
   if (!query.topic) return null;
   const words = new URLSearchParams({ topic: query.topic, from: query.start === "latest" ? "earliest" : fromOf(query) });
   if (query.partition !== "") words.set("partition", query.partition);
+  if (query.uncommitted) words.set("uncommitted", "1");
   if (query.contains) words.set("contains", query.contains);
   const link = (/** @type {string} */ format) => `api/export?${words}&format=${format}`;
   return html`<span class="row" role="group" aria-label="Export">
-    <a class="button" data-export="json" href=${link("json")} download=${`${query.topic}.json`}>Export JSON</a>
-    <a class="button" data-export="csv" href=${link("csv")} download=${`${query.topic}.csv`}>Export CSV</a></span>`;
+    <a class="button" data-export="json" href=${link("json")} download>Export JSON</a>
+    <a class="button" data-export="csv" href=${link("csv")} download>Export CSV</a></span>`;
 }
 
 export const view = { path: "records", title: "Records", key: "r", component: Records };
