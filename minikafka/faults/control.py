@@ -14,11 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from minikafka.faults.documents import FAULTS, SELECTED, BadControl, document, fault, fields
-from minikafka.faults.handles import FaultHandle
+from minikafka.faults.documents import (
+    FAULTS,
+    SELECTED,
+    BadControl,
+    arguments_of,
+    document,
+    fault,
+    fields,
+    kind_of,
+)
 from minikafka.faults.request_faults import RequestFaults
 from minikafka.kernel.errors import KafkaError
 from minikafka.network.http_server import names_loopback
@@ -32,7 +40,7 @@ HELP_OF_FAULTS: Final[Mapping[str, Any]] = {
     "POST /faults": {
         "fault": list(FAULTS),
         "fields": {name: list(fields) for name, fields in FAULTS.items()},
-        "of every fault": list(SELECTED),
+        "of every fault of requests": list(SELECTED),
         "example": {"fault": "answer", "error": "NOT_LEADER_OR_FOLLOWER", "api": "Produce"},
     },
     "GET /faults": "all faults, with their hits",
@@ -48,6 +56,26 @@ HELP_OF_FAULTS: Final[Mapping[str, Any]] = {
 OtherPaths: TypeAlias = Callable[[str, list[str], bytes], Any]
 
 
+class Fault(Protocol):
+    """A fault that was added."""
+
+    @property
+    def hits(self) -> int: ...
+
+    def remove(self) -> object: ...
+
+    def describe(self) -> str: ...
+
+
+class OtherFault(NamedTuple):
+    """A fault that does not concern requests: its fields, those that are needed, and what adds
+    it."""
+
+    fields: tuple[str, ...]
+    needed: tuple[str, ...]
+    add: Callable[..., Fault]
+
+
 class ControlReply(NamedTuple):
     """An HTTP status, and a value that is sent as JSON."""
 
@@ -57,18 +85,21 @@ class ControlReply(NamedTuple):
 
 class HttpFaults:
     """Carries out the requests; its methods block, and may be called from any thread. ``help_text``
-    describes what ``other_paths`` serves."""
+    describes what ``other_paths`` serves. ``other_faults`` are added as those of requests are."""
 
     def __init__(
         self,
         request_faults: RequestFaults,
         other_paths: OtherPaths = lambda method, path, body: None,
         help_text: Mapping[str, Any] | None = None,
+        other_faults: Mapping[str, OtherFault] | None = None,
     ) -> None:
         self._request_faults = request_faults
         self._other_paths = other_paths
+        self._other_faults = other_faults or {}
         self._help = {**HELP_OF_FAULTS, **(help_text or {})}
-        self._faults: dict[int, FaultHandle] = {}
+        self._help["POST /faults"] = self._help_of_adding()
+        self._faults: dict[int, Fault] = {}
         self._numbers = itertools.count(1)
 
     def handle(self, method: str, target: str, body: bytes) -> ControlReply:
@@ -90,9 +121,15 @@ class HttpFaults:
 
     def add(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Add a fault that a JSON object describes. Raises BadControl and ValueError."""
-        kind, arguments = fault(wanted)
+        other = self._other_faults.get(kind_of(wanted, self._other_faults))
+        added: Fault
+        if other is not None:
+            added = other.add(**arguments_of(wanted, other.fields, other.needed))
+        else:
+            kind, arguments = fault(wanted)
+            added = getattr(self._request_faults, kind)(**arguments)
         number = next(self._numbers)
-        self._faults[number] = getattr(self._request_faults, kind)(**arguments)
+        self._faults[number] = added
         return self._shown(number)
 
     def remove_all(self) -> list[dict[str, Any]]:
@@ -115,12 +152,24 @@ class HttpFaults:
             case "DELETE", "faults", text:
                 return self._remove(self._number(text))
             case "POST", "faults", text, "release":
-                self._faults[self._number(text)].release()
+                release = getattr(self._faults[self._number(text)], "release", None)
+                if release is None:
+                    raise BadControl("only a hold keeps requests")
+                release()
                 return self._shown(self._number(text))
             case "GET", "requests":
                 return self._requests(query)
             case _:
                 return self._other_paths(method, path, body)
+
+    def _help_of_adding(self) -> Mapping[str, Any]:
+        text = HELP_OF_FAULTS["POST /faults"]
+        others = {name: list(other.fields) for name, other in self._other_faults.items()}
+        return {
+            **text,
+            "fault": [*text["fault"], *others],
+            "fields": {**text["fields"], **others},
+        }
 
     def _number(self, text: str) -> int:
         number = int(text) if text.isdecimal() else 0

@@ -28,7 +28,9 @@ FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 NEEDED: Final[Mapping[str, str]] = {"answer": "error", "delay": "seconds", "throttle": "seconds"}
 # ``when`` is a Python function.
 SELECTED: Final = tuple(field for field in Select.__annotations__ if field != "when")
-NUMBERS: Final = frozenset({"broker", "partition", "times", "on_call", "probability", "seed"})
+NUMBERS: Final = frozenset(
+    {"broker", "partition", "times", "on_call", "probability", "seed", "other", "free_bytes"}
+)
 
 
 class BadControl(ValueError):
@@ -38,12 +40,27 @@ class BadControl(ValueError):
 def fault(wanted: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the method of ``RequestFaults`` that a JSON object describes, and its arguments.
     Raises BadControl with the name that was meant."""
-    kind = str(wanted.get("fault"))
-    if kind not in FAULTS:
-        raise BadControl(f"no fault {kind!r}{_nearest(kind, FAULTS)}")
+    kind = kind_of(wanted)
     own = FAULTS[kind]
     needed = [NEEDED[kind]] if kind in NEEDED else []
-    arguments = fields(wanted, ["fault", *own, *SELECTED], ["fault", *needed])
+    return kind, arguments_of(wanted, [*own, *SELECTED], needed)
+
+
+def kind_of(wanted: Mapping[str, Any], others: Iterable[str] = ()) -> str:
+    """Return the name of the fault, which is a fault of requests or one of ``others``. Raises
+    BadControl."""
+    kind, known = str(wanted.get("fault")), [*FAULTS, *others]
+    if kind not in known:
+        raise BadControl(f"no fault {kind!r}{_nearest(kind, known)}")
+    return kind
+
+
+def arguments_of(
+    wanted: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]
+) -> dict[str, Any]:
+    """Return the fields of a fault besides its name. Raises BadControl for one that is unknown,
+    missing or of a wrong type."""
+    arguments = fields(wanted, ["fault", *known], ["fault", *needed])
     del arguments["fault"]
     for name, value in arguments.items():
         expected = _type_of(name)
@@ -52,7 +69,7 @@ def fault(wanted: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool)
         ):
             raise BadControl(f"{name} is {json.dumps(value)}, which is no {_NAMES[expected]}")
-    return kind, arguments
+    return arguments
 
 
 def _type_of(name: str) -> type | tuple[type, ...]:

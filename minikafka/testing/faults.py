@@ -83,9 +83,9 @@ class EnvironmentFaultControl(Protocol):
 
     def slow_disk(self, broker: int, seconds: float) -> FaultControl: ...
 
-    def slow_link(self, broker: int, other: int, seconds: float) -> FaultControl: ...
+    def slow_link(self, broker: int, other: int | None, seconds: float) -> FaultControl: ...
 
-    def cut_link(self, broker: int, other: int) -> FaultControl: ...
+    def cut_link(self, broker: int, other: int | None) -> FaultControl: ...
 
 
 class Selection(TypedDict, total=False):
@@ -312,13 +312,17 @@ class Faults(Generic[H]):
         """Let operations on a broker's disk take longer."""
         return self._add(self._cluster.environment_faults.slow_disk(broker, seconds), must_hit)
 
-    def slow_link(self, broker: int, other: int, seconds: float, *, must_hit: bool = True) -> H:
-        """Let data between two brokers take longer."""
+    def slow_link(
+        self, broker: int, other: int | None, seconds: float, *, must_hit: bool = True
+    ) -> H:
+        """Let data between two brokers take longer; with ``other`` None also data between a broker
+        and its clients."""
         links = self._cluster.environment_faults
         return self._add(links.slow_link(broker, other, seconds), must_hit)
 
-    def cut_link(self, broker: int, other: int, *, must_hit: bool = True) -> H:
-        """Let no data pass between two brokers."""
+    def cut_link(self, broker: int, other: int | None = None, *, must_hit: bool = True) -> H:
+        """Let no data pass between two brokers; without ``other`` none between a broker and all
+        others and its clients."""
         return self._add(self._cluster.environment_faults.cut_link(broker, other), must_hit)
 
     def _add(self, control: FaultControl, must_hit: bool) -> H:

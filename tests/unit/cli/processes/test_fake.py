@@ -95,6 +95,47 @@ def test_brokers_are_killed_and_started_over_http(fake: Fake) -> None:
     assert fake.request("POST", "/reset") == {}
 
 
+@pytest.mark.mission("IN-80")
+def test_faults_of_disks_and_links_are_added_over_http(fake: Fake) -> None:
+    fake.request("POST", "/topics", {"name": "linked", "replicas": 1})
+    fake.request("POST", "/leaders", {"topic": "linked", "partition": 0, "broker": 1})
+    slow = fake.request("POST", "/faults", {"fault": "slow_link", "broker": 1, "seconds": 0.01})
+    full = fake.request("POST", "/faults", {"fault": "full_disk", "broker": 1})
+    producer = confluent_kafka.Producer({"bootstrap.servers": fake.bootstrap})
+    producer.produce("linked", b"x")
+    while not fake.request("GET", f"/faults/{full['id']}")["hits"]:
+        producer.poll(0.01)
+    assert fake.request("DELETE", f"/faults/{full['id']}")["fault"].startswith("full disk of br")
+    assert producer.flush(20) == 0
+    assert fake.request("GET", f"/faults/{slow['id']}")["hits"] > 0
+    status, text = fake.request("POST", f"/faults/{slow['id']}/release")
+    assert (status, text) == (400, "only a hold keeps requests")
+    links = [{"fault": "cut_link", "broker": 1, "other": 2}, {"fault": "cut_link", "broker": 2}]
+    disks = [{"fault": "slow_disk", "broker": 1, "seconds": 0.5}]
+    for wanted in links + disks:
+        assert fake.request("POST", "/faults", wanted)["hits"] == 0
+    assert len(fake.request("DELETE", "/faults")) == 4
+
+
+@pytest.mark.mission("IN-81")
+def test_the_cluster_is_changed_over_http(fake: Fake) -> None:
+    for verb in ("pause", "resume", "isolate", "heal", "expire_session", "stop", "start"):
+        runs = verb != "stop"
+        assert fake.request("POST", f"/brokers/2/{verb}") == {"broker": 2, "runs": runs}
+    for broker in (1, 2):
+        wanted = {"group": "g", "broker": broker}
+        assert fake.request("POST", "/coordinators", wanted) == wanted
+    fake.request("POST", "/topics", {"name": "plain"})
+    status, text = fake.request("POST", "/compact", {"topic": "plain"})
+    assert (status, "cleanup.policy of plain" in text) == (409, True)
+    assert fake.request("POST", "/retention", {"topic": "plain"}) == {"deleted_segments": 0}
+    assert fake.request("POST", "/retention") == {"deleted_segments": 0}
+    for version in ("2.8", None):
+        assert fake.request("POST", "/version", {"version": version}) == {"version": version}
+    assert fake.request("POST", "/version", {"version": "9"})[0] == 400
+    assert fake.request("POST", "/reset") == {}
+
+
 @pytest.mark.mission("IN-82")
 @pytest.mark.parametrize(
     ("method", "path", "value", "error"),
@@ -107,6 +148,11 @@ def test_brokers_are_killed_and_started_over_http(fake: Fake) -> None:
         ("POST", "/faults", {"fault": "delay", "seconds": True}, "seconds is true, which is no nu"),
         ("POST", "/faults", {"fault": "swallow", "api": "produse"}, "no API 'produse' (did you"),
         ("POST", "/faults", {"fault": "answer", "error": "NO"}, "no error 'NO'"),
+        ("POST", "/faults", {"fault": "slow_dsk"}, "no fault 'slow_dsk' (did you mean slow_disk?)"),
+        ("POST", "/faults", {"fault": "full_disk"}, "the field 'broker' is missing"),
+        ("POST", "/faults", {"fault": "full_disk", "broker": "1"}, 'broker is "1", which is no wh'),
+        ("POST", "/faults", {"fault": "cut_link", "broker": 1, "api": "fetch"}, "no field 'api'"),
+        ("POST", "/faults", {"fault": "broken_disk", "broker": 7}, "there is no broker 7"),
         ("POST", "/faults", [], "the body is no JSON object"),
         ("GET", "/faults/99", None, "no fault '99'"),
         ("POST", "/brokers/9/kill", None, "no broker '9'"),
@@ -129,7 +175,10 @@ def test_other_paths_hosts_and_sizes_are_refused(fake: Fake) -> None:
     fake.request("POST", "/topics", {"name": "twice"})
     status, text = fake.request("POST", "/topics", {"name": "twice"})
     assert (status, "twice" in text) == (409, True)
-    assert set(fake.request("GET", "/")["POST /faults"]["fault"]) == set(FAULTS)
+    assert set(fake.request("GET", "/")["POST /faults"]["fault"]) == {
+        *FAULTS,
+        *("full_disk", "broken_disk", "slow_disk", "slow_link", "cut_link"),
+    }
 
 
 @pytest.mark.mission("IN-82")
