@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from minikafka.inside.cluster import BrokerEvent, InsideCluster
 from minikafka.testing.clients import ClusterClients, in_thread
 from minikafka.testing.cluster import AnyCluster, Undo, Where
+from minikafka.world.real.clock import RealClock
 
 if TYPE_CHECKING:
     from minikafka.testing.faults import EnvironmentFaultControl, RequestFaultControl
@@ -28,6 +29,8 @@ class InsidePlace(AnyCluster):
         self._isolated: set[int] = set()
         self._paused: set[int] = set()
         self._version: str | None = None
+        self._clock = RealClock()
+        self._since_ms = 0  # the beginning of the test
         self._loop = inside.call(_running_loop())
 
     @classmethod
@@ -114,6 +117,7 @@ class InsidePlace(AnyCluster):
         return bool(paused or isolated or ended)
 
     async def way_back(self) -> Undo:
+        self._since_ms = self._clock.monotonic_ms()
         clearing = self.inside.clearing
         return partial(clearing.undo, clearing.contents())
 
@@ -131,7 +135,8 @@ class InsidePlace(AnyCluster):
     # --------------------------------------------------------------------------- only in this place
 
     def events(self, name: str | None = None) -> list[BrokerEvent]:
-        return self.inside.events(name)
+        found = self.inside.events(name)
+        return [event for event in found if event.monotonic_ms >= self._since_ms]
 
     async def add_broker(self) -> int:
         return await in_thread(self.inside.add_broker)
@@ -147,7 +152,8 @@ class InsidePlace(AnyCluster):
         self._version = version
 
     def requests(self, **select: Any) -> Sequence[Any]:
-        return self.inside.requests(**select)
+        found = self.inside.requests(**select)
+        return [request for request in found if request.monotonic_ms >= self._since_ms]
 
     @property
     def request_faults(self) -> RequestFaultControl:

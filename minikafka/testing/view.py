@@ -107,12 +107,13 @@ class TestView:
         return GroupHandle(self.cluster, self.aio.group(group_id))
 
     def events(self, name: str | None = None) -> Sequence[ClusterEvent]:
-        """Return the last events of the brokers' logs, or those of one name, from the oldest."""
+        """Return the last events of the brokers' logs, or those of one name, from the oldest;
+        inside the process since the test began."""
         return self.aio.events(name)
 
     def requests(self, **select: Any) -> Sequence[Any]:
-        """Return the last requests that brokers have received, from the oldest. ``select`` are
-        ``api``, ``client_id`` and ``broker``."""
+        """Return the last requests that brokers have received since the test began, from the
+        oldest. ``select`` are ``api``, ``client_id`` and ``broker``."""
         return self.aio.requests(**select)
 
     # ------------------------------------------------------------------------------------------- do

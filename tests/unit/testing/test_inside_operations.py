@@ -151,6 +151,16 @@ async def test_a_request_is_held_in_a_loop(minikafka: TestView) -> None:
     assert len(await minikafka.aio.records(topic, count=1)) == 1
 
 
+@pytest.mark.mission("IN-52")
+@pytest.mark.parametrize("turn", [1, 2])
+def test_requests_and_events_are_those_of_the_test(minikafka: TestView, turn: int) -> None:
+    minikafka.create_topic("orders")
+    send(confluent(minikafka, client_id="shop"), "orders")
+    assert len(minikafka.requests(api="produce", client_id="shop")) == 1
+    created = [event.facts["topic"] for event in minikafka.events("topic_created")]
+    assert created == ["orders"]
+
+
 @pytest.mark.mission("IN-53")
 @pytest.mark.parametrize("turn", [1, 2])
 def test_no_fault_is_left_for_the_next_test(minikafka: TestView, turn: int) -> None:
