@@ -162,6 +162,19 @@ def test_odd_states_of_the_protocol(
 
 
 @pytest.mark.mission("GLASS-45")
+def test_an_offline_replica_of_a_live_broker(module_page: Page) -> None:
+    name, kind, facts = topic()
+    facts["partitions"][0]["offline"] = [3]
+    failed = event("disk_failed", 1, broker=3, level="error", partition="orders-0", error="EIO")
+    (found,) = findings(module_page, HEALTHY, failed, state((name, kind, facts), broker=None))
+    assert found["title"] == "Broker 3 is alive, but 1 replica of it is offline."
+    assert chain(found) == ["disk_failed"]
+    dead = state((name, kind, facts), node(3, online=False), broker=None)
+    gone = findings(module_page, HEALTHY, dead)
+    assert kinds(gone) == [("gone", "critical")]
+
+
+@pytest.mark.mission("GLASS-45")
 def test_two_controllers(module_page: Page) -> None:
     (found,) = findings(
         module_page,

@@ -149,9 +149,18 @@ export function partitionFindings(state, partitions) {
       ),
     );
   }
+  found.push(...offlineFindings(state, partitions, view));
   found.push(...uncleanFindings(state, view));
   return found;
 }
+
+const DISK_STORY = [
+  "disk_failed",
+  "flush_failed",
+  "replicas_taken_offline",
+  "replicas_went_offline",
+  "replica_failed",
+];
 
 const PARTITION_STORY = [
   "brokers_changed",
@@ -212,6 +221,31 @@ function partitionFinding(state, kind, severity, some, title, detail, view, miss
     kind,
     partitions,
   };
+}
+
+/**
+ * Replicas that are offline on a live broker: their log directory has failed.
+ *
+ * @param {State} state @param {PartitionView[]} partitions
+ * @param {{path: string, label: string}} view @returns {Finding[]}
+ */
+function offlineFindings(state, partitions, view) {
+  const live = all(state, "node", null).filter(({ facts }) => facts.online);
+  return live.flatMap(({ facts: { id } }) => {
+    const names = partitions.filter(({ offline }) => offline.includes(id)).map(({ name }) => name);
+    if (!names.length) return [];
+    const title = `Broker ${id} is alive, but ${counted(names.length, "replica")} of it ${names.length === 1 ? "is" : "are"} offline.`;
+    const events = { partitions: names, names: DISK_STORY, until: ["broker_started"] };
+    const chained = chain(state.events, events);
+    const detail =
+      "A log directory of the broker has failed. The others of the ISR serve meanwhile.";
+    return [
+      {
+        ...finding(`offline-${id}`, "critical", title, detail, view, chained),
+        partitions: names,
+      },
+    ];
+  });
 }
 
 /** @param {State} state @param {{path: string, label: string}} view @returns {Finding[]} */
