@@ -130,7 +130,7 @@ def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
 
 
 @pytest.mark.mission("GLASS-26")
-def test_what_is_read_can_be_written_again() -> None:
+def test_a_shown_record_can_be_written_again() -> None:
     before = record(3, None, headers=(("a", b"1"), ("b", b"\xff"), ("c", None)))
     facts = record_facts(before, 100)
     new = parse_new_record(

@@ -67,7 +67,7 @@ def test_pages_of_records_have_each_record_once(cluster: InsideCluster, page: Pa
     assert found["next"] == {"0": 40, "1": 40, "2": 40}
 
 
-def test_reading_begins_where_it_is_told_to(cluster: InsideCluster, page: PageServer) -> None:
+def test_reading_begins_at_the_named_place(cluster: InsideCluster, page: PageServer) -> None:
     cluster.create_topic("begins", partitions=1)
     for number in range(10):
         write(page, topic="begins", value=str(number))

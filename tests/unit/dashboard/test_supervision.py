@@ -66,7 +66,7 @@ def test_requests_have_their_own_replies_in_any_order() -> None:
     asyncio.run(scenario())
 
 
-def test_the_end_of_the_link_ends_what_waits_for_it() -> None:
+def test_a_lost_link_fails_its_requests() -> None:
     async def scenario() -> None:
         ends = Ends()
         await ends.connect()
@@ -84,7 +84,7 @@ def test_the_end_of_the_link_ends_what_waits_for_it() -> None:
     asyncio.run(scenario())
 
 
-def test_the_page_offers_what_the_supervisor_can_do() -> None:
+def test_the_page_offers_the_acts_of_its_supervisor() -> None:
     rows = {row["name"]: row for row in supervised_acts(GREETING)}
     assert list(rows) == ["broker-stop", "broker-kill"]
     assert rows["broker-kill"]["fields"][0]["choices"] == ["1", "2"]
