@@ -78,6 +78,42 @@ def test_a_rate_is_zero_while_a_counter_stands_still(module_page: Page) -> None:
     assert call(module_page, "parts/format.js", "return m.rate([], 'n', 5)") is None
 
 
+@pytest.mark.mission("GLASS-35")
+def test_a_rate_breaks_where_nobody_looked(module_page: Page) -> None:
+    """The line breaks, and goes on with the mean of the time that nobody saw."""
+    samples = [{"at": at, "n": n} for at, n in [(0, 0), (1000, 50), (26_000, 1300)]]
+    code = "return m.rates(given[0], 'n', undefined, given[1])"
+    gaps = [{"from": 1200, "to": 25_900}]
+    rates = call(module_page, "parts/format.js", code, [samples, gaps])
+    assert [(rate["at"], rate["value"]) for rate in rates] == [
+        (1000, 50), (2000, None), (26_000, 50),
+    ]  # fmt: skip
+
+
+@pytest.mark.mission("GLASS-30")
+def test_a_snapshot_with_old_numbers_makes_no_sample(module_page: Page) -> None:
+    """The numbers are from before a pause, stamped with the time of the snapshot."""
+
+    def counted(at: int, n: int, reset: bool) -> dict[str, Any]:
+        facts = {"messages_in": n, "bytes_in": 0, "bytes_out": 0}
+        return {"type": "state", "at": at, "broker": 1, "reset": reset, "removed": [],
+                "changed": [{"kind": "broker", "name": "", "facts": facts}]}  # fmt: skip
+
+    messages = [counted(1000, 5, True), counted(30_000, 5, True), counted(31_000, 90, False)]
+    samples, gaps = call(
+        module_page,
+        "reducer.js",
+        """
+        const state = m.reduceAll(m.emptyState(), given);
+        return [m.samples(state, 1, "broker").map(({at, messages_in}) => [at, messages_in]),
+            state.gaps];
+        """,
+        messages,
+    )
+    assert samples == [[1000, 5], [31_000, 90]]
+    assert gaps == [{"from": 1000, "to": 30_000}]
+
+
 @pytest.mark.mission("GLASS-33")
 def test_numbers_are_written_for_people(module_page: Page) -> None:
     assert call(

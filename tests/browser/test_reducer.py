@@ -16,6 +16,7 @@ HELP = """
     const player = await import("/static/player.js");
     const text = (state) => JSON.stringify({
         ...state, entities: [...state.entities].sort(), history: [...state.history].sort(),
+        trails: [...state.trails].sort(),
     });
 """
 

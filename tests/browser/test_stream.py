@@ -185,7 +185,7 @@ ACTS = [
 ]  # fmt: skip
 SUPERVISED = {
     **HELLO, "supervised": ["stop", "kill", "start", "pause", "resume"],
-    "brokers_supervised": [1, 2],
+    "brokers_supervised": [1, 2, 4],
 }  # fmt: skip
 
 
@@ -193,11 +193,13 @@ SUPERVISED = {
 def test_a_card_has_buttons_where_the_page_supervises_its_broker(
     live: PageSite, context: BrowserContext
 ) -> None:
-    """A broker that is there can be killed; one that is gone can be started; others have none."""
+    """One that is there can be killed, one that is gone started; a silent one may be either."""
     live.responses["acts"] = ACTS
-    gone = node(2)
+    gone, silent = node(2), node(4)
     gone["changed"][0]["facts"]["online"] = False
-    live.stream.first = [SUPERVISED, node(1), gone, node(3)]
+    silent["changed"][0]["facts"]["debug"] = "h:1"
+    lost = {**state(1_002, "reachable", "", debug=False, reason="lost"), "broker": 4}
+    live.stream.first = [SUPERVISED, node(1), gone, node(3), silent, lost]
     page = open_tab(context, live.url)
 
     def buttons(broker: str) -> list[str]:
@@ -205,9 +207,10 @@ def test_a_card_has_buttons_where_the_page_supervises_its_broker(
         return [text.strip() for text in card.get_by_role("button").all_inner_texts()]
 
     expect(page.get_by_role("button", name="kill -9")).to_be_enabled()
-    assert buttons("Broker 1") == ["kill -15", "kill -9", "pause", "go on"]
-    assert buttons("Broker 2") == ["start"]
+    assert buttons("Broker 1") == ["kill -15", "kill -9", "pause"]
+    assert buttons("Broker 2") == ["start", "resume"]
     assert buttons("Broker 3") == []
+    assert buttons("Broker 4, silent") == ["kill -15", "kill -9", "start", "resume"]
 
 
 @pytest.mark.mission("GLASS-35")

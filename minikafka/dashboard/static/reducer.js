@@ -16,11 +16,14 @@
  * @property {Object<string, number>} missed events that were lost, by broker
  * @property {Map<string, Sample[]>} history the last samples of entities in `SERIES`
  * @property {Map<string, Step[]>} trails the last facts of entities in `TRAILS`
+ * @property {{from: number, to: number}[]} gaps when no message came: nobody looked, or nothing happened
  * @property {Facts[]} acts what the page may do (from /api/acts)
  */
 
 export const MAX_EVENTS = 2000;
 export const MAX_SAMPLES = 180;
+export const GAP_MS = 3000;
+const MAX_GAPS = 50;
 export const SAMPLE_MS = 900; // two samples of an entity are at least so far apart
 
 /** Kinds of entities whose numbers are kept over time. @type {Object<string, string[]>} */
@@ -39,7 +42,7 @@ export const MAX_TRAIL = 60;
 export function emptyState() {
   return {
     hello: null, at: 0, entities: new Map(), events: [], missed: {}, history: new Map(),
-    trails: new Map(), acts: [],
+    trails: new Map(), gaps: [], acts: [],
   };
 }
 
@@ -75,6 +78,9 @@ export function reduceAll(state, messages) {
 
 /** @param {State} next @param {Message} message */
 function apply(next, message) {
+  if (next.at && message.at - next.at > GAP_MS && message.type !== "history") {
+    next.gaps = [...next.gaps.slice(-MAX_GAPS + 1), { from: next.at, to: message.at }];
+  }
   if (message.at > next.at) next.at = message.at;
   switch (message.type) {
     case "hello":
@@ -93,6 +99,9 @@ function apply(next, message) {
       break;
     case "history": // only `snapshotOf` makes it
       next.history = new Map(message.history);
+      next.trails = new Map(message.trails);
+      next.gaps = message.gaps;
+      next.at = message.at;
       break;
     case "acts":
       next.acts = message.acts;
@@ -111,7 +120,7 @@ function applyState(next, { broker = null, reset, changed = [], removed = [], at
   for (const { kind, name, facts, at: changedAt = at } of changed) {
     const key = entityKey(broker, kind, name);
     next.entities.set(key, { broker, kind, name, facts, at: changedAt });
-    if (kind in SERIES) addSample(next, key, kind, facts, changedAt);
+    if (kind in SERIES) addSample(next, key, kind, facts, changedAt, reset);
     if (TRAILS.has(kind)) addStep(next, key, facts, changedAt);
   }
   for (const { kind, name } of removed) {
@@ -144,12 +153,14 @@ function addEvent(next, { at, broker, number, level, name, facts }) {
   events.push({ at, broker: /** @type {number} */ (broker), number, level, name, facts });
 }
 
-/** @param {State} next @param {string} key @param {string} kind @param {Facts} facts
- * @param {number} at */
-function addSample(next, key, kind, facts, at) {
+/** A snapshot repeats facts with its own time: numbers that it has not changed are no new sample.
+ * @param {State} next @param {string} key @param {string} kind @param {Facts} facts
+ * @param {number} at @param {boolean} repeated */
+function addSample(next, key, kind, facts, at, repeated) {
   const samples = next.history.get(key) ?? [];
   const last = samples.at(-1);
   if (last && at - last.at < SAMPLE_MS) return;
+  if (last && repeated && SERIES[kind].every((name) => last[name] === (facts[name] ?? 0))) return;
   /** @type {Sample} */
   const sample = { at };
   for (const name of SERIES[kind]) sample[name] = facts[name] ?? 0;
@@ -168,7 +179,10 @@ export function snapshotOf(state) {
   }
   /** @type {any[]} */
   const messages = state.hello ? [state.hello] : [];
-  messages.push({ type: "history", at: state.at, history: [...state.history] });
+  messages.push({
+    type: "history", at: state.at, history: [...state.history], trails: [...state.trails],
+    gaps: state.gaps,
+  });
   for (const [broker, changed] of brokers) {
     const at = Math.max(...changed.map((entity) => entity.at));
     messages.push({ type: "state", at, broker, reset: true, changed, removed: [] });

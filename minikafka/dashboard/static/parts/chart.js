@@ -8,7 +8,8 @@ import { useWidth } from "./svg.js";
  * @typedef {Object} Line
  * @property {string} label
  * @property {string} color
- * @property {(number|null)[]} values one for each of `times`
+ * @property {(number|null|undefined)[]} values one for each of `times`; undefined: the line goes on
+ *   to the next value; null: it breaks
  * @property {number[]} [dash] so that colour does not stand alone, e.g. [6, 3]
  */
 
@@ -39,7 +40,7 @@ export function Chart({ times, lines, label, format, height = 180 }) {
     <ul class="legend" aria-hidden="true">${lines.map((line) => html`<li key=${line.label}>
       <svg width="24" height="10" viewBox="0 0 24 10"><line x1="0" x2="24" y1="5" y2="5"
         stroke=${line.color} stroke-width="2.5" stroke-dasharray=${(line.dash ?? []).join(" ")} /></svg>
-      ${line.label} <b>${format(line.values.at(-1) ?? line.values.at(-2))}</b></li>`)}</ul>
+      ${line.label} <b>${format(line.values.at(-1))}</b></li>`)}</ul>
     <div ref=${box} class="chart" role="img" aria-label=${label} style=${{ minHeight: `${height}px` }}></div>
   </div>`;
 }

@@ -80,28 +80,34 @@ export function count(n, one, many = `${one}s`) {
 
 const QUIET_MS = 2500; // no sample for so long: the counters stood still, as only changes are sent
 
+/** @typedef {{from: number, to: number}[]} Gaps when no message came at all */
+
 /** The rate per second of a counter now, or null.
  * @param {{at: number, [name: string]: number}[]} samples @param {string} name
- * @param {number} [now] of the newest message */
-export function rate(samples, name, now) {
-  return rates(samples, name, now).at(-1)?.value ?? null;
+ * @param {number} [now] of the newest message @param {Gaps} [gaps] */
+export function rate(samples, name, now, gaps) {
+  return rates(samples, name, now, gaps).at(-1)?.value ?? null;
 }
 
-/** Rates per second of a counter, 0 where it stood still or fell (a restart).
+/** Rates per second of a counter: 0 where it stood still or fell (a restart); null, then the mean,
+ * where nothing was received meanwhile, since nobody looked.
  * @param {{at: number, [name: string]: number}[]} samples @param {string} name
  * @param {number} [until] the time of the newest message, for a counter that stands still since
- * @returns {{at: number, value: number}[]} */
-export function rates(samples, name, until) {
+ * @param {Gaps} [gaps] @returns {{at: number, value: number|null}[]} */
+export function rates(samples, name, until, gaps = []) {
+  /** @type {{at: number, value: number|null}[]} */
   const found = [];
   for (let i = 1; i < samples.length; i++) {
     const { at } = samples[i];
     const before = samples[i - 1].at;
     const more = Math.max(0, samples[i][name] - samples[i - 1][name]);
-    if (at - before > QUIET_MS) {
-      found.push({ at: before + 1000, value: 0 }, { at: at - 1000, value: 0 });
-      found.push({ at, value: more });
+    const mean = (more / Math.max(1, at - before)) * 1000;
+    if (at - before <= QUIET_MS) {
+      found.push({ at, value: mean });
+    } else if (gaps.some(({ from, to }) => from < at && to > before)) {
+      found.push({ at: before + 1000, value: null }, { at, value: mean });
     } else {
-      found.push({ at, value: (more / Math.max(1, at - before)) * 1000 });
+      found.push({ at: before + 1000, value: 0 }, { at: at - 1000, value: 0 }, { at, value: more });
     }
   }
   const last = samples.at(-1)?.at;

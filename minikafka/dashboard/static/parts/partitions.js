@@ -83,14 +83,15 @@ export function isAlive(state, broker) {
   return !lostBrokers(state).has(broker);
 }
 
-/** Brokers that are gone, or silent and not known to be there. */
+/** Brokers that are gone, or whose debug listener does not respond any more. */
 const lostBrokers = oncePerState((state) => {
-  const online = new Map(all(state, "node", null).map(({ facts }) => [facts.id, facts.online]));
+  const nodes = new Map(all(state, "node", null).map(({ facts }) => [facts.id, facts]));
   /** @type {Set<number|null>} */
   const lost = new Set();
-  for (const [broker, there] of online) if (!there) lost.add(broker);
+  for (const [broker, node] of nodes) if (!node.online) lost.add(broker);
   for (const { broker, facts } of all(state, "reachable")) {
-    if (!facts.debug && online.get(broker) !== true) lost.add(broker);
+    const node = nodes.get(broker);
+    if (!facts.debug && (!node?.online || node.debug)) lost.add(broker);
   }
   return lost;
 });
@@ -126,7 +127,8 @@ function brokerView(state, id, controller) {
 function brokerState(state, id, node, inside) {
   if (node?.online === false) return "gone";
   const reachable = one(state, id, "reachable");
-  if (reachable?.debug === false) return inside || !node ? "silent" : "running";
+  // Another Kafka has no debug listener, and is not silent by that.
+  if (reachable?.debug === false) return inside || !node || node.debug ? "silent" : "running";
   if (inside?.state === "STARTING") return "starting";
   if (inside && inside.state !== "RUNNING") return "stopping";
   return node?.online || inside ? "running" : "unknown";

@@ -5,7 +5,7 @@ import { hashOf } from "../route.js";
 import { ActButton } from "../parts/act.js";
 import { Chart, DASHES } from "../parts/chart.js";
 import { Empty } from "../parts/empty.js";
-import { brief, bytes, count, duration, number, rate, rates, time } from "../parts/format.js";
+import { brief, bytes, count, duration, number, rates, time } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import {
   brokers, controllerEpoch, controllerOf, oddStates, partitions,
@@ -27,12 +27,15 @@ const STATES = {
   gone: ["bad", "gone"],
   unknown: ["quiet", "unknown"],
 };
+const THERE = ["running", "starting", "stopping", "unknown"];
+/** A broker that is paused or killed is silent, and gone when its session has expired.
+ * @type {{verb: string, label: string, look: string, when: string[]}[]} */
 const SUPERVISED = [
-  { verb: "stop", act: "broker-stop", label: "kill -15", look: "small", when: true },
-  { verb: "kill", act: "broker-kill", label: "kill -9", look: "small danger", when: true },
-  { verb: "pause", act: "broker-pause", label: "pause", look: "small", when: true },
-  { verb: "resume", act: "broker-resume", label: "go on", look: "small", when: true },
-  { verb: "start", act: "broker-start", label: "start", look: "small", when: false },
+  { verb: "stop", label: "kill -15", look: "small", when: [...THERE, "silent"] },
+  { verb: "kill", label: "kill -9", look: "small danger", when: [...THERE, "silent"] },
+  { verb: "pause", label: "pause", look: "small", when: THERE },
+  { verb: "start", label: "start", look: "small", when: ["silent", "gone"] },
+  { verb: "resume", label: "resume", look: "small", when: ["silent", "gone"] },
 ];
 
 /** @typedef {import("../parts/partitions.js").BrokerView} BrokerView */
@@ -134,9 +137,10 @@ function Throughput({ state, id, there }) {
   const kept = samples(state, id, "broker");
   const row = (/** @type {string} */ name, /** @type {string} */ title,
     /** @type {(n: any) => string} */ format) => {
-    const now = there ? rate(kept, name, state.at) ?? 0 : 0;
+    const points = rates(kept, name, there ? state.at : undefined, state.gaps);
+    const now = there ? points.at(-1)?.value ?? 0 : 0;
     return html`<div class="through"><span class="muted">${title}</span>
-      <${Sparkline} values=${rates(kept, name, there ? state.at : undefined).map(({ value }) => value)} color=${brokerColor(id)}
+      <${Sparkline} values=${points.map(({ value }) => value ?? 0)} color=${brokerColor(id)}
         label=${`${title} of broker ${id} over time, now ${format(now)} a second`} />
       <span class="num">${format(now)}/s</span></div>`;
   };
@@ -151,10 +155,9 @@ function Throughput({ state, id, there }) {
 function Buttons({ broker, state, api }) {
   const verbs = state.hello?.supervised ?? [];
   if (!state.hello?.live || state.hello.read_only || !verbs.length) return null;
-  const there = broker.state !== "gone";
   return html`<div class="row broker-acts">${SUPERVISED
-    .filter(({ verb, when }) => verbs.includes(verb) && when === there)
-    .map(({ act, label, look }) => html`<${ActButton} key=${act} act=${act} label=${label}
+    .filter(({ verb, when }) => verbs.includes(verb) && when.includes(broker.state))
+    .map(({ verb, label, look }) => html`<${ActButton} key=${verb} act=${`broker-${verb}`} label=${label}
       className=${look} args=${{ broker: broker.id }} api=${api} state=${state} />`)}</div>`;
 }
 
@@ -162,15 +165,19 @@ function Buttons({ broker, state, api }) {
  * @param {{state: import("../reducer.js").State, brokers: BrokerView[]}} props */
 function Rates({ state, brokers: found }) {
   const lines = found.map(({ id, state: is }) => ({
-    id, points: rates(samples(state, id, "broker"), "messages_in", is === "gone" ? undefined : state.at),
+    id, gone: is === "gone",
+    points: rates(samples(state, id, "broker"), "messages_in",
+      is === "gone" ? undefined : state.at, state.gaps),
   }));
   const shown = lines.filter(({ points }) => points.length > 0);
   if (!shown.length) return null;
-  const times = [...new Set(shown.flatMap(({ points }) =>
-    points.map(({ at }) => Math.round(at / 1000) * 1000)))].sort((a, b) => a - b);
-  const values = shown.map(({ points }) => {
-    const at = new Map(points.map((point) => [Math.round(point.at / 1000) * 1000, point.value]));
-    return times.map((ms) => at.get(ms) ?? null);
+  const second = (/** @type {{at: number}} */ { at }) => Math.round(at / 1000) * 1000;
+  const times = [...new Set(shown.flatMap(({ points }) => points.map(second)))].sort((a, b) => a - b);
+  const values = shown.map(({ points, gone }) => {
+    const at = new Map(points.map((point) => [second(point), point.value]));
+    const known = times.map((ms) => at.get(ms)); // undefined: the line goes on; null: it breaks
+    const last = known.findLastIndex((value) => value !== undefined);
+    return gone ? known : known.map((value, i) => (i > last ? known[last] : value));
   });
   const rows = times.map((at, i) => ({
     at, ...Object.fromEntries(shown.map(({ id }, n) => [`b${id}`, values[n][i]])),
@@ -185,18 +192,8 @@ function Rates({ state, brokers: found }) {
       label=${`Records per second of ${count(shown.length, "broker")} over the last ${
         duration(times[times.length - 1] - times[0])}`}
       lines=${shown.map(({ id }, n) => ({ label: `broker ${id}`, color: brokerColor(id),
-        values: bridged(values[n]), dash: DASHES[n % DASHES.length] }))} />
+        values: values[n], dash: DASHES[n % DASHES.length] }))} />
   <//>`;
-}
-
-/** Fill gaps between known values with the value before. @param {(number|null)[]} values */
-function bridged(values) {
-  const last = values.findLastIndex((value) => value !== null);
-  let known = /** @type {number|null} */ (null);
-  return values.map((value, i) => {
-    known = value ?? known;
-    return i > last ? null : known;
-  });
 }
 
 /** The newest events, folded. @param {{state: import("../reducer.js").State}} props */
