@@ -54,8 +54,8 @@ def fitted(value: Any, most: int) -> tuple[Any, str]:
 def _text_fitted(text: str, most: int) -> tuple[str, str]:
     length = _most_fitting(lambda length: size(text[:length]), min(len(text), most), most)
     kept = text[:length]
-    last = kept.rfind("\n")
-    kept = kept if last < 0 else kept[: last + 1]
+    whole_lines = kept[: kept.rfind("\n") + 1]
+    kept = whole_lines if len(whole_lines) > len(kept) // 2 else kept
     return kept, f"cut to fit: the first {len(kept):,} of {len(text):,} characters"
 
 

@@ -116,7 +116,7 @@ def reply(act: Act, shown: str, finished: Finished, most: int) -> Reply:
     facts: dict[str, Any] = {"command": fitted(shown, most // 4)[0]}
     if messages.strip():
         facts["messages"] = fitted(messages.strip(), most // 4)[0]
-    value = parsed(output, act.name in _LINES) if act.json else output
+    value = _value(act, output)
     room = max(most - size(facts) - NOTE, 100)
     facts["output"], cut = fitted(value, room)
     if finished.cut:
@@ -124,6 +124,25 @@ def reply(act: Act, shown: str, finished: Finished, most: int) -> Reply:
     if cut:
         facts["cut"] = f"{cut}; narrower arguments show the rest"
     return Reply(to_json(facts), failed)
+
+
+def _value(act: Act, output: str) -> Any:
+    if not act.json:
+        return with_json_lines(output)
+    if not output.strip() and act.changes:
+        return ""
+    return parsed(output, act.name in _LINES)
+
+
+def with_json_lines(output: str) -> Any:
+    """Return text as it is; or, if some of its lines are JSON objects, its lines with those."""
+    lines: list[Any] = []
+    for line in filter(str.strip, output.splitlines()):
+        try:
+            lines.append(json.loads(line) if line.startswith("{") else line)
+        except ValueError:
+            lines.append(line)
+    return lines if any(not isinstance(line, str) for line in lines) else output
 
 
 def parsed(output: str, lines: bool) -> Any:

@@ -94,16 +94,20 @@ async def input_lines(descriptor: int) -> AsyncIterator[str]:
     def put(line: bytes | None) -> None:
         asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
 
-    def read() -> None:
+    def read_lines() -> None:
         buffer = bytearray()
-        with suppress(RuntimeError, OSError, asyncio.CancelledError):  # the loop has ended
-            while len(buffer) <= MAX_LINE and (chunk := os.read(descriptor, CHUNK)):
-                *lines, rest = (buffer + chunk if b"\n" in chunk else chunk).split(b"\n")
-                for line in lines:
-                    put(bytes(line))
-                if lines:
-                    buffer.clear()
-                buffer += rest
+        while len(buffer) <= MAX_LINE and (chunk := os.read(descriptor, CHUNK)):
+            *lines, rest = (buffer + chunk if b"\n" in chunk else chunk).split(b"\n")
+            for line in lines:
+                put(bytes(line))
+            if lines:
+                buffer.clear()
+            buffer += rest
+
+    def read() -> None:
+        with suppress(RuntimeError, asyncio.CancelledError):  # the loop has ended
+            with suppress(OSError):  # a terminal that was closed
+                read_lines()
             put(None)
 
     threading.Thread(target=read, name="standard input", daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -50,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         allowed = allowed_acts(args.allow)
     except ActError as error:
         raise ConfigError(f"--allow: {error}") from None
+    if sys.stdin.isatty():
+        print("minikafka mcp serves a client on standard input: see docs/mcp.md", file=sys.stderr)
     with events.printed("ERROR"):
         run(_serve(args, config, allowed))
     return 0

@@ -73,6 +73,7 @@ def test_text_ends_with_a_whole_line() -> None:
     assert table.startswith(found)
     assert found.endswith("\n")
     assert cut == f"cut to fit: the first {len(found)} of {len(table):,} characters"
+    assert len(fitted("head\n" + "x" * 9999, 500)[0]) > 400  # a long line is cut within
 
 
 def test_half_a_surrogate_pair_can_be_sent() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -251,6 +253,37 @@ def test_the_end_of_the_input_ends_it(minikafka: TestView, busy: bool) -> None:
 
 
 @pytest.mark.mission("GLASS-63")
+def test_a_closed_terminal_ends_it(minikafka: TestView) -> None:
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, *words(minikafka.bootstrap)],
+        stdin=its,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **ENVIRONMENT},
+    ) as process:
+        os.close(its)
+        assert process.stderr is not None
+        assert b"see docs/mcp.md" in process.stderr.readline()
+        os.close(ours)
+        assert process.wait() == 0
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.mission("GLASS-63")
+def test_a_message_without_an_end_ends_it(minikafka: TestView) -> None:
+    with mcp_process(minikafka.bootstrap) as server:
+        server.begin()
+        with suppress(BrokenPipeError):
+            for _ in range(20):
+                server.stdin.write(b"x" * 1024 * 1024)
+            server.stdin.flush()
+        assert server.process.wait() == 0
+        with suppress(BrokenPipeError):
+            server.stdin.close()
+
+
+@pytest.mark.mission("GLASS-63")
 def test_a_client_that_stops_reading_ends_it(minikafka: TestView) -> None:
     with mcp_process(minikafka.bootstrap) as server:
         server.begin()
@@ -296,6 +329,18 @@ async def test_a_silent_cluster_is_an_error_too() -> None:
             assert "does not respond" in await failure(client, "topics_list")
             cluster.resume_broker(1)
             assert (await call(client, "topics_list"))["output"] == []
+
+
+@pytest.mark.mission("GLASS-61")
+async def test_the_inside_of_a_broker_is_read_by_its_debug_listener() -> None:
+    with InsideCluster(1, debug_ports=[0]) as cluster:
+        async with mcp_client(cluster.bootstrap) as client:
+            status = (await call(client, "controller_status"))["output"]
+            assert (status["controller"], status["active"]) == (1, True)
+            metrics = (await call(client, "debug_metrics", broker=1))["output"]
+            assert len(metrics["metrics"]) > 100
+            wheels = (await call(client, "debug_purgatories", broker=1))["output"]
+            assert "Produce" in {each["name"] for each in wheels["purgatories"]}
 
 
 @pytest.mark.parametrize(

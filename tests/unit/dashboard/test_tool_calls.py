@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.dashboard.acts import ACTS
 from minikafka.dashboard.running import Finished
-from minikafka.dashboard.tool_calls import parsed, reply
+from minikafka.dashboard.tool_calls import parsed, reply, with_json_lines
 
 SHOWN = "minikafka topics list --bootstrap-server h:1 --json"
 LINES = '{"offset":0}\n{"offset":1}\n'
@@ -21,6 +21,26 @@ def test_a_document_and_lines_are_json() -> None:
     assert parsed('{"offset":0}\n', lines=True) == [{"offset": 0}]
     assert parsed("", lines=True) == parsed("", lines=False) == []
     assert parsed("Created topic t.\n", lines=False) == "Created topic t.\n"
+
+
+@pytest.mark.mission("GLASS-62")
+def test_json_among_lines_of_text_can_be_cut() -> None:
+    dirs = {"brokers": [{"broker": number} for number in range(1000)]}
+    output = f"Querying brokers\n\n{json.dumps(dirs)}\n"
+    facts = json.loads(reply(ACTS["log-dirs"], SHOWN, Finished(0, output, ""), 2000).text)
+    text, found = facts["output"]
+    assert text == "Querying brokers"
+    assert found["brokers"] == dirs["brokers"][: len(found["brokers"])]
+    assert len(found["brokers"]) > 50
+    assert with_json_lines("{no JSON\nb\n") == "{no JSON\nb\n"
+
+
+@pytest.mark.mission("GLASS-61")
+def test_an_act_without_output_has_an_empty_text() -> None:
+    facts = json.loads(reply(ACTS["produce"], SHOWN, Finished(0, "", ""), 1000).text)
+    assert facts["output"] == ""
+    facts = json.loads(reply(ACTS["consume"], SHOWN, Finished(0, "", ""), 1000).text)
+    assert facts["output"] == []
 
 
 @pytest.mark.mission("GLASS-62")
