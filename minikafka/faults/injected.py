@@ -280,8 +280,7 @@ class _StruckRequest:
         if isinstance(effect, ThrottleClient):
             self._throttle(response, reply, effect.throttle_ms)
         elif isinstance(effect, Corrupt) and final is not None:
-            final.rule.settle(self._corrupt(response, final))
-            self._faults.changed()
+            self._corrupt(response, final)
         if isinstance(response, _Refused):
             reply.abandon(REASON)
         else:
@@ -344,19 +343,20 @@ class _StruckRequest:
             response.throttle_time_ms = throttle_ms
         reply.mute(throttle_ms)
 
-    def _corrupt(self, response: Any, strike: Strike) -> bool:
-        """Damage the batches of a Fetch response. False if there are none."""
-        has_struck = False
-        for topic in getattr(response, "responses", ()):
-            name = topic.topic or self._topic_name(topic.topic_id)
-            for data in topic.partitions:
-                if data.records and any(
-                    (row.topic, row.partition) == (name, data.partition_index)
-                    for row in strike.rows
-                ):
-                    data.records = with_wrong_crc(data.records)
-                    has_struck = True
-        return has_struck
+    def _corrupt(self, response: Any, strike: Strike) -> None:
+        """Damage the batches of a Fetch response, if there are any and the rule still stands."""
+        concerned = {(row.topic, row.partition) for row in strike.rows}
+        found = [
+            data
+            for topic in getattr(response, "responses", ())
+            for data in topic.partitions
+            if data.records
+            and (topic.topic or self._topic_name(topic.topic_id), data.partition_index) in concerned
+        ]
+        if found and strike.rule in self._faults.book and strike.rule.count():
+            for data in found:
+                data.records = with_wrong_crc(data.records)
+            self._faults.changed()
 
 
 class _Refused:

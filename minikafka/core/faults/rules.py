@@ -99,7 +99,8 @@ class ThrottleClient:
 @dataclass(frozen=True, slots=True)
 class Corrupt:
     """Damage the record batches of the rows concerned in the response, so that the CRC fails. A
-    response without records of theirs does not count (``Rule.settle``)."""
+    response without records of theirs does not count: the rule strikes when a response is there
+    (``Rule.count``), so that a fetch that waits for records does not keep it from others."""
 
 
 Passing: TypeAlias = Observe | Delay | Hold
@@ -164,7 +165,6 @@ class Rule:
     chance: Callable[[], float] | None = None
     calls: int = field(default=0, init=False)  # requests concerned so far
     hits: int = field(default=0, init=False)  # of these, those that were struck
-    pending: int = field(default=0, init=False)  # strikes whose effect depends on the response
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
@@ -178,33 +178,30 @@ class Rule:
 
     @property
     def is_spent(self) -> bool:
-        return self.times is not None and self.hits + self.pending >= self.times
+        return self.times is not None and self.hits >= self.times
 
     def strikes(self, facts: RequestFacts) -> list[Row]:
         """Return the rows of a request that the rule strikes, and count it; an empty list if it
-        does not strike."""
+        does not strike. The requests of ``Corrupt`` are not counted yet."""
         selector = self.selector
         if self.is_spent or not selector.concerns(facts):
             return []
         chosen = selector.chosen(facts.rows)
         if not chosen or not (selector.when is None or selector.when(facts)):
             return []
+        return chosen if isinstance(self.effect, Corrupt) or self.count() else []
+
+    def count(self) -> bool:
+        """Count a request that the rule concerns, and return whether it strikes that request."""
+        if self.is_spent:
+            return False
         self.calls += 1
         if self.calls < self.on_call:
-            return []
+            return False
         if self.chance is not None and self.chance() >= self.probability:
-            return []
-        if isinstance(self.effect, Corrupt):
-            self.pending += 1
-        else:
-            self.hits += 1
-        return chosen
-
-    def settle(self, has_struck: bool) -> None:
-        """End a pending strike. One that had no effect does not count."""
-        self.pending -= 1
-        self.hits += has_struck
-        self.calls -= not has_struck
+            return False
+        self.hits += 1
+        return True
 
 
 class Strike(NamedTuple):

@@ -235,6 +235,39 @@ async def test_corrupt_records_are_seen_by_clients_that_check_them(
     assert values(cluster, topic, 0, 1) == [b"value"]  # the log is sound
 
 
+@pytest.mark.mission("IN-25")
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_the_first_response_with_records_is_corrupted_until_the_fault_is_removed(
+    cluster: InsideCluster, faults: RequestFaults, topic: str, is_removed: bool
+) -> None:
+    """The consumer's fetches wait at both brokers, one of which gets a record."""
+    for partition in (0, 1):
+        cluster.move_leader(topic, partition, partition + 1)
+    fault = faults.corrupt(topic=topic)
+    name = f"waits-{topic}"
+    client = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap, client_id=name, fetch_max_wait_ms=10_000
+    )
+    await client.start()
+    client.assign([aiokafka.TopicPartition(topic, number) for number in (0, 1)])
+    await client.seek_to_beginning()
+    waiting = asyncio.create_task(client.getone())
+    while {each.broker for each in faults.requests("fetch", name)} != {1, 2}:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.01)
+    if is_removed:
+        fault.remove()
+    error = await asyncio.to_thread(delivered, producer(cluster), topic, b"value", 1)
+    assert error is None
+    if is_removed:
+        assert (await waiting).value == b"value"
+    else:
+        with pytest.raises(CorruptRecordException):
+            await waiting
+    assert fault.hits == (not is_removed)
+    fault.remove()
+    await client.stop()
+
+
 @pytest.mark.mission("IN-26")
 def test_a_throttled_client_knows_it(
     cluster: InsideCluster, faults: RequestFaults, topic: str
