@@ -240,7 +240,7 @@ async def test_corrupt_records_are_seen_by_clients_that_check_them(
 async def test_the_first_response_with_records_is_corrupted_until_the_fault_is_removed(
     cluster: InsideCluster, faults: RequestFaults, topic: str, is_removed: bool
 ) -> None:
-    """The consumer's fetches wait at both brokers, one of which gets a record."""
+    """The consumer's fetches wait at both brokers; the one that it sent last gets a record."""
     for partition in (0, 1):
         cluster.move_leader(topic, partition, partition + 1)
     fault = faults.corrupt(topic=topic)
@@ -254,9 +254,10 @@ async def test_the_first_response_with_records_is_corrupted_until_the_fault_is_r
     waiting = asyncio.create_task(client.getone())
     while {each.broker for each in faults.requests("fetch", name)} != {1, 2}:  # noqa: ASYNC110 - no event
         await asyncio.sleep(0.01)
+    last = faults.requests("fetch", name)[-1].broker
     if is_removed:
         fault.remove()
-    error = await asyncio.to_thread(delivered, producer(cluster), topic, b"value", 1)
+    error = await asyncio.to_thread(delivered, producer(cluster), topic, b"value", last - 1)
     assert error is None
     if is_removed:
         assert (await waiting).value == b"value"
