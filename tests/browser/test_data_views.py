@@ -304,6 +304,7 @@ def test_records_are_browsed_by_offset_filter_and_page(tab: Page, process: FakeP
     expect(shown_records(tab)).to_have_count(100)
     tab.locator("[name=start]").select_option("offset")
     tab.locator("[name=offset]").fill("10")
+    tab.locator("[name=limit]").fill("100")
     tab.get_by_role("button", name="Browse").click()
     expect(shown_records(tab).first).to_have_attribute("data-record", "1:10")
     tab.get_by_role("button", name="Read more").click()

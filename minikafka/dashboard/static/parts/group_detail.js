@@ -56,7 +56,7 @@ export function GroupDetail({ name, state, api, go }) {
       <div><dt>assignment protocol</dt><dd>${facts?.protocol || inside?.facts.protocol || "–"}</dd></div>
       <div><dt>generation</dt><dd>${number(inside?.facts.generation)}</dd></div>
       <div><dt>pending members</dt><dd>${number(inside?.facts.pending_members)}</dd></div>
-      <div><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
+      <div class="wide"><dt>last eviction</dt><dd>${eviction(inside?.facts.last_eviction)}</dd></div>
     </dl>
     <${Phase} phase=${phase} since=${inside?.facts.since_ms} now=${state.at} />
     <${Members} name=${name} facts=${facts} inside=${inside} state=${state} />

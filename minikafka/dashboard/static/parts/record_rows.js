@@ -31,7 +31,7 @@ function tableOf({ rows, newestFirst, open, turn, replay, reason }) {
   return html`<div class="table-wrap records" role="region" aria-label="Records" tabindex="0"><table>
     <caption class="hidden">Records</caption>
     <thead><tr><th scope="col"><span class="hidden">open</span></th><th scope="col" class="num">partition</th><th scope="col" class="num">offset</th>
-      <th scope="col">time</th><th scope="col">key</th><th scope="col">value</th></tr></thead>
+      <th scope="col" class="when">time</th><th scope="col">key</th><th scope="col">value</th></tr></thead>
     <tbody>${shown.map((record) => {
       const id = recordId(record);
       return html`<${Row} key=${id} id=${id} record=${record} open=${open.has(id)} turn=${turn} replay=${replay} reason=${reason} />`;
@@ -54,7 +54,7 @@ class Row extends Component {
         <td><button class="disclose" aria-expanded=${open} aria-label=${`Record ${id}`} onClick=${() => turn(id)}>${open ? "▾" : "▸"}</button></td>
         <td class="num">${record.partition}</td>
         <td class="num">${record.offset}</td>
-        <td class="nowrap" title=${dateTime(record.timestamp)}>${when(record.timestamp)}</td>
+        <td class="nowrap when" title=${dateTime(record.timestamp)}>${when(record.timestamp)}</td>
         <td class="mono"><${Text} text=${record.key} encoding=${record.encoding?.key} most=${60} /></td>
         <td class="mono" onClick=${() => turn(id)}><${Text} text=${record.value} encoding=${record.encoding?.value} most=${160} />
           ${record.headers?.length > 0 && html` <span class="tag">${record.headers.length} header${record.headers.length > 1 ? "s" : ""}</span>`}

@@ -24,7 +24,7 @@ export const MAX_ROWS = 2000; // records that the page keeps
 
 /** @returns {Query} */
 export function emptyQuery() {
-  return { topic: "", partition: "", start: "last", last: "100", offset: "0", time: "", contains: "", limit: "100", uncommitted: false };
+  return { topic: "", partition: "", start: "last", last: "100", offset: "0", time: "", contains: "", limit: "500", uncommitted: false };
 }
 
 /**

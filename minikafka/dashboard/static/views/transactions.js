@@ -4,7 +4,7 @@
  */
 import { hashOf } from "../route.js";
 import { Empty } from "../parts/empty.js";
-import { dateTime, duration, number } from "../parts/format.js";
+import { dateTime, duration, number, time } from "../parts/format.js";
 import { html, useState } from "../parts/html.js";
 import { HangingTransactions } from "../parts/hanging_transactions.js";
 import { SwimLanes, STATE_SIGNS } from "../parts/swim_lanes.js";
@@ -51,7 +51,7 @@ function Rows({ rows, now }) {
     { key: "coordinator", title: "coordinator", render: (/** @type {any} */ row) => html`<${BrokerName} broker=${row.coordinator} />` },
     { key: "producer_id", title: "producer id", align: right, render: (/** @type {any} */ row) => row.producer_id },
     { key: "producer_epoch", title: "epoch", align: right },
-    { key: "start_ms", title: "started", render: (/** @type {any} */ row) => html`<span class="nowrap">${dateTime(row.start_ms)}</span>` },
+    { key: "start_ms", title: "started", render: (/** @type {any} */ row) => html`<span class="nowrap" title=${dateTime(row.start_ms)}>${time(row.start_ms).slice(0, 8)}</span>` },
     { key: "open", title: "open for", align: right, value: (/** @type {any} */ row) => (row.start_ms === null ? null : now - row.start_ms),
       render: (/** @type {any} */ row) => (row.start_ms === null ? "–" : duration(Math.max(0, now - row.start_ms))) },
     { key: "timeout_ms", title: "time-out", align: right, render: (/** @type {any} */ row) => duration(row.timeout_ms) },
