@@ -21,7 +21,6 @@ from minikafka.dashboard.messages import Facts
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
-LIST_MAX_AGE_MS: Final = 3_000
 CONFIGS_WITHIN_MS: Final = 5_000
 NOT_FOUND: Final = 404
 BAD_REQUEST: Final = 400
@@ -51,7 +50,7 @@ def routes(context: PageContext) -> list[BaseRoute]:
 def _topics(cluster: ShownCluster) -> Endpoint:
     async def topics(request: Request) -> Response:
         query = list_query(request)
-        view = await cluster.follow.reader.all_topics(LIST_MAX_AGE_MS)
+        view = await cluster.follow.reader.listed_topics()
         return JSONResponse(topic_list(view.topics, query))
 
     return topics
@@ -82,7 +81,7 @@ def _groups(cluster: ShownCluster) -> Endpoint:
     async def groups(request: Request) -> Response:
         query, reader = list_query(request), cluster.follow.reader
         errors: list[FailedCall] = []
-        await reader.all_topics(LIST_MAX_AGE_MS)  # and the brokers
+        await reader.listed_topics()  # and the brokers
         listed = group_list(await reader.list_groups(errors), query)
         return JSONResponse({**listed, "errors": [error.facts() for error in errors]})
 
@@ -101,7 +100,7 @@ async def described(reader: ClusterReader, name: str) -> Facts:
     """Return the facts of one group, whatever the bounds of the page. Raises HttpError, and
     KafkaError if no broker responds."""
     errors: list[FailedCall] = []
-    await reader.all_topics(LIST_MAX_AGE_MS)
+    await reader.listed_topics()
     found = (await reader.list_groups(errors)).get(name)
     if found is None:
         unsure = "; ".join(f"{error.call} failed at broker {error.broker}" for error in errors)

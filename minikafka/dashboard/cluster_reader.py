@@ -44,6 +44,9 @@ from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener
 from minikafka.protocol.messages.metadata import MetadataResponse
 
 TIMEOUT_MS: Final = 2_000  # of one request
+ALL_TOPICS_TIMEOUT_MS: Final = 10_000
+LIST_MAX_AGE_MS: Final = 3_000
+STALE_MS: Final = 60_000  # a list of a large cluster waits rather than show this
 LARGE: Final = 2_000  # partitions: the metadata of so many are read less often
 LARGE_MAX_AGE_MS: Final = 10_000
 AT_ONCE: Final = 20  # requests about groups under way
@@ -75,12 +78,19 @@ class ClusterReader:
         """Return a view of all topics, by one request or from one not longer ago than so long.
 
         Callers share a request. Raises KafkaError if no broker responds."""
-        clock = self._session.world.clock
-        if self._read_ms is None or clock.monotonic_ms() - self._read_ms > max_age_ms:
-            if self._reading is None:
-                self._reading = asyncio.create_task(self._read_all(), name="all-topics")
-                self._reading.add_done_callback(self._read)
-            await asyncio.shield(self._reading)
+        age_ms = self._age_ms()
+        if age_ms is None or age_ms > max_age_ms:
+            await asyncio.shield(self._refresh())
+        return self._whole
+
+    async def listed_topics(self) -> ClusterView:
+        """Return a view of all topics for a list, which is of some seconds ago in a large cluster:
+        then it is read again meanwhile, for the next one. Raises KafkaError."""
+        age_ms = self._age_ms()
+        if age_ms is None or self.totals.partitions < LARGE or age_ms > STALE_MS:
+            return await self.all_topics(LIST_MAX_AGE_MS)
+        if age_ms > LIST_MAX_AGE_MS:
+            self._refresh()
         return self._whole
 
     async def topics(self, names: Iterable[str]) -> ClusterView:
@@ -218,16 +228,23 @@ class ClusterReader:
 
     # ------------------------------------------------------------------------------------- inside
 
+    def _age_ms(self) -> int | None:
+        """Return how long ago all topics were read."""
+        now_ms = self._session.world.clock.monotonic_ms()
+        return None if self._read_ms is None else now_ms - self._read_ms
+
+    def _refresh(self) -> asyncio.Task[None]:
+        """Return the task that reads all topics; start it unless it runs."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_all(), name="all-topics")
+            self._reading.add_done_callback(_retrieve)
+        return self._reading
+
     async def _read_all(self) -> None:
         self._whole = merge(self._whole, await self._metadata(None), ())
         self._set(self._whole)
         self.totals = totals(self._whole.topics.values())
         self._read_ms = self._session.world.clock.monotonic_ms()
-
-    def _read(self, task: asyncio.Task[None]) -> None:
-        self._reading = None
-        if not task.cancelled():
-            task.exception()  # retrieved; callers that still wait get it
 
     def _set(self, view: ClusterView) -> None:
         self.view = view
@@ -236,13 +253,14 @@ class ClusterReader:
     async def _metadata(self, names: list[str] | None) -> MetadataResponse:
         """Send Metadata to the controller, which knows of changes first, or to any broker."""
         call: Call[MetadataResponse] = Call(metadata_request(names), lambda response: response)
+        timeout_ms = ALL_TOPICS_TIMEOUT_MS if names is None else TIMEOUT_MS
         controller = self.view.controller_id
         if controller in self.view.nodes:
             try:
                 return await self._session.call_within(controller, call, TIMEOUT_MS)
             except KafkaError:
                 pass  # it may have died, and another broker knows
-        deadline_ms = self._session.deadline_ms(TIMEOUT_MS)
+        deadline_ms = self._session.deadline_ms(timeout_ms)
         return await self._session.call_any(call, deadline_ms)
 
     async def _listed(
@@ -284,6 +302,12 @@ class ClusterReader:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION and failed not in errors:
                 errors.append(failed)
             return None
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Let an exception be no surprise where no caller waits."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _keys_by_value(values: Mapping[str, int]) -> dict[int, list[str]]:

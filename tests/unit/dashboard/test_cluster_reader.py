@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.calls import Call
 from minikafka.dashboard.cluster_facts import FailedCall
-from minikafka.dashboard.cluster_reader import LARGE, LARGE_MAX_AGE_MS, ClusterReader
+from minikafka.dashboard.cluster_reader import (
+    LARGE,
+    LARGE_MAX_AGE_MS,
+    LIST_MAX_AGE_MS,
+    STALE_MS,
+    ClusterReader,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -102,6 +109,23 @@ async def test_a_large_cluster_is_read_whole_only_now_and_then() -> None:
     assert set(requests) == {None, 100}
     assert len((await reader.all_topics(LARGE_MAX_AGE_MS)).topics) == COUNT
     assert session.named() == []
+
+
+@pytest.mark.mission("GLASS-15")
+async def test_a_list_of_a_large_cluster_does_not_wait_for_the_next_read() -> None:
+    session = Session()
+    reader = reader_of(session)
+    await reader.listed_topics()
+    session.now_ms += LIST_MAX_AGE_MS + 1
+    del session.epochs[NAMES[0]]
+    assert NAMES[0] in (await reader.listed_topics()).topics
+    assert session.named() == [None]  # the first one: the next one has not begun
+    await asyncio.sleep(0)
+    assert session.named() == [None]
+    assert NAMES[0] not in (await reader.listed_topics()).topics
+    session.now_ms += STALE_MS + 1
+    del session.epochs[NAMES[1]]
+    assert NAMES[1] not in (await reader.listed_topics()).topics
 
 
 async def test_the_topics_that_are_named_are_those_of_now() -> None:
