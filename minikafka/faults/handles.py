@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import fields
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
-from minikafka.core.faults.rules import Hold, Rule
+from minikafka.core.faults.rules import CutConnection, Hold, Moment, Rule, ThrottleClient
 from minikafka.faults.injected import InjectedFaults
 from minikafka.protocol.api_keys import ApiKey
 
@@ -58,13 +58,18 @@ class FaultHandle:
         self._call(self._remove())
 
     def describe(self) -> str:
-        """Return the fault in words, for messages."""
+        """Return the fault in the words with which it was added, for messages:
+        ``answer LEADER_NOT_AVAILABLE before (api=Produce, partition=0)``."""
         effect, selector = self._rule.effect, self._rule.selector
-        words = [type(effect).__name__, *(_shown(getattr(effect, f.name)) for f in fields(effect))]
+        name = _METHODS.get(type(effect), type(effect).__name__.lower())
+        words = [
+            name,
+            *(_shown(field.name, getattr(effect, field.name)) for field in fields(effect)),
+        ]
         chosen = [
-            f"{field.name}={_shown(value)}"
+            f"{field.name.removesuffix('_key')}={_shown(field.name, value)}"
             for field in fields(selector)
-            if (value := getattr(selector, field.name)) not in (None, False)
+            if (value := getattr(selector, field.name)) is not None and value is not False
         ]
         return f"{' '.join(words)} ({', '.join(chosen) or 'any request'})"
 
@@ -87,7 +92,15 @@ class FaultHandle:
         self._faults.remove(self._rule)
 
 
-def _shown(value: object) -> str:
+# Effects whose classes have other names than the methods that add them.
+_METHODS: Final[Mapping[type, str]] = {CutConnection: "disconnect", ThrottleClient: "throttle"}
+
+
+def _shown(field: str, value: object) -> str:
     if isinstance(value, ApiKey):
         return value.api_name
-    return str(getattr(value, "name", value))
+    if isinstance(value, Moment):
+        return value.value
+    if field.endswith("_ms"):
+        return f"{value} ms"
+    return str(getattr(value, "name", getattr(value, "__name__", value)))

@@ -366,6 +366,29 @@ def test_a_broker_stops_while_its_requests_are_held(topic: str) -> None:
 
 
 @pytest.mark.mission("IN-30")
+def test_faults_are_described_in_the_words_of_the_test(faults: RequestFaults) -> None:
+    def is_large(_: RequestFacts) -> bool:
+        return False
+
+    added = [
+        faults.answer("leader_not_available", api="produce", topic="t", partition=0),
+        faults.disconnect("after", group="g", when=is_large),
+        faults.throttle(0.5),
+        faults.corrupt(broker=1),
+        faults.hold(api="fetch", of_broker=True),
+    ]
+    assert [fault.describe() for fault in added] == [
+        "answer LEADER_NOT_AVAILABLE before (api=Produce, topic=t, partition=0)",
+        "disconnect after (group=g, when=is_large)",
+        "throttle 500 ms (any request)",
+        "corrupt (api=Fetch, broker=1)",
+        "hold before (api=Fetch, of_broker=True)",
+    ]
+    for fault in added:
+        fault.remove()
+
+
+@pytest.mark.mission("IN-30")
 def test_misspelled_faults_are_refused(faults: RequestFaults) -> None:
     with pytest.raises(ValueError, match=r"no API 'produse' .did you mean produce"):
         faults.observe(api="produse")
