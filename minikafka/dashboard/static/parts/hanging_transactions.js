@@ -33,7 +33,7 @@ export function HangingTransactions({ state, api }) {
   const shared = { state, api, done: search };
   const columns = [
     ...Object.entries(NAMES).map(([key, title]) => ({
-      key, title, align: /** @type {const} */ (key === "Topic" ? "left" : "right"), render: (/** @type {any} */ row) => row[key],
+      key, title, align: key === "Topic" ? /** @type {const} */ ("left") : /** @type {const} */ ("right"), render: (/** @type {any} */ row) => row[key],
     })),
     { key: "LastTimestamp", title: "last record", render: (/** @type {any} */ row) => dateTime(row.LastTimestamp) },
     { key: "abort", title: "", sortable: false, render: (/** @type {any} */ row) => html`<${ActButton} act="transactions-abort" label="Abort…"
