@@ -58,7 +58,7 @@ class ReadQuery(NamedTuple):
         )
 
 
-class Log(NamedTuple):
+class LogBounds(NamedTuple):
     """The offsets of a partition: the first, the one after the last that can be read, and the one
     that was looked up by time, if any."""
 
@@ -113,7 +113,7 @@ def _positions(text: str) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
-def first_offsets(query: ReadQuery, logs: Mapping[int, Log]) -> dict[int, int]:
+def first_offsets(query: ReadQuery, logs: Mapping[int, LogBounds]) -> dict[int, int]:
     """Return where to begin in each partition; within the log, whatever was asked for."""
     return {
         partition: max(log.begin, min(log.end, _wanted(query, partition, log)))
@@ -121,7 +121,7 @@ def first_offsets(query: ReadQuery, logs: Mapping[int, Log]) -> dict[int, int]:
     }
 
 
-def _wanted(query: ReadQuery, partition: int, log: Log) -> int:
+def _wanted(query: ReadQuery, partition: int, log: LogBounds) -> int:
     if query.positions is not None and partition in query.positions:
         return query.positions[partition]
     match query.start:

@@ -25,7 +25,7 @@ from minikafka.dashboard.record_reads import (
     CSV_COLUMNS,
     MOST_BYTES,
     MOST_EXPORTED,
-    Log,
+    LogBounds,
     ReadQuery,
     csv_line,
     csv_row,
@@ -119,7 +119,7 @@ class RecordsApi:
                 yield "".join(line(record_facts(record, MOST_BYTES)) for record in found)
 
     @asynccontextmanager
-    async def _reading(self, query: ReadQuery) -> AsyncIterator[Reading]:
+    async def _reading(self, query: ReadQuery) -> AsyncIterator[RecordReading]:
         if self._readers >= MOST_READERS:
             raise HttpError(429, f"{MOST_READERS} requests are reading records already.")
         self._readers += 1
@@ -131,7 +131,7 @@ class RecordsApi:
             )
             world = self._context.world
             async with Consumer(world, self._config, config) as consumer:
-                yield Reading(world, consumer, query, logs)
+                yield RecordReading(world, consumer, query, logs)
         finally:
             self._readers -= 1
 
@@ -181,7 +181,7 @@ async def _topic(cluster: ShownCluster, name: str) -> Sequence[int]:
     return found.available
 
 
-async def find_logs(cluster: ShownCluster, query: ReadQuery) -> dict[int, Log]:
+async def find_logs(cluster: ShownCluster, query: ReadQuery) -> dict[int, LogBounds]:
     """Return the offsets of the partitions to read. Raises HttpError, KafkaError."""
     numbers = await _topic(cluster, query.topic)
     if query.partition is not None:
@@ -205,7 +205,7 @@ async def find_logs(cluster: ShownCluster, query: ReadQuery) -> dict[int, Log]:
     if query.start == "time" and query.positions is None:
         by_time = await at(query.number)
     return {
-        number: Log(begins[number], ends[number], _found(by_time.get(number, -1)))
+        number: LogBounds(begins[number], ends[number], _found(by_time.get(number, -1)))
         for number in numbers
     }
 
@@ -214,11 +214,11 @@ def _found(offset: int) -> int | None:
     return None if offset < 0 else offset
 
 
-class Reading:
+class RecordReading:
     """Reads from the positions of a query on; bounded in records, bytes and time a call."""
 
     def __init__(
-        self, world: World, consumer: Consumer, query: ReadQuery, logs: Mapping[int, Log]
+        self, world: World, consumer: Consumer, query: ReadQuery, logs: Mapping[int, LogBounds]
     ) -> None:
         self._clock = world.clock
         self._consumer = consumer

@@ -14,7 +14,7 @@ from minikafka.dashboard.record_reads import (
     CSV_COLUMNS,
     LONGEST_WAIT_MS,
     MOST_RECORDS,
-    Log,
+    LogBounds,
     ReadQuery,
     csv_line,
     csv_row,
@@ -93,7 +93,7 @@ def test_wrong_parameters_are_named(words: dict[str, str], name: str) -> None:
     ],
 )
 def test_reading_begins_within_the_log(words: dict[str, str], offsets: dict[int, int]) -> None:
-    logs = {0: Log(5, 100, 50), 1: Log(0, 10, None)}
+    logs = {0: LogBounds(5, 100, 50), 1: LogBounds(0, 10, None)}
     assert first_offsets(parse_query({"topic": "t", **words}), logs) == offsets
 
 
