@@ -48,8 +48,12 @@ class BrokerPurgatories:
         """Return each purgatory with its reaper, its timing wheels and up to ``limit`` of its
         operations, approximately those that expire first. ``now_ms`` is the time of the wheels'
         clock; None for an empty purgatory, whose facts would otherwise always differ."""
-        now_ms = self._clock.monotonic_ms()
-        return [_purgatory_facts(reaper, now_ms, limit) for reaper in self._reapers]
+        return list(self.facts_of_each(limit))
+
+    def facts_of_each(self, limit: int) -> Iterator[Facts]:
+        """Yield the same one by one. Other tasks may run between two of them."""
+        for reaper in list(self._reapers):
+            yield _purgatory_facts(reaper, self._clock.monotonic_ms(), limit)
 
 
 def _gauges(purgatory: Purgatory[DelayedOperation]) -> tuple[tuple[str, Gauge], ...]:

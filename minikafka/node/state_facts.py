@@ -18,7 +18,9 @@ from minikafka.node.traffic_facts import TrafficFacts
 from minikafka.node.wiring import BrokerParts
 
 MAX_OTHERS: Final = 100  # groups, transactions, sessions of Fetch, operations of a purgatory
-AT_ONCE: Final = 50  # entities; then others run
+# How many are looked at in a turn of the loop, for some tenths of a millisecond.
+PARTITIONS_AT_ONCE: Final = 50
+OTHERS_AT_ONCE: Final = 4
 FRESH_MS: Final = 100  # requests within so long share one look
 MAX_TOPICS: Final = 50  # which pages watch
 WATCHED_MS: Final = 30_000  # since a request has named the topic
@@ -101,8 +103,8 @@ class StateFacts:
     async def _look(self, now_ms: int) -> None:
         try:
             topics = self._topics.now(now_ms)
-            await run_in_slices(self._partitions.look(topics, now_ms), AT_ONCE)
-            await run_in_slices(self._changes.refresh(self._others()), AT_ONCE)
+            await run_in_slices(self._partitions.look(topics, now_ms), PARTITIONS_AT_ONCE)
+            await run_in_slices(self._changes.refresh(self._others()), OTHERS_AT_ONCE)
             self._looked_at_ms = self._clock.monotonic_ms()
         finally:
             self._looking = None
@@ -112,7 +114,7 @@ class StateFacts:
         yield ("broker", ""), self._broker()
         yield ("controller", ""), self._controller(MAX_OTHERS)
         parts = self._parts
-        for purgatory in parts.purgatories.facts(MAX_OTHERS):
+        for purgatory in parts.purgatories.facts_of_each(MAX_OTHERS):
             yield ("purgatory", purgatory["name"]), purgatory
         for session in parts.fetch_sessions.cache.facts(MAX_OTHERS):
             created_ms = session["created_ms"] + self._wall_offset_ms

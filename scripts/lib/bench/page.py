@@ -1,26 +1,26 @@
 """What a page that looks at brokers costs them: CPU at rest, and the latency of produces.
 
-The page reads as ``minikafka ui`` does: the state of each broker every 250 ms over a new
-connection, and its events by a long poll. It runs in a process of its own. Rounds with and without
-it alternate.
+The page is that of ``minikafka ui``, in a separate process, read as a browser reads it. Rounds with
+and without it alternate. Processes beside them take time, too: compare on a quiet machine.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import BinaryIO
+from urllib.parse import urljoin
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -33,11 +33,9 @@ from scripts.lib.cluster import free_ports
 
 BROKERS = 3
 SIZES = (50, 1_000)  # partitions with a replica on every broker
-LOOK_EVERY_S = 0.25
-WAIT_MS = 8_000
-ROUNDS = 4
-REST_S = 8.0
-PRODUCE_S = 8.0
+ROUNDS = 2
+REST_S = 6.0
+PRODUCE_S = 6.0
 PRODUCE_EVERY_S = 0.002
 SETTLE_S = 5.0
 LIMIT_S = 30
@@ -76,8 +74,8 @@ def measure(report: Report, directory: Path, partitions: int) -> None:
         costs = {False: Costs(), True: Costs()}
         for number in range(2 * ROUNDS):
             with_page = bool(number % 2)
-            with page(ports) if with_page else contextlib.nullcontext():
-                time.sleep(1)
+            with page(brokers.bootstrap) if with_page else contextlib.nullcontext():
+                time.sleep(SETTLE_S)
                 of_round = costs[with_page]
                 of_round.percents.append(cpu_percent(brokers))
                 of_round.waits_ms += produce(brokers.ports)
@@ -149,43 +147,27 @@ def leader_port(ports: Sequence[int]) -> int:
 
 
 @contextlib.contextmanager
-def page(ports: Sequence[int]) -> Iterator[None]:
-    """Look at the brokers from another process, which ends with its standard input."""
-    command = [sys.executable, "-m", "scripts.lib.bench.page", *map(str, ports)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as looking:
-        yield
-        assert looking.stdin is not None
-        looking.stdin.close()
+def page(bootstrap: str) -> Iterator[None]:
+    """Open the page of ``minikafka ui``: read its stream as a browser does."""
+    command = [sys.executable, "-m", "minikafka.cli.main", "ui", "--read-only", "--port", "0"]
+    command += ["--bootstrap-server", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            address = serving.stdout.readline().strip().removeprefix("page=")
+            if not address:
+                raise RuntimeError("the page did not start")
+            url = urljoin(address, "/api/stream")
+            with urllib.request.urlopen(url, timeout=LIMIT_S) as stream:
+                threading.Thread(target=read_all, args=[stream], daemon=True).start()
+                yield
+                serving.terminate()  # which ends the stream, and so its reader
+                serving.wait(LIMIT_S)
+        finally:
+            serving.kill()
 
 
-def look(port: int) -> None:
-    since = 0
-    while True:
-        since = get(port, f"/state.json?since={since}")["last"]
-        time.sleep(LOOK_EVERY_S)
-
-
-def read_events(port: int) -> None:
-    since = 0
-    while True:
-        since = get(port, f"/events.json?since={since}&wait={WAIT_MS}&limit=500")["last"]
-
-
-def get(port: int, path: str) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
-    try:
-        connection.request("GET", path)
-        return json.load(connection.getresponse())
-    finally:
-        connection.close()
-
-
-def main() -> None:
-    for port in map(int, sys.argv[1:]):
-        for follow in (look, read_events):
-            threading.Thread(target=follow, args=[port], daemon=True).start()
-    sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main()
+def read_all(stream: BinaryIO) -> None:
+    with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+        while stream.readline():
+            pass
