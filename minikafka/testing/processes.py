@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 ATTEMPTS = 5  # another process may take a port after ``free_ports`` has found it free
 PORT_RANGE = 20_000, 60_000
+PORT_TAKEN = "port already in use"
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)(?: page=(\S+))?")
 MIN_DEBUG_OFFSET = 100  # as in `minikafka up`: see ``debug_offset``
 STOP_TIMEOUT_S = 60
@@ -78,9 +79,13 @@ class ClusterProcesses:
     def start(self) -> None:
         """Start the cluster and return when all brokers serve. Raises ClusterNotStarted."""
         for attempt in range(ATTEMPTS):
-            if self._try_to_start(self.directory / f"cluster-{attempt}"):
+            home = self.directory / f"cluster-{attempt}"
+            if self._try_to_start(home):
                 return
-        raise ClusterNotStarted(f"not within {ATTEMPTS} attempts: {self._end_of_stderr()}")
+            complaint = self._end_of_stderr()
+            if not home.exists() and PORT_TAKEN not in complaint:
+                raise ClusterNotStarted(complaint)  # no Java, or a setting that makes no sense
+        raise ClusterNotStarted(f"not within {ATTEMPTS} attempts: {complaint}")
 
     def _try_to_start(self, home: Path) -> bool:
         ports = free_ports(self.brokers)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import socket
+from pathlib import Path
 
 import pytest
 
 from minikafka.cli.processes import up
 from minikafka.testing import processes
-from minikafka.testing.processes import debug_offset, free_ports
+from minikafka.testing.processes import (
+    ClusterNotStarted,
+    ClusterProcesses,
+    debug_offset,
+    free_ports,
+)
 
 pytestmark = pytest.mark.mission("IN-50")
 
@@ -43,3 +49,9 @@ def test_a_port_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_is_free", lambda _: next(answers))
     assert free_ports(1).first
     assert next(answers, None) is None
+
+
+def test_what_cannot_be_started_is_tried_once(tmp_path: Path) -> None:
+    with pytest.raises(ClusterNotStarted) as caught:
+        ClusterProcesses(tmp_path, settings=["num.partitions=many"]).start()
+    assert str(caught.value).count("minikafka: ") == 1
