@@ -51,7 +51,7 @@ def test_a_port_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(answers, None) is None
 
 
-def test_what_cannot_be_started_is_tried_once(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_start_is_tried_once(tmp_path: Path) -> None:
     with pytest.raises(ClusterNotStarted) as caught:
         ClusterProcesses(tmp_path, settings=["num.partitions=many"]).start()
     assert str(caught.value).count("minikafka: ") == 1
