@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from minikafka.dashboard.acts import ACTS
 from minikafka.dashboard.running import Finished
-from minikafka.dashboard.tool_calls import parsed, reply, with_json_lines
+from minikafka.dashboard.tool_calls import AT_ONCE, ToolCalls, parsed, reply, with_json_lines
+from minikafka.dashboard.tools import offered_tools
 
 SHOWN = "minikafka topics list --bootstrap-server h:1 --json"
 LINES = '{"offset":0}\n{"offset":1}\n'
@@ -96,3 +101,78 @@ def test_command_messages_and_output_share_the_room(output: str, most: int) -> N
     facts = json.loads(found.text)
     assert facts["output"]
     assert facts["cut"].startswith("cut to fit: ")
+
+
+class EndlessVerbs:
+    """A program in place of the interpreter that never ends, and the pids of its processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pids = folder / "pids"
+        self.pids.mkdir()
+        self.program = folder / "program"
+        self.program.write_text(f"#!/bin/sh\ntouch {self.pids}/$$\nexec sleep 6000\n")
+        self.program.chmod(0o755)
+
+    def alive(self) -> int:
+        return sum(Path(f"/proc/{pid.name}/exe").exists() for pid in self.pids.iterdir())
+
+    async def until(self, alive: int) -> None:
+        while self.alive() != alive:  # noqa: ASYNC110 (processes have no event)
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EndlessVerbs:
+    verbs = EndlessVerbs(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(verbs.program))
+    return verbs
+
+
+def calls(reach: Callable[[], Awaitable[object]]) -> ToolCalls:
+    tools = offered_tools({"topics-create"}, "h:1")
+    return ToolCalls(tools, "h:1", None, reach, 1000, patience_s=0.01)
+
+
+async def refused() -> None:
+    raise ConnectionRefusedError("no broker listens there")
+
+
+async def reached() -> None:
+    pass
+
+
+@pytest.mark.mission("GLASS-63")
+async def test_a_cancelled_call_ends_its_endless_verb(endless: EndlessVerbs) -> None:
+    running = [asyncio.create_task(calls(reached).call("topics_list", {})) for _ in range(AT_ONCE)]
+    await endless.until(AT_ONCE)
+    for task in running:
+        task.cancel()
+    await endless.until(0)
+    assert all(isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(
+        *running, return_exceptions=True
+    ))  # fmt: skip
+
+
+@pytest.mark.mission("GLASS-63")
+async def test_only_some_verbs_run_at_once(endless: EndlessVerbs) -> None:
+    shared = calls(reached)
+    running = [asyncio.create_task(shared.call("topics_list", {})) for _ in range(AT_ONCE + 3)]
+    await endless.until(AT_ONCE)
+    assert len(list(endless.pids.iterdir())) == AT_ONCE
+    running[0].cancel()
+    while len(list(endless.pids.iterdir())) == AT_ONCE:  # noqa: ASYNC110 (the next one comes)
+        await asyncio.sleep(0.02)
+    for task in running:
+        task.cancel()
+    await endless.until(0)
+
+
+@pytest.mark.mission("GLASS-64")
+async def test_a_verb_without_a_cluster_is_ended(endless: EndlessVerbs) -> None:
+    found = await calls(refused).call("topics_list", {})
+    reason = "the cluster at h:1 does not respond: no broker listens there"
+    assert (found.failed, found.text) == (True, reason)
+    await endless.until(0)
+    found = await calls(refused).call("topics_create", {"topic": "t"})
+    assert found.text == f"{reason}; it is not known whether the change was made"
+    await endless.until(0)
