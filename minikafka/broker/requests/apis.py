@@ -267,6 +267,7 @@ class _Row:
         if name != "request_class":
             raise AttributeError(name)
         self.request_class = REQUESTS[self.route.api_key]
+        self.times.names_error = hasattr(RESPONSES[self.route.api_key], "error_code")
         return self.request_class
 
 
@@ -325,7 +326,9 @@ class PendingReply:
         self._send(response)
         throttle.sent()
 
-    def _send(self, response: Message | KafkaError | None) -> None:
+    def _send(self, response: Any) -> None:
+        if self._times.names_error and response is not None:
+            self._count_error(response)
         try:
             if response is None:
                 self._slot.send(None)
@@ -344,6 +347,12 @@ class PendingReply:
             self._slot.refuse("response_too_large", error=str(error))
         if self._handled_ns != NOT_YET:
             self._responded()
+
+    def _count_error(self, response: Any) -> None:
+        """Count the error of a response. One that is raised becomes such a response."""
+        code = getattr(response, "error_code", ErrorCode.NONE)
+        if code and not isinstance(response, KafkaError):
+            self._times.failed(ErrorCode(code).name)
 
     def handled(self, queue_us: int, local_us: int, now_ns: int) -> None:
         """Called when the handler has returned, after ``local_us``; the request had waited
@@ -388,11 +397,11 @@ class PendingReply:
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
-        self._times.failed(error.code.name)
         api_key = self._route.api_key
         response: Any = RESPONSES[api_key]()
         fields = top_fields(type(response), self.version)
         if "error_code" not in fields:
+            self._times.failed(error.code.name)
             self._slot.refuse("request_failed", api=api_key.api_name, error=str(error))
             return
         response.error_code = error.code

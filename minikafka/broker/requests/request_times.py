@@ -57,12 +57,23 @@ class RequestTimes:
     """The times of the requests of one name, such as ``Produce`` or ``FetchConsumer``, in
     microseconds. Those of a ``part`` count in the ``whole``, too, as in Kafka."""
 
-    __slots__ = ("_at_once", "_errors", "_metrics", "_phases", "_versions", "_whole", "name")
+    __slots__ = (
+        "_at_once",
+        "_errors",
+        "_metrics",
+        "_phases",
+        "_versions",
+        "_whole",
+        "name",
+        "names_error",
+    )
 
     def __init__(self, metrics: Metrics, name: str, whole: RequestTimes | None = None) -> None:
         self._metrics = metrics
         self.name = name
         self._whole = whole
+        # Whether responses have an error for the request as a whole, which then counts.
+        self.names_error = whole is not None and whole.names_error
         self._at_once: list[int] = []
         self._phases: dict[str, Histogram] = {}
         self._versions: dict[int, Counter] = {}

@@ -19,6 +19,7 @@ from minikafka.protocol.messages.describe_cluster import (
 )
 from minikafka.protocol.messages.fetch import FetchRequest, ReplicaState
 from minikafka.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from minikafka.protocol.messages.metadata import MetadataRequest
 from tests.support.metric_names import figures
 from tests.support.network.network_lab import Lab, Peer
 from tests.unit.broker.requests.test_apis import Stage, cluster, receive, send
@@ -147,6 +148,32 @@ async def test_errors_are_counted_by_their_names(lab: Lab) -> None:
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     name = "ErrorsPerSec,request=DescribeCluster,error=CLUSTER_AUTHORIZATION_FAILED"
     assert figures(stage.metrics, "kafka.network")[name] == 1
+    await stage.close()
+
+
+@pytest.mark.mission("GLASS-2")
+async def test_errors_in_responses_are_counted_as_those_that_are_raised(lab: Lab) -> None:
+    codes = [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+
+    def respond(context: RequestContext, request: Any, reply: Reply) -> None:
+        reply(DescribeClusterResponse(error_code=codes.pop()))
+
+    def fail(context: RequestContext, request: Any, reply: Reply) -> None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # for which there is no field
+
+    stage = staged(lab, Route(ApiKey.DESCRIBE_CLUSTER, respond), Route(ApiKey.METADATA, fail))
+    peer = await stage.open()
+    for _ in range(3):
+        send(peer, DescribeClusterRequest(), 0)
+        await receive(peer, DescribeClusterResponse, 0)
+    send(peer, MetadataRequest([]), 0)
+    await lab.until(lambda: stage.server.connection_count == 0)
+    counts = figures(stage.metrics, "kafka.network")
+    errors = {name: count for name, count in counts.items() if name.startswith("ErrorsPerSec")}
+    assert errors == {
+        "ErrorsPerSec,request=DescribeCluster,error=INVALID_REQUEST": 1,
+        "ErrorsPerSec,request=Metadata,error=UNKNOWN_TOPIC_OR_PARTITION": 1,
+    }
     await stage.close()
 
 
