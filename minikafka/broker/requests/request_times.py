@@ -73,7 +73,7 @@ class RequestTimes:
         self.name = name
         self._whole = whole
         # Whether responses have an error for the request as a whole, which then counts.
-        self.names_error = whole is not None and whole.names_error
+        self.names_error: bool = whole is not None and whole.names_error
         self._at_once: list[int] = []
         self._phases: dict[str, Histogram] = {}
         self._versions: dict[int, Counter] = {}
