@@ -79,7 +79,7 @@ def test_a_rate_is_zero_while_a_counter_stands_still(module_page: Page) -> None:
 
 
 @pytest.mark.mission("GLASS-35")
-def test_a_rate_breaks_where_nobody_looked(module_page: Page) -> None:
+def test_a_rate_breaks_where_no_page_was_open(module_page: Page) -> None:
     """The line breaks, and goes on with the mean of the time that nobody saw."""
     samples = [{"at": at, "n": n} for at, n in [(0, 0), (1000, 50), (26_000, 1300)]]
     code = "return m.rates(given[0], 'n', undefined, given[1])"
