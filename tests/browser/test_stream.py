@@ -214,6 +214,21 @@ def test_a_card_has_buttons_where_the_page_supervises_its_broker(
     assert buttons("Broker 4, silent") == ["kill -15", "kill -9", "start", "resume"]
 
 
+@pytest.mark.mission("GLASS-24")
+def test_a_broker_inside_a_process_can_be_isolated(live: PageSite, context: BrowserContext) -> None:
+    live.responses["acts"] = ACTS
+    silent = {**state(1_002, "reachable", "", debug=False, reason="lost"), "broker": 4}
+    node_4 = node(4)
+    node_4["changed"][0]["facts"]["debug"] = "h:1"
+    hello = {**SUPERVISED, "supervised": ["isolate", "rejoin"]}
+    live.stream.first = [hello, node(1), node_4, silent]
+    page = open_tab(context, live.url)
+    card = page.get_by_role("listitem", name="Broker 1")
+    expect(card.get_by_role("button")).to_have_text("isolate")
+    cut_off = page.get_by_role("listitem", name="Broker 4, silent")
+    expect(cut_off.get_by_role("button")).to_have_text("rejoin")
+
+
 @pytest.mark.mission("GLASS-35")
 def test_a_read_only_page_has_no_buttons_on_cards(live: PageSite, context: BrowserContext) -> None:
     live.responses["acts"] = ACTS

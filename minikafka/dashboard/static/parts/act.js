@@ -22,6 +22,8 @@ const SUPERVISED = {
   "broker-start": { verb: "start", title: "Start a broker", dangerous: false },
   "broker-pause": { verb: "pause", title: "Pause a broker (kill -STOP)", dangerous: true },
   "broker-resume": { verb: "resume", title: "Resume a paused broker (kill -CONT)", dangerous: false },
+  "broker-isolate": { verb: "isolate", title: "Cut a broker off from all others, clients and ZooKeeper", dangerous: true },
+  "broker-rejoin": { verb: "rejoin", title: "Undo the isolation of a broker", dangerous: false },
 };
 const PREVIEW_AFTER_MS = 150;
 

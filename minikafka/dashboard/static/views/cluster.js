@@ -34,8 +34,10 @@ const SUPERVISED = [
   { verb: "stop", label: "kill -15", look: "small", when: [...THERE, "silent"] },
   { verb: "kill", label: "kill -9", look: "small danger", when: [...THERE, "silent"] },
   { verb: "pause", label: "pause", look: "small", when: THERE },
+  { verb: "isolate", label: "isolate", look: "small", when: THERE },
   { verb: "start", label: "start", look: "small", when: ["silent", "gone"] },
   { verb: "resume", label: "resume", look: "small", when: ["silent", "gone"] },
+  { verb: "rejoin", label: "rejoin", look: "small", when: ["silent", "gone"] },
 ];
 
 /** @typedef {import("../parts/partitions.js").BrokerView} BrokerView */
