@@ -77,3 +77,10 @@ def test_a_secured_cluster_has_a_page_with_the_login_of_the_administrator(tmp_pa
         assert created["status"] == 0
         assert f"--command-config {cluster.home}/security/clients/admin/" in created["command"]
         assert page.request("GET", "/api/snapshot").status == 403  # others have no login
+        assert cluster._up is not None
+        (process,) = (
+            each for each in psutil.Process(cluster._up.pid).children() if "ui" in each.cmdline()
+        )
+        process.kill()
+        notice = f"minikafka: the page has ended (log: {cluster.home}/page/log)"
+        until(lambda: notice in (tmp_path / "stderr").read_text(), "a line says so")

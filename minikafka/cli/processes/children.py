@@ -84,3 +84,8 @@ def describe_exit(status: int) -> str:
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
     return f"exit status {status}"
+
+
+def complain(text: str) -> None:
+    """Write a line of the supervisor to standard error."""
+    print(f"minikafka: {text}", file=sys.stderr, flush=True)

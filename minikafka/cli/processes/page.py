@@ -7,11 +7,12 @@ import importlib.util
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
+from minikafka.cli.processes.children import complain
 from minikafka.dashboard.supervision import (
     MAX_LINE,
     Greeting,
@@ -59,7 +60,8 @@ def is_installed() -> bool:
 class PageProcess:
     """`minikafka ui` as a child with a supervisor link.
 
-    ``log`` gets what it complains of; None: standard error of this process.
+    ``log`` gets what it complains of; None: standard error of this process. ``on_end`` is called if
+    the page ends by itself after it has served.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class PageProcess:
         port: int | None = None,
         command_config: str | None = None,
         log: Path | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._arguments = ["--bootstrap-server", bootstrap]
         if command_config is not None:
@@ -75,6 +78,7 @@ class PageProcess:
         if port is not None:
             self._arguments += ["--port", str(port)]
         self._log = log
+        self._on_end = on_end
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -150,9 +154,11 @@ class PageProcess:
 
     def _fail(self, why: str) -> None:
         assert self._address is not None
-        if not self._address.done():
-            self._address.set_exception(SupervisorError(why))
-            self._address.exception()  # it may be that no caller waits for it
+        if self._address.done():
+            self._on_end()
+            return
+        self._address.set_exception(SupervisorError(why))
+        self._address.exception()  # it may be that no caller waits for it
 
 
 async def _reply(message: Mapping[str, object], brokers: BrokerProcesses) -> dict[str, object]:
@@ -206,13 +212,13 @@ class InsideBrokers:
 def page_beside(cluster: InsideCluster, port: int | None) -> Iterator[str]:
     """Run the page beside a cluster in this process; yield what the ready line says of it."""
     thread = LoopThread("page")
-    page = PageProcess(cluster.bootstrap, port)
+    page = PageProcess(cluster.bootstrap, port, on_end=lambda: complain("the page has ended"))
     thread.start()
     try:
         thread.call(page.start(InsideBrokers(cluster)))
         address = thread.call(page.address())
         if address is None:
-            print("minikafka: the page did not start", file=sys.stderr, flush=True)
+            complain("the page did not start")
         yield "" if address is None else f"page={address}"
     finally:
         thread.call(page.stop())

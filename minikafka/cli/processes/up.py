@@ -10,7 +10,6 @@ import os
 import shlex
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
-from minikafka.cli.processes.children import Child, describe_exit
+from minikafka.cli.processes.children import Child, complain, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import (
     ZookeeperError,
     class_path,
@@ -453,7 +452,13 @@ class Supervisor:
             return
         self._home("page")
         config = None if self._security is None else str(self._security.admin_config)
-        page = PageProcess(",".join(self._addresses), self._page_port, config, self._page_log)
+        page = PageProcess(
+            ",".join(self._addresses),
+            self._page_port,
+            config,
+            self._page_log,
+            lambda: complain(f"the page has ended (log: {self._page_log})"),
+        )
         try:
             await page.start(self)
         except OSError as error:
@@ -490,10 +495,6 @@ class Supervisor:
             case _:
                 child.ended_by = {"stop": "stopped", "kill": "killed"}[verb]
                 child.send(SIGNALS[verb])
-
-
-def complain(text: str) -> None:
-    print(f"minikafka: {text}", file=sys.stderr, flush=True)
 
 
 async def wait_until_ready(addresses: Sequence[str], security: Mapping[str, Any]) -> None:
