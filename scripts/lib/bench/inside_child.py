@@ -58,8 +58,9 @@ def inside(started: float, brokers: str) -> dict[str, float]:
     return {**measured, "further": median(starts), "stop": median(stops)}
 
 
-def cycle(_: float, __: str) -> dict[str, float]:
-    """Measure what a test with the fixture ``minikafka`` takes: a topic, a record, cleaning up."""
+def cycle(_: float, brokers: str) -> dict[str, float]:
+    """Measure what a test with the fixture ``minikafka`` takes: a topic, a record, cleaning up, of
+    which ``end`` is a part; and the reset of a cluster after a topic."""
     import confluent_kafka
 
     from minikafka.inside.cluster import InsideCluster
@@ -81,21 +82,21 @@ def cycle(_: float, __: str) -> dict[str, float]:
         assert message is not None
         assert message.value() == b"value"
         consumer.close()
+        ending = time.monotonic()
         view.reset()
+        ends.append(ms_since(ending))
         return ms_since(begun)
 
-    with InsideCluster() as cluster:
+    ends: list[float] = []
+    with InsideCluster(int(brokers)) as cluster:
         measured = {"first": one(0), "further": median([one(n) for n in range(1, FURTHER + 1)])}
-        reset = getattr(cluster, "reset", None)  # it is not in every version
-        if reset is not None:
-            times = []
-            for number in range(FURTHER):
-                cluster.create_topic(f"reset-{number}")
-                begun = time.monotonic()
-                reset()
-                times.append(ms_since(begun))
-            measured["reset"] = median(times)
-    return measured
+        times = []
+        for number in range(FURTHER):
+            cluster.create_topic(f"reset-{number}")
+            begun = time.monotonic()
+            cluster.reset()
+            times.append(ms_since(begun))
+    return {**measured, "end": median(ends), "reset": median(times)}
 
 
 def mock(started: float, brokers: str) -> dict[str, float]:

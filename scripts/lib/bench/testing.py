@@ -70,11 +70,14 @@ def compare_starts(report: Report) -> None:
 def one_test(report: Report) -> None:
     """Topic, record, confluent-kafka's producer and consumer, and deleting all that was made."""
     report.section("one test with the fixture minikafka", probe="")
-    measured = medians("cycle")
-    report.row("the first of a cluster", "ms", measured["first"])
-    report.row("each further", "ms", measured["further"])
-    if "reset" in measured:
-        report.row("InsideCluster.reset", "ms", measured["reset"], aim=10, smaller_is_better=True)
+    for brokers in (1, 3):
+        measured = medians("cycle", str(brokers))
+        name = f"{brokers} broker{'s' if brokers > 1 else ''}"
+        report.row(f"{name}: the first of a cluster", "ms", measured["first"])
+        report.row(f"{name}: each further", "ms", measured["further"])
+        for title, key in (("of these, its end", "end"), ("InsideCluster.reset", "reset")):
+            row = f"{name}: {title}"
+            report.row(row, "ms", measured[key], aim=10, smaller_is_better=True)
 
 
 def command_line(report: Report) -> None:
