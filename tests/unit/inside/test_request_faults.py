@@ -403,7 +403,7 @@ def test_misspelled_faults_are_refused(faults: RequestFaults) -> None:
     with pytest.raises(ValueError, match="sometimes"):
         faults.delay(1, at="sometimes")  # type: ignore[arg-type]
     handle = faults.observe(api="fetch", topic="t")
-    with pytest.raises(TypeError, match=r"only a hold .* Observe .api_key=Fetch, topic=t."):
+    with pytest.raises(TypeError, match=r"only a hold .* observe .api=Fetch, topic=t."):
         handle.release()
     with pytest.raises(AssertionError, match="0 of 1 hits"):
         handle.wait(timeout=0.01)
