@@ -329,6 +329,7 @@ class InsideCluster:
         async with asyncio.timeout(START_LIMIT_S):
             await asyncio.gather(*(self._start(broker) for broker in self._brokers.values()))
             await self._until_known()
+            await self._operations.create_group_topic()
         self._clearing = ClusterClearing(self._brokers, self._zookeeper)
 
     def _serve_as(self, release: Release) -> None:

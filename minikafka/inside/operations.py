@@ -7,6 +7,7 @@ outcome. All methods run on the cluster's event loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from minikafka.broker.replication.partition import Partition
@@ -65,6 +66,10 @@ class ClusterOperations:
                     lambda: self._is_assigned(topic_partition, target),
                     f"the replicas of {topic_partition} are {target}",
                 )
+            await until(
+                lambda: broker_id in self._state_of(topic_partition).isr,
+                f"broker {broker_id} is in sync with {topic_partition}",
+            )
             if self._state_of(topic_partition).leader != broker_id:
                 election = admin.elect_leaders(ElectionType.PREFERRED, [topic_partition])
                 _raise_first(await election, ErrorCode.ELECTION_NOT_NEEDED)
@@ -74,6 +79,30 @@ class ClusterOperations:
         )
 
     # -------------------------------------------------------------------------------- coordinators
+
+    async def create_group_topic(self) -> None:
+        """Create the topic of groups, as the first consumer would. It would have to retry: in
+        librdkafka that takes one second, or two. A failure is left for the first consumer to see.
+        """
+        controller = next(node for node in self._nodes() if node.controller.is_active)
+        created: asyncio.Future[Mapping[str, ErrorCode]]
+        created = asyncio.get_running_loop().create_future()
+        controller.parts.topic_creation.create([GROUP_METADATA_TOPIC], created.set_result)
+        if (await created)[GROUP_METADATA_TOPIC] is ErrorCode.LEADER_NOT_AVAILABLE:  # yet
+            await until(self._has_coordinators, "the coordinators of groups are known")
+
+    def _has_coordinators(self) -> bool:
+        """Whether all brokers know who coordinates groups, and the coordinators have begun."""
+        nodes = {node.broker_id: node for node in self._nodes()}
+        for node in nodes.values():
+            known = node.parts.cache.partitions(GROUP_METADATA_TOPIC)
+            if not known:
+                return False
+            for partition, state in known.items():
+                leader = nodes.get(state.leader)
+                if leader is None or not _coordinates(leader, partition):
+                    return False
+        return True
 
     async def coordinator(self, group: str) -> int:
         """Return the coordinator of a group, which need not exist. Creates the topic of the groups
@@ -156,6 +185,10 @@ class ClusterOperations:
         return all(
             [broker.id for broker in node.parts.cache.live_brokers()] == ids for node in nodes
         )
+
+
+def _coordinates(node: BrokerNode, partition: int) -> bool:
+    return node.parts.groups.coordinator.runtime.active_in(partition) is not None
 
 
 def _raise_first(outcomes: Mapping[TopicPartition, KafkaError | None], *passed: ErrorCode) -> None:

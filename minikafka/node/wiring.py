@@ -138,7 +138,7 @@ class BrokerParts:
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = self._make_controller_link(listener)
         self._alter_partition = self._make_controller_link(listener)
-        self._creation = self._make_auto_topic_creation()
+        self.topic_creation = self._make_auto_topic_creation()
         self._internal_sizes = self._make_internal_sizes()
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
         self.replicas = ReplicaManager(
@@ -296,7 +296,7 @@ class BrokerParts:
         self._orphans.start(tasks)
         self._to_controller.start(tasks)
         self._alter_partition.start(tasks)
-        self._creation.start(tasks)
+        self.topic_creation.start(tasks)
         self.groups.start(tasks)
         self.transactions.start(tasks)
         self._preparation.start(tasks)
@@ -336,13 +336,13 @@ class BrokerParts:
             self.cache.contains_topic,
             self.cache.contains,
             self.cache.topic_name,
-            lambda: self._creation.enabled,
+            lambda: self.topic_creation.enabled,
         )
         return guarded(self._unguarded_routes(), self._authorization, facts)
 
     def _unguarded_routes(self) -> list[Route]:
         replicas, cache, config = self.replicas, self.cache, self._config
-        find_coordinator = FindCoordinatorHandler(self.groups.lookup, self._creation)
+        find_coordinator = FindCoordinatorHandler(self.groups.lookup, self.topic_creation)
         fetch = FetchHandler(
             replicas,
             cache,
@@ -364,7 +364,7 @@ class BrokerParts:
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(
                 ApiKey.METADATA,
-                MetadataHandler(cache, self._creation, self._cluster_id),
+                MetadataHandler(cache, self.topic_creation, self._cluster_id),
                 changes_state=False,
             ),
             Route(

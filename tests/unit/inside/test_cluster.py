@@ -128,11 +128,28 @@ def test_the_events_are_kept_and_not_printed(capfd: pytest.CaptureFixture[str]) 
     with InsideCluster() as cluster:
         cluster.create_topic("seen")
         names = {event.name for event in cluster.events()}
-        (created,) = cluster.events("topic_created")
+        created = [event.facts["topic"] for event in cluster.events("topic_created")]
     assert {"broker_started", "topic_created"} <= names
-    assert created.facts["topic"] == "seen"
+    assert created == ["__consumer_offsets", "seen"]
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
+
+
+@pytest.mark.mission("IN-74")
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_the_first_consumer_finds_its_coordinator_at_once(brokers: int) -> None:
+    with InsideCluster(brokers) as cluster:
+        cluster.create_topic("t")
+        settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "log_level": 0}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        consumer.close()
+        found = cluster.requests(api="find_coordinator", client_id="rdkafka")
+        joined = cluster.requests(api="join_group", client_id="rdkafka")
+        assert len(found) <= 2, "one by name, one by address"
+        assert len({each.broker for each in joined}) == 1
 
 
 def test_settings_that_cannot_be_used_are_an_error() -> None:

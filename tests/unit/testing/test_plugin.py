@@ -178,6 +178,7 @@ def test_clusters_are_shared_and_healthy(pytester: pytest.Pytester) -> None:
 
 AS_NEW = """
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 found = {}
@@ -187,22 +188,23 @@ def topics(minikafka):
 
 @pytest.mark.minikafka(brokers=2)
 class TestShared:
-    def test_it_moves_a_leader_of_an_internal_topic(self, minikafka):
+    def test_it_uses_a_transactional_id(self, minikafka):
         found["bootstrap"] = minikafka.bootstrap
-        minikafka.move_coordinator("billing", 3 - minikafka.coordinator("billing"))
-        assert topics(minikafka) == {"__consumer_offsets"}
+        settings = {**minikafka.config("confluent"), "transactional.id": "billing"}
+        Producer(settings).init_transactions(20)
+        assert "__transaction_state" in topics(minikafka)
 
     @pytest.mark.minikafka(reset=True)
     @pytest.mark.parametrize("turn", [1, 2])
     def test_it_is_as_new(self, minikafka, turn):
         assert minikafka.bootstrap == found["bootstrap"]
-        assert topics(minikafka) == set()
+        assert "__transaction_state" not in topics(minikafka)
         minikafka.broker(1).isolate()
         minikafka.as_version("2.8")
 
     def test_it_was_left_as_new(self, minikafka):
         assert minikafka.bootstrap == found["bootstrap"]
-        assert topics(minikafka) == set()
+        assert "__transaction_state" not in topics(minikafka)
 """
 
 
