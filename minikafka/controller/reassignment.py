@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from heapq import nsmallest
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from minikafka.controller.services import ControllerServices
@@ -28,6 +28,7 @@ Results: TypeAlias = dict[TopicPartition, KafkaError | None]
 # Partitions checked or logged without a pause: some milliseconds. The event goes on after the pause
 # before the next event begins.
 CHECKED_AT_ONCE: Final = 200
+MAX_ORDERED: Final = 1_000  # reassignments, of which a page then sees the first ones
 
 
 class Reassignments:
@@ -69,10 +70,13 @@ class Reassignments:
 
     def facts(self, limit: int) -> list[Mapping[str, Any]]:
         """Return up to ``limit`` reassignments in progress, each with the number of the last step
-        that it has completed in this term; 0 before the first."""
+        that it has completed in this term; 0 before the first. Of more than ``MAX_ORDERED`` any are
+        returned: to find the first ones would take too long."""
+        moving = self._context.partitions_being_reassigned
+        shown = sorted(moving if len(moving) <= MAX_ORDERED else islice(moving, limit))
         return [
             reassignment.progress(self._context, partition, self._steps.get(partition, 0))
-            for partition in nsmallest(limit, self._context.partitions_being_reassigned)
+            for partition in shown[:limit]
         ]
 
     # ----------------------------------------------------------------------------------- events

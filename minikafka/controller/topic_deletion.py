@@ -12,6 +12,8 @@ from minikafka.core.controller.events import TopicDeletionStopReplicaResponseRec
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 
+MAX_COUNTED = 1_000  # replicas in one look, which other requests wait for
+
 
 class TopicDeletions:
     """The topics in ``/admin/delete_topics``: stop their replicas, delete these, remove the znodes.
@@ -26,11 +28,14 @@ class TopicDeletions:
         self._log = services.log
 
     def facts(self, limit: int) -> list[Mapping[str, Any]]:
-        """Return up to ``limit`` of the topics to be deleted, with the states of their replicas."""
-        return [
-            topic_deletion.progress(self._context, topic)
-            for topic in nsmallest(limit, self._context.topics_to_be_deleted)
-        ]
+        """Return up to ``limit`` of the topics to be deleted, with the states of at most
+        ``MAX_COUNTED`` of their replicas."""
+        facts: list[Mapping[str, Any]] = []
+        left = MAX_COUNTED
+        for topic in nsmallest(limit, self._context.topics_to_be_deleted):
+            facts.append(topic_deletion.progress(self._context, topic, left))
+            left -= sum(facts[-1]["replicas"].values())
+        return facts
 
     async def init(self, topics: Sequence[str]) -> None:
         """Add these topics to the context during a failover. Requests to brokers follow later."""

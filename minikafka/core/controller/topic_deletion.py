@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from minikafka.core.controller.context import ControllerContext
@@ -63,16 +64,25 @@ def resume(context: ControllerContext, topics: Iterable[str]) -> list[str]:
     return sorted(resumed)
 
 
-def progress(context: ControllerContext, topic: str) -> Mapping[str, Any]:
+def progress(context: ControllerContext, topic: str, most: int) -> Mapping[str, Any]:
     """Return how far the deletion of a topic is, as JSON values. It is ``halted`` while a broker is
-    dead or a partition is being reassigned."""
-    states = Counter(str(context.replica_state(r)) for r in context.replicas_for_topic(topic))
+    dead or a partition is being reassigned. The states of at most ``most`` replicas are counted;
+    ``all_counted`` says whether the topic has no others."""
+    replicas = _replicas(context, topic)
+    states = Counter(context.replica_state(replica) for replica in islice(replicas, most))
     return {
         "topic": topic,
         "started": topic in context.topics_with_deletion_started,
         "halted": topic in context.topics_ineligible_for_deletion,
-        "replicas": dict(sorted(states.items())),
+        "replicas": dict(sorted((str(state), count) for state, count in states.items())),
+        "all_counted": next(replicas, None) is None,
     }
+
+
+def _replicas(context: ControllerContext, topic: str) -> Iterator[PartitionAndReplica]:
+    for number, assignment in context.assignments.get(topic, {}).items():
+        for replica in assignment.replicas:
+            yield PartitionAndReplica(TopicPartition(topic, number), replica)
 
 
 def next_step(context: ControllerContext) -> DeletionStep:

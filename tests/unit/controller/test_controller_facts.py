@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.controller.reassignment import MAX_ORDERED
+from minikafka.controller.topic_deletion import MAX_COUNTED
 from minikafka.core.controller import events
 from minikafka.core.controller.reassignment import STEPS
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.zookeeper.measured_requests import MAX_MULTIS, MAX_PATHS
 from tests.support.controller.controller_lab import NewCluster
 from tests.support.controller.reassigning import catch_up, delete, move
@@ -55,6 +57,29 @@ async def test_a_deletion_that_waits_for_a_broker_is_shown(new_cluster: NewClust
             "OfflineReplica": 1,
             "ReplicaDeletionSuccessful": 1,
         }
+        assert deletion["all_counted"]
+
+
+@pytest.mark.mission("GLASS-51")
+async def test_a_look_counts_a_bounded_number_of_replicas(new_cluster: NewCluster) -> None:
+    async with new_cluster(**QUIET) as cluster:
+        (controller,) = await cluster.start(1)
+        context = controller.context
+        partitions = [TopicPartition(f"t{i % 30:02}", i) for i in range(30 * 40)]
+        for partition in partitions:
+            context.set_assignment(partition, ReplicaAssignment((1, 2, 3)))
+        context.topics_to_be_deleted.update(partition.topic for partition in partitions)
+        context.partitions_being_reassigned.update(partitions)
+        facts = controller.facts(20)
+        counts = [sum(each["replicas"].values()) for each in facts["deletions"]]
+        assert counts == [120] * 8 + [MAX_COUNTED - 8 * 120] + [0] * 11
+        assert [each["all_counted"] for each in facts["deletions"]] == [True] * 8 + [False] * 12
+        assert len(partitions) > MAX_ORDERED
+        shown = [each["partition"] for each in facts["reassignments"]]
+        assert len(set(shown)) == 20
+        context.partitions_being_reassigned.difference_update(partitions[20:])
+        shown = [each["partition"] for each in controller.facts(3)["reassignments"]]
+        assert shown == ["t00-0", "t01-1", "t02-2"]
 
 
 @pytest.mark.mission("GLASS-51")

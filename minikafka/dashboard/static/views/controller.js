@@ -291,6 +291,7 @@ const DELETION_COLUMNS = [
     value: (/** @type {any} */ row) =>
       Object.entries(row.replicas ?? {})
         .map(([name, n]) => `${n} ${name}`)
+        .concat(row.all_counted === false ? ["others"] : [])
         .join(", "),
   },
 ];
