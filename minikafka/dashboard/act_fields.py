@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from minikafka.kernel.config import ConfigType
+from minikafka.kernel.dynamic_settings import is_password
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.settings import BROKER_CONFIG
 
 MAX_TEXT = 64 * 1024
 MAX_VALUES = 1000  # of a field that takes several
@@ -184,5 +187,8 @@ def _settings(field: ActField, given: Any) -> dict[str, str]:
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a setting must not be shown."""
-    return _SECRET.search(key) is not None
+    """Return whether the value of a setting must not be shown: by its name, or since a broker keeps
+    it as a password, such as a private key in ``ssl.keystore.key``."""
+    row = BROKER_CONFIG.row(key)
+    is_password_row = row is not None and row.type is ConfigType.PASSWORD
+    return is_password_row or is_password(key) or _SECRET.search(key) is not None

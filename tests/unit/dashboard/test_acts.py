@@ -17,10 +17,11 @@ from minikafka.cli.groups.group_text import parse_reset_csv
 from minikafka.cli.kafka_form import translate
 from minikafka.cli.main import VERBS
 from minikafka.cli.records.record_text import parse_json_line
-from minikafka.dashboard.act_fields import ActError, ActField
+from minikafka.dashboard.act_fields import ActError, ActField, is_secret
 from minikafka.dashboard.acts import ACTS, Command, command, shown_command
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.config import parse_properties
+from minikafka.kernel.config import ConfigType, parse_properties
+from minikafka.kernel.settings import BROKER_CONFIG
 
 BOOTSTRAP = "127.0.0.1:9092,127.0.0.1:9093"
 PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
@@ -207,6 +208,20 @@ def test_a_shown_command_is_quoted_and_has_no_secrets() -> None:
     assert "pa" + "\\" not in shown_command(secret)
     assert "log.cleaner.threads=2" in shown_command(secret)
     assert shown_command(secret).startswith("echo ")
+
+
+@pytest.mark.mission("GLASS-14")
+def test_every_setting_that_brokers_keep_as_a_password_is_hidden() -> None:
+    rows = BROKER_CONFIG.settings.items()
+    names = [name for name, row in rows if row.type is ConfigType.PASSWORD]
+    assert "ssl.keystore.key" in names
+    for name in (*names, "listener.name.internal.ssl.keystore.key"):
+        found = command("configs-alter", {"broker": 1, "add": {name: "hunter2"}}, "b:1")
+        assert not any("hunter2" in word for word in found.words)
+        assert "hunter2" in (found.stdin or "")
+        assert "hunter2" not in shown_command(found)
+    assert not is_secret("retention.ms")
+    assert not is_secret("no.such.setting")
 
 
 def test_the_page_gets_the_acts_as_json() -> None:
