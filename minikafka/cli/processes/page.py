@@ -48,7 +48,7 @@ class BrokerProcesses(Protocol):
     def greeting(self) -> Greeting: ...
 
     async def act(self, verb: str, broker: int) -> None:
-        """Raises SupervisorError."""
+        """Raises SupervisorError, or whatever makes it fail."""
         ...
 
 
@@ -88,10 +88,20 @@ class PageProcess:
         """Start the page, which may act on ``brokers`` until ``stop``. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = self._spawn(theirs.fileno())
-        reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
+            try:
+                self._process = self._spawn(theirs.fileno())
+            except BaseException:
+                ours.close()
+                raise
+        self.serve(*await asyncio.open_connection(sock=ours, limit=MAX_LINE), brokers)
+
+    def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, brokers: BrokerProcesses
+    ) -> None:
+        """Do what the page at the other end asks for, until ``stop``."""
+        self._writer = writer
         self._address = asyncio.get_running_loop().create_future()
-        self._serving = asyncio.create_task(self._serve(reader, self._writer, brokers))
+        self._serving = asyncio.create_task(self._serve(reader, writer, brokers))
 
     def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
         errors: IO[bytes] | None = None if self._log is None else self._log.open("ab")
@@ -120,12 +130,12 @@ class PageProcess:
 
     async def stop(self) -> None:
         """Stop the page by ending its link, and kill it if it does not end soon."""
-        if self._process is None:
-            return
         if self._serving is not None:
             self._serving.cancel()
         if self._writer is not None:
             self._writer.close()
+        if self._process is None:
+            return
         try:
             await asyncio.to_thread(self._process.wait, STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -170,8 +180,8 @@ async def _reply(message: Mapping[str, object], brokers: BrokerProcesses) -> dic
     assert isinstance(broker, int)
     try:
         await brokers.act(verb, broker)
-    except SupervisorError as error:
-        return {"id": number, "error": str(error)}
+    except Exception as error:  # whatever it is, the page waits for a reply, and acts again
+        return {"id": number, "error": str(error) or type(error).__name__}
     return {"id": number, "ok": True}
 
 
@@ -186,7 +196,7 @@ class InsideBrokers:
         return Greeting(tuple(INSIDE_COMMANDS), self._cluster.broker_ids, INSIDE_COMMANDS)
 
     async def act(self, verb: str, broker: int) -> None:
-        """Raises SupervisorError. The cluster runs on a loop in another thread."""
+        """Raises SupervisorError, and what the cluster raises, which runs in another thread."""
         cluster = self._cluster
         acts = {
             "start": cluster.start_broker,
@@ -202,10 +212,7 @@ class InsideBrokers:
             raise SupervisorError(f"broker {broker} is running")
         if verb != "start" and not is_running:
             raise SupervisorError(f"broker {broker} does not run")
-        try:
-            await asyncio.to_thread(acts[verb], broker)
-        except (ValueError, RuntimeError, TimeoutError, OSError) as error:
-            raise SupervisorError(str(error) or type(error).__name__) from None
+        await asyncio.to_thread(acts[verb], broker)
 
 
 @contextmanager

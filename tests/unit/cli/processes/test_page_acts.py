@@ -1,0 +1,53 @@
+"""What `up` does for its page: an act that fails is a reply, and the next one is served."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from minikafka.cli.processes.page import PageProcess
+from minikafka.dashboard.supervision import MAX_LINE, Greeting, SupervisorError, line, parse_line
+
+pytestmark = pytest.mark.mission("GLASS-24")
+
+
+class FailingBrokers:
+    """Broker 1 fails with what it is given, broker 2 does what is asked for."""
+
+    greeting = Greeting(("start",), (1, 2))
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def act(self, verb: str, broker: int) -> None:
+        if broker == 1:
+            raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SupervisorError("broker 1 runs"), "broker 1 runs"),
+        (FileNotFoundError(2, "No such file", "log"), "[Errno 2] No such file: 'log'"),
+        (ExceptionGroup("two", [KeyError("x")]), "two (1 sub-exception)"),
+        (AssertionError(), "AssertionError"),
+    ],
+)
+def test_an_act_that_fails_does_not_end_the_link(error: Exception, said: str) -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        page = PageProcess("b:1")
+        page.serve(*await asyncio.open_connection(sock=ours, limit=MAX_LINE), FailingBrokers(error))
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        assert "supervised" in parse_line(await reader.readline())
+        for broker, reply in ((1, {"id": 1, "error": said}), (2, {"id": 2, "ok": True})):
+            writer.write(line({"id": broker, "do": "start", "broker": broker}))
+            async with asyncio.timeout(5):
+                assert parse_line(await reader.readline()) == reply
+        writer.close()
+        assert await page.address() is None
+        await page.stop()
+
+    asyncio.run(scenario())
