@@ -222,10 +222,15 @@ def page_beside(cluster: InsideCluster, port: int | None) -> Iterator[str]:
     page = PageProcess(cluster.bootstrap, port, on_end=lambda: complain("the page has ended"))
     thread.start()
     try:
-        thread.call(page.start(InsideBrokers(cluster)))
-        address = thread.call(page.address())
-        if address is None:
-            complain("the page did not start")
+        address: str | None = None
+        try:
+            thread.call(page.start(InsideBrokers(cluster)))
+        except OSError as error:
+            complain(f"the page cannot be started: {error}")
+        else:
+            address = thread.call(page.address())
+            if address is None:
+                complain("the page did not start")
         yield "" if address is None else f"page={address}"
     finally:
         thread.call(page.stop())

@@ -7,8 +7,9 @@ import socket
 
 import pytest
 
-from minikafka.cli.processes.page import PageProcess
+from minikafka.cli.processes.page import PageProcess, page_beside
 from minikafka.dashboard.supervision import MAX_LINE, Greeting, SupervisorError, line, parse_line
+from minikafka.inside.cluster import InsideCluster
 
 pytestmark = pytest.mark.mission("GLASS-24")
 
@@ -51,3 +52,16 @@ def test_an_act_that_fails_does_not_end_the_link(error: Exception, said: str) ->
         await page.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.mission("GLASS-25")
+def test_a_process_that_cannot_be_started_is_no_reason_to_fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(page: PageProcess, fd: int) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(PageProcess, "_spawn", refuse)
+    with InsideCluster(1) as cluster, page_beside(cluster, None) as shown:
+        assert shown == ""
+    assert "the page cannot be started: [Errno 11]" in capsys.readouterr().err
