@@ -96,7 +96,9 @@ class RecordsApi:
         kind = request.query_params.get("format", "json")
         if kind not in ("json", "csv"):
             raise HttpError(400, "format needs json or csv.")
-        await find_logs(self._cluster, query)  # an unknown topic is an error before the download
+        # What is wrong is an error before the download begins.
+        await find_logs(self._cluster, query)
+        self._check_readers()
         name = f"{query.topic}.{'ndjson' if kind == 'json' else 'csv'}"
         return StreamingResponse(
             self._lines(query, kind),
@@ -118,10 +120,14 @@ class RecordsApi:
                 left -= len(found)
                 yield "".join(line(record_facts(record, MOST_BYTES)) for record in found)
 
-    @asynccontextmanager
-    async def _reading(self, query: ReadQuery) -> AsyncIterator[RecordReading]:
+    def _check_readers(self) -> None:
+        """Raises HttpError if so many requests read that no other one may."""
         if self._readers >= MOST_READERS:
             raise HttpError(429, f"{MOST_READERS} requests are reading records already.")
+
+    @asynccontextmanager
+    async def _reading(self, query: ReadQuery) -> AsyncIterator[RecordReading]:
+        self._check_readers()
         self._readers += 1
         try:
             logs = await find_logs(self._cluster, query)

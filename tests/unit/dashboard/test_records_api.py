@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from minikafka.aio import Producer
+from minikafka.dashboard import records_api
 from minikafka.inside.cluster import InsideCluster
 from tests.support.page_server import PageServer, page_server
 
@@ -170,6 +171,18 @@ def test_an_export_has_all_records(cluster: InsideCluster, page: PageServer, kin
     assert places == [(number, offset) for number in (0, 1) for offset in range(700)]
     few = page.get(f"/api/export?topic={topic}&limit=5&from=last:3").body.decode()
     assert len(few.splitlines()) == 5
+
+
+@pytest.mark.parametrize("path", ["records", "export"])
+def test_one_reader_too_many_is_refused_before_the_first_record(
+    cluster: InsideCluster, page: PageServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    topic = f"crowded-{path}"
+    cluster.create_topic(topic)
+    assert page.get(f"/api/{path}?topic={topic}").status == 200
+    monkeypatch.setattr(records_api, "MOST_READERS", 0)
+    reply = page.get(f"/api/{path}?topic={topic}")
+    assert (reply.status, list(reply.json)) == (429, ["error"])
 
 
 def test_wrong_requests_are_refused_and_create_no_topic(
