@@ -26,6 +26,8 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NEXT: Final = re.compile(r"\d{1,10}:\d{1,19}(?:,\d{1,10}:\d{1,19})*")
 _FROM: Final = re.compile(r"(earliest|latest)|(last|offset|time):(\d{1,18})")
 _LONGEST_CHARACTER: Final = 4
+_OF_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 class ReadQuery(NamedTuple):
@@ -210,18 +212,27 @@ def json_line(facts: Mapping[str, Any]) -> str:
 
 def csv_line(cells: Iterable[Any]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(cells)
-    return out.getvalue()
+    # A carriage return in a cell is quoted only if it is a part of the terminator.
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().removesuffix("\r\n") + "\n"
 
 
 def csv_row(facts: Mapping[str, Any]) -> str:
     headers = json.dumps(facts["headers"], separators=(",", ":"), ensure_ascii=False)
     encoding = facts["encoding"]
-    cells = [facts[name] for name in CSV_COLUMNS[:5]]
+    cells = [_harmless(facts[name]) for name in CSV_COLUMNS[:5]]
     return csv_line([*cells, headers if facts["headers"] else "", *map(encoding.get, _PARTS)])
 
 
 _PARTS: Final = ("key", "value")
+
+
+def _harmless(cell: Any) -> Any:
+    """Return a cell that a spreadsheet does not run: an apostrophe makes it a text. Records are
+    written by others, and ``=HYPERLINK(...)`` could send away what stands beside it."""
+    if isinstance(cell, str) and cell.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 # ------------------------------------------------------------------------------ records to write

