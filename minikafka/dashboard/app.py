@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from minikafka.dashboard import acts_api, cluster_api, records_api
 from minikafka.dashboard.context import PageContext
 from minikafka.dashboard.errors import HttpError
-from minikafka.dashboard.guards import COOKIE, FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
+from minikafka.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard
 from minikafka.dashboard.messages import json_text
 from minikafka.kernel.errors import KafkaError
 
@@ -88,7 +88,7 @@ class GuardMiddleware:
                 ]
             await send(message)
 
-        refusal = self._guard.refusal(asked(Request(scope)))
+        refusal = self._guard.refusal(asked(Request(scope), self._guard.cookie))
         if refusal is not None:
             response = JSONResponse({"error": refusal}, FORBIDDEN)
             await response(scope, receive, send_with_headers)
@@ -96,9 +96,9 @@ class GuardMiddleware:
             await self._app(scope, receive, send_with_headers)
 
 
-def asked(request: Request) -> Asked:
+def asked(request: Request, cookie: str) -> Asked:
     headers = request.headers
-    token = headers.get(TOKEN_HEADER) or request.cookies.get(COOKIE)
+    token = headers.get(TOKEN_HEADER) or request.cookies.get(cookie)
     host, origin = headers.get("host", ""), headers.get("origin")
     return Asked(request.method, request.url.path, host, origin, token)
 
@@ -114,7 +114,8 @@ def _page(context: PageContext) -> Callable[[Request], Response]:
             return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
         response = RedirectResponse("/", status_code=303)
         if context.guard.is_token(token):
-            response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
+            name = context.guard.cookie
+            response.set_cookie(name, token, httponly=True, samesite="strict", path="/")
         return response
 
     return page

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from minikafka.kernel.listeners import is_loopback
 
 TOKEN_HEADER: Final = "x-minikafka-token"
-COOKIE: Final = "minikafka_token"
 FORBIDDEN: Final = 403
 
 # Scripts, styles and data from this server only. Styles that scripts set are allowed by the CSSOM.
@@ -63,6 +62,12 @@ class Guard(NamedTuple):
         """Where a browser opens the page; its token lets the user act."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{shown}:{self.port}/?token={self.token}"
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie with the token. Browsers send a cookie to every port of a host, so
+        two pages on one machine would otherwise overwrite each other's."""
+        return f"minikafka_token_{self.port}"
 
     def refusal(self, asked: Asked) -> str | None:
         """Return why a request is refused, in one sentence; None if it is served."""

@@ -55,7 +55,7 @@ class PageClient:
         """POST as the page does; ``headers`` replace or add some, with _ for -."""
         own = {
             "Content-Type": "application/json",
-            "Cookie": f"minikafka_token={self.token}",
+            "Cookie": f"minikafka_token_{self._where[1]}={self.token}",
             "Origin": f"http://{self.netloc}",
         }
         others = {name.replace("_", "-"): value for name, value in headers.items()}
