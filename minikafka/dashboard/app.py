@@ -100,7 +100,9 @@ def asked(request: Request, cookie: str) -> Asked:
     headers = request.headers
     token = headers.get(TOKEN_HEADER) or request.cookies.get(cookie)
     host, origin = headers.get("host", ""), headers.get("origin")
-    return Asked(request.method, request.url.path, host, origin, token)
+    # Not the path of ``request.url``, of which the Host header is a part.
+    path, site = request.scope["path"], headers.get("sec-fetch-site")
+    return Asked(request.method, path, host, origin, token, site)
 
 
 def _page(context: PageContext) -> Callable[[Request], Response]:

@@ -31,6 +31,9 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 
 _READS: Final = frozenset({"GET", "HEAD"})
+# ``same-site`` is another port of this host.
+_OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
+_OTHER_SITE: Final = "The request comes from a page of another site."
 _NO_TOKEN: Final = "The request has no valid token: open the address that `minikafka ui` printed."
 
 
@@ -43,6 +46,7 @@ class Asked(NamedTuple):
     host: str
     origin: str | None
     token: str | None
+    site: str | None = None  # Sec-Fetch-Site, which no script can set
 
 
 class Guard(NamedTuple):
@@ -74,10 +78,13 @@ class Guard(NamedTuple):
         if not self._is_host(asked.host):
             return f"The page is not served as {asked.host or 'a host without a name'}."
         if asked.method in _READS:
+            # Another site cannot read a response, but a long export would still be made for it.
+            if asked.site in _OTHER_SITES and asked.path != "/":
+                return _OTHER_SITE
             secret = self.private and not (asked.path == "/" or asked.path.startswith("/static/"))
             return _NO_TOKEN if secret and not self.is_token(asked.token) else None
         if asked.origin is not None and urlsplit(asked.origin).netloc != asked.host:
-            return "The request comes from a page of another site."
+            return _OTHER_SITE
         if not self.is_token(asked.token):
             return _NO_TOKEN
         if self.read_only:
@@ -100,6 +107,8 @@ def _split(host: str) -> tuple[str, int | None]:
     """Return name and port of a Host header; an empty name if it is malformed."""
     try:
         parts = urlsplit(f"//{host}")
+        if parts.netloc != host:  # a path or a query
+            return "", None
         return parts.hostname or "", parts.port if parts.port is not None else 80
     except ValueError:
         return "", None

@@ -24,6 +24,7 @@ def test_names_of_the_loopback_interface_are_served(host: str) -> None:
     [
         *("", "evil.example:8080", "127.0.0.1.evil.example:8080", "127.0.0.1", "127.0.0.1:8081"),
         *("127.0.0.1:x", "[::1", "evil@127.0.0.1:9"),
+        *(f"{HOST}/static/", f"{HOST}?", f"{HOST}#", f"{HOST}/static/?"),
     ],
 )
 def test_other_names_are_refused(host: str) -> None:
@@ -52,6 +53,16 @@ def test_a_page_of_another_origin_cannot_act(origin: str) -> None:
 @pytest.mark.mission("GLASS-14")
 def test_a_client_that_is_no_browser_sends_no_origin() -> None:
     assert GUARD.refusal(ACT._replace(origin=None)) is None
+
+
+@pytest.mark.mission("GLASS-14")
+def test_a_page_of_another_site_makes_no_work_but_may_link_to_the_page() -> None:
+    export = READ._replace(path="/api/export")
+    for site in ("cross-site", "same-site"):
+        assert GUARD.refusal(export._replace(site=site)) is not None
+        assert GUARD.refusal(export._replace(path="/", site=site)) is None
+    for own in ("same-origin", "none", None):
+        assert GUARD.refusal(export._replace(site=own)) is None
 
 
 @pytest.mark.mission("GLASS-14")
