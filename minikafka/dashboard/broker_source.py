@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
-from typing import Any, Final
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from minikafka.dashboard.broadcast import Broadcast
 from minikafka.dashboard.messages import EntityKey, Facts, LoggedEvent
@@ -31,6 +32,8 @@ END_OF_LOG: Final = 2**53  # a number beyond all events
 SELDOM: Final = frozenset({"requests"})  # kinds with large lists, which change all the time
 SELDOM_EVERY_MS: Final = 2_000
 REACHABLE: Final[EntityKey] = ("reachable", "")
+
+T = TypeVar("T")
 
 
 class SourceLost(Exception):
@@ -88,25 +91,25 @@ class BrokerSource:
             try:
                 topics = ",".join(sorted(self._watched()))
                 path = f"/state.json?since={since}&partitions={topics}"
-                shown = await self._get(self._state, path, TIMEOUT_MS)
+                shown = await self._get(self._state, path, TIMEOUT_MS, shown_state)
             except OSError as error:
                 if self._clock.monotonic_ms() - seen_ms >= LOST_AFTER_MS:
                     raise SourceLost(self._why(error)) from None
                 pause_ms = LOOK_EVERY_MS
                 since = 0  # it may have started again: its numbers then count from 1
             else:
-                seen_ms, since = self._clock.monotonic_ms(), int(shown["last"])
+                seen_ms, since = self._clock.monotonic_ms(), shown.last
+                kinds = {kind for kind, _ in shown.changed}
                 self._put(shown)
-                kinds = {row["kind"] for row in shown["changed"]}
                 pause_ms = LOOK_AT_REST_EVERY_MS if kinds <= AT_REST else LOOK_EVERY_MS
             took_ms = self._clock.monotonic_ms() - begun_ms
             await self._clock.sleep(max(pause_ms - took_ms, LOOK_EVERY_MS // 5))
 
-    def _put(self, shown: Any) -> None:
+    def _put(self, shown: ShownState) -> None:
         """Put a response of /state.json on the stage."""
         stage, at_ms = self._broadcast.stage, self._clock.wall_ms()
-        changed = entities(shown["changed"])
-        if shown["reset"]:
+        changed = dict(shown.changed)
+        if shown.reset:
             self._held = {}
             stage.replace(self._broker_id, at_ms, changed | {REACHABLE: {"debug": True}})
         else:
@@ -115,8 +118,7 @@ class BrokerSource:
                 self._held_until_ms = self._clock.monotonic_ms() + SELDOM_EVERY_MS
                 changed |= self._held
                 self._held = {}
-            removed = [(row["kind"], row["name"]) for row in shown["removed"]]
-            stage.apply(self._broker_id, at_ms, changed.items(), removed)
+            stage.apply(self._broker_id, at_ms, changed.items(), shown.removed)
         self._broadcast.publish()
 
     async def _follow_events(self) -> None:
@@ -127,32 +129,43 @@ class BrokerSource:
             try:
                 if since is None:
                     path = f"/events.json?since={END_OF_LOG}&limit=0"
-                    end = await self._get(self._events, path, TIMEOUT_MS)
-                    since = max(0, int(end["last"]) - EVENTS_BEFORE)
+                    end = await self._get(self._events, path, TIMEOUT_MS, shown_events)
+                    since = max(0, end.last - EVENTS_BEFORE)
                 path = f"/events.json?since={since}&wait={WAIT_MS}&limit={EVENTS_AT_ONCE}"
-                shown = await self._get(self._events, path, WAIT_MS + TIMEOUT_MS // 2)
+                limit_ms = WAIT_MS + TIMEOUT_MS // 2
+                shown = await self._get(self._events, path, limit_ms, shown_events)
             except OSError:  # ``_follow_state`` finds out whether the broker is lost
                 await self._clock.sleep(RETRY_AFTER_MS)
                 continue
-            missed = int(shown["missed"])
-            if missed and since:
-                self._broadcast.stage.add_missed(self._broker_id, missed, self._clock.wall_ms())
-            for row in shown["events"]:
-                self._broadcast.stage.add_event(self._broker_id, event(row))
-            since = int(shown["last"])
+            if shown.missed and since:
+                at_ms = self._clock.wall_ms()
+                self._broadcast.stage.add_missed(self._broker_id, shown.missed, at_ms)
+            for event in shown.events:
+                self._broadcast.stage.add_event(self._broker_id, event)
+            since = shown.last
             self._broadcast.publish()
 
-    async def _get(self, connection: HttpGetConnection, path: str, timeout_ms: int) -> Any:
-        """Return the response to a request. Raises OSError."""
+    async def _get(
+        self,
+        connection: HttpGetConnection,
+        path: str,
+        timeout_ms: int,
+        parse: Callable[[Mapping[str, Any]], T],
+    ) -> T:
+        """Return the response to a request. Raises OSError, also for a response that ``parse``
+        does not take: of another release, or of another process that has the port now."""
         async with asyncio.timeout(timeout_ms / 1000):
             body = await connection.get(path)
         try:
-            shown = json.loads(body, parse_constant=lambda name: None)
+            shown = json.loads(body, parse_constant=lambda name: None, parse_float=_finite)
         except ValueError as error:
             raise OSError(f"the response is no JSON: {error}") from None
         if not isinstance(shown, dict) or shown.get("broker") != self._broker_id:
             raise OSError("the response is another broker's")
-        return shown
+        try:
+            return parse(shown)
+        except (KeyError, TypeError, ValueError) as error:
+            raise OSError(f"the response is not understood: {error!r}") from None
 
     def _why(self, error: OSError) -> str:
         reason = "it does not respond" if isinstance(error, TimeoutError) else str(error)
@@ -160,9 +173,53 @@ class BrokerSource:
         return f"The debug listener {address} of broker {self._broker_id} is lost: {reason}."
 
 
-def entities(rows: Any) -> dict[EntityKey, Facts]:
-    return {(row["kind"], row["name"]): row["facts"] for row in rows}
+class ShownState(NamedTuple):
+    """A response of /state.json."""
+
+    last: int
+    reset: bool
+    changed: Mapping[EntityKey, Facts]
+    removed: Sequence[EntityKey]
 
 
-def event(row: Any) -> LoggedEvent:
-    return LoggedEvent(row["number"], row["time_ms"], row["level"], row["name"], row["facts"])
+class ShownEvents(NamedTuple):
+    """A response of /events.json."""
+
+    last: int
+    missed: int
+    events: Sequence[LoggedEvent]
+
+
+def shown_state(shown: Mapping[str, Any]) -> ShownState:
+    """Raises KeyError, TypeError or ValueError for a response of another form."""
+    return ShownState(
+        int(shown["last"]),
+        bool(shown["reset"]),
+        {_key(row): dict(row["facts"]) for row in shown["changed"]},
+        [_key(row) for row in shown["removed"]],
+    )
+
+
+def shown_events(shown: Mapping[str, Any]) -> ShownEvents:
+    """Raises KeyError, TypeError or ValueError for a response of another form."""
+    events = [
+        LoggedEvent(
+            int(row["number"]),
+            int(row["time_ms"]),
+            str(row["level"]),
+            str(row["name"]),
+            dict(row["facts"]),
+        )
+        for row in shown["events"]
+    ]
+    return ShownEvents(int(shown["last"]), int(shown["missed"]), events)
+
+
+def _key(row: Any) -> EntityKey:
+    return str(row["kind"]), str(row["name"])
+
+
+def _finite(text: str) -> float | None:
+    """Return a number; None for one beyond all numbers, which the page could not show as JSON."""
+    number = float(text)
+    return number if math.isfinite(number) else None
