@@ -6,6 +6,7 @@ The functions turn what the protocol says into facts. Their lists are bounded by
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from minikafka.core.client.admin.groups import GroupDescription, GroupListing
@@ -62,7 +63,7 @@ def shown_topics(topics: Mapping[str, TopicView], watched: Collection[str]) -> l
     """Choose the topics that are described: the watched ones, then the first by name, as many as
     the bounds allow."""
     wanted = sorted(name for name in watched if name in topics)
-    wanted += [name for name in sorted(topics) if name not in set(wanted)]
+    wanted += sorted(topics.keys() - wanted)
     chosen: list[TopicView] = []
     partitions = 0
     for name in wanted[:MAX_TOPICS]:
@@ -143,7 +144,8 @@ def group_facts(
     committed: Mapping[TopicPartition, OffsetAndMetadata] | None,
     ends: Mapping[TopicPartition, int],
 ) -> Facts:
-    """``committed`` is None if it could not be read; ``ends`` are high watermarks."""
+    """``committed`` is None if it could not be read; ``ends`` are high watermarks. The lag is that
+    of all partitions, also of those beyond the bound of the list; None if one is not known."""
     described = description is not None and description.state != "Dead"
     members = description.members if description is not None else ()
     rows = [
@@ -155,9 +157,11 @@ def group_facts(
             "lag": max(0, ends[tp] - at.offset) if tp in ends else None,
             "metadata": at.metadata,
         }
-        for tp, at in list((committed or {}).items())[:MAX_GROUP_OFFSETS]
+        for tp, at in islice((committed or {}).items(), MAX_GROUP_OFFSETS)
     ]
-    lags = [row["lag"] for row in rows if isinstance(row["lag"], int)]
+    lag: int | None = None
+    if committed is not None and all(tp in ends for tp in committed):
+        lag = sum(max(0, ends[tp] - at.offset) for tp, at in committed.items())
     return {
         "group": listing.group_id,
         "state": description.state if described and description else listing.state,
@@ -175,7 +179,7 @@ def group_facts(
             for member in members[:MAX_MEMBERS]
         ],
         "offsets": rows,
-        "lag": sum(lags) if len(lags) == len(rows) and committed is not None else None,
+        "lag": lag,
     }
 
 

@@ -111,21 +111,26 @@ def _groups(lags: Lags) -> Iterator[tuple[str, Labels, int]]:
         members = len(description.members)
         yield "kafka_consumergroup_members", {"consumergroup": group}, members
     for group, offsets in lags.committed.items():
-        sums: dict[str, list[int]] = {}
+        sums: dict[str, int] = {}
+        lags_of: dict[str, int | None] = {}  # None: not known of one partition at least
         for (topic, partition), at in offsets.items():
             labels = {"consumergroup": group, "topic": topic, "partition": partition}
             yield "kafka_consumergroup_current_offset", labels, at.offset
-            of_topic = sums.setdefault(topic, [0, 0])
-            of_topic[0] += at.offset
+            sums[topic] = sums.get(topic, 0) + at.offset
             end = lags.offsets.get(TopicPartition(topic, partition), PartitionOffsets())
-            if end.high_watermark is not None:
-                lag = max(0, end.high_watermark - at.offset)
-                of_topic[1] += lag
-                yield "kafka_consumergroup_lag", labels, lag
-        for topic, (offset, lag) in sums.items():
+            so_far = lags_of.setdefault(topic, 0)
+            if end.high_watermark is None:
+                lags_of[topic] = None
+                continue
+            lag = max(0, end.high_watermark - at.offset)
+            lags_of[topic] = None if so_far is None else so_far + lag
+            yield "kafka_consumergroup_lag", labels, lag
+        for topic, offset in sums.items():
             labels = {"consumergroup": group, "topic": topic}
             yield "kafka_consumergroup_current_offset_sum", labels, offset
-            yield "kafka_consumergroup_lag_sum", labels, lag
+            sum_of_lags = lags_of[topic]
+            if sum_of_lags is not None:
+                yield "kafka_consumergroup_lag_sum", labels, sum_of_lags
 
 
 def _braces(labels: Labels) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from minikafka.core.client.admin.groups import GroupDescription, MemberDescription
+from minikafka.core.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.dashboard.cluster_facts import (
+    MAX_GROUP_OFFSETS,
     MAX_PARTITIONS,
     MAX_TOPICS,
     PartitionOffsets,
+    group_facts,
     shown_topics,
 )
 from minikafka.dashboard.lag_metrics import Lags, exposition
@@ -84,16 +86,34 @@ def test_only_so_many_partitions_are_described() -> None:
     assert [row.name for row in shown_topics(huge, ())] == ["huge"]  # as far as the bound
 
 
+@pytest.mark.mission("GLASS-15")
+def test_the_lag_of_a_group_counts_partitions_beyond_the_list() -> None:
+    listing = GroupListing("g", "consumer", "Stable", "classic")
+    count = MAX_GROUP_OFFSETS + 7
+    committed = {TopicPartition("t", n): OffsetAndMetadata(4) for n in range(count)}
+    ends = dict.fromkeys(committed, 5)
+    facts = group_facts(listing, 1, None, committed, ends)
+    assert (len(facts["offsets"]), facts["lag"]) == (MAX_GROUP_OFFSETS, count)
+    del ends[TopicPartition("t", count - 1)]
+    assert group_facts(listing, 1, None, committed, ends)["lag"] is None
+    assert group_facts(listing, 1, None, {}, ends)["lag"] == 0
+    assert group_facts(listing, 1, None, None, ends)["lag"] is None
+
+
 @pytest.mark.mission("GLASS-16")
 def test_series_have_the_names_and_labels_of_kafka_exporter() -> None:
     tp, beyond = TopicPartition("t", 0), TopicPartition("gone", 1)
     view = ClusterView(nodes={1: NODE}, topics={"t": topic("t", isr=(1,))})
     member = MemberDescription("m", None, "c", "/h", (tp,))
+    silent = TopicPartition("u", 0)  # whose leader did not respond
     lags = Lags(
         view,
-        {tp: PartitionOffsets(2, 10, 10)},
+        {tp: PartitionOffsets(2, 10, 10), silent._replace(partition=1): PartitionOffsets(0, 9)},
         {STRANGE: GroupDescription(STRANGE, "Stable", "consumer", "range", (member,), NODE)},
-        {STRANGE: {tp: OffsetAndMetadata(7), beyond: OffsetAndMetadata(5)}},
+        {
+            STRANGE: {tp: OffsetAndMetadata(7), beyond: OffsetAndMetadata(5)}
+            | {silent._replace(partition=n): OffsetAndMetadata(n) for n in (0, 1)}
+        },
     )
     found = {
         (sample.name, tuple(sample.labels.items())): sample.value
@@ -123,5 +143,8 @@ def test_series_have_the_names_and_labels_of_kafka_exporter() -> None:
         ("kafka_consumergroup_current_offset_sum", (group, ("topic", "t"))): 7,
         ("kafka_consumergroup_lag_sum", (group, ("topic", "t"))): 3,
         ("kafka_consumergroup_current_offset_sum", (group, ("topic", "gone"))): 5,
-        ("kafka_consumergroup_lag_sum", (group, ("topic", "gone"))): 0,
+        ("kafka_consumergroup_current_offset", (group, ("topic", "u"), ("partition", "0"))): 0,
+        ("kafka_consumergroup_current_offset", (group, ("topic", "u"), ("partition", "1"))): 1,
+        ("kafka_consumergroup_lag", (group, ("topic", "u"), ("partition", "1"))): 8,
+        ("kafka_consumergroup_current_offset_sum", (group, ("topic", "u"))): 1,
     }
