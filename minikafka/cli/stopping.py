@@ -36,6 +36,8 @@ def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> No
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    # A parent that waits for them by ``sigwait`` has blocked them, and a child inherits that.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     if with_stdin:
         loop.add_reader(sys.stdin.fileno(), on_stdin)
 

@@ -193,6 +193,19 @@ def test_a_page_does_not_outlive_its_supervisor() -> None:
 
 
 @pytest.mark.mission("GLASS-25")
+def test_a_page_ends_by_sigterm_and_its_cluster_goes_on() -> None:
+    command = [*UP, "--brokers", "1", "--base-port", str(free_ports(1)[0])]
+    with running(command, r" page=(\S+)$") as (process, _):
+        pids = [child.pid for child in psutil.Process(process.pid).children()]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        until(lambda: not any(is_alive(pid) for pid in pids), "the page has ended")
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.mission("GLASS-25")
 def test_a_page_without_a_port_is_no_reason_to_fail() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
