@@ -20,7 +20,7 @@ from minikafka.dashboard.context import PageContext, PageOptions, ShownCluster
 from minikafka.dashboard.follow import Follow
 from minikafka.dashboard.guards import Guard
 from minikafka.dashboard.messages import Hello
-from minikafka.dashboard.recording import record
+from minikafka.dashboard.recording import opened, record
 from minikafka.dashboard.stage import Stage
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
@@ -57,7 +57,8 @@ async def serve_page(
     ready: Callable[[str], None],
 ) -> None:
     """Serve until ``stopped`` is set. ``ready`` is called with the address, which has the token.
-    ``client`` is None if a recording is shown."""
+    ``client`` is None if a recording is shown. Raises OSError if the file to record to cannot be
+    opened."""
     host, port = listening.getsockname()[:2]
     token = world.entropy.random_bytes(TOKEN_BYTES).hex()
     hello = Hello(
@@ -70,6 +71,7 @@ async def serve_page(
     )
     guard = Guard(host, port, token, options.read_only, private)
     async with AsyncExitStack() as stack:
+        write = None if options.record is None else stack.enter_context(opened(options.record))
         cluster = None
         if client is not None:
             admin = await stack.enter_async_context(Admin(world, client))
@@ -79,10 +81,8 @@ async def serve_page(
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         context = PageContext(world, options, guard, broadcast, tasks, stopped.set, cluster)
         running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
-        if options.record is not None:
-            opened = open(options.record, "w", encoding="ascii", buffering=1)  # noqa: ASYNC230, SIM115
-            file = stack.enter_context(opened)
-            running.append(tasks.create_task(record(broadcast, file.write), name="record"))
+        if write is not None:
+            running.append(tasks.create_task(record(broadcast, write), name="record"))
         server = _Server(page_app(context))
         serving = tasks.create_task(server.serve([listening]), name="serve")
         ready(guard.address)

@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
             f"the page needs {' and '.join(missing)}: pip install 'minikafka[ui]' "
             "(in a checkout: pip install '.[ui]')"
         )
+    if args.recording is not None and args.record is not None:
+        raise ConfigError("--record: not with --recording, which is one already")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
     client = None

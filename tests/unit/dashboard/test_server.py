@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from minikafka.cli.processes import ui
 from minikafka.client import OffsetAndMetadata, Producer
 from minikafka.client.config import ClientConfig
+from minikafka.dashboard.context import PageOptions
+from minikafka.dashboard.server import bind, serve_page
 from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.world.real.world import real_world
 from tests.support.page_server import PageServer, page_server
 
 TP = TopicPartition("orders", 0)
@@ -214,6 +221,35 @@ def test_open_streams_do_not_keep_the_server_from_ending(cluster: InsideCluster)
         list(stream)  # which has ended
     for each in opened:
         each.__exit__(None, None, None)
+
+
+@pytest.mark.mission("GLASS-18")
+def test_a_disk_that_is_full_ends_the_recording_and_not_the_page(cluster: InsideCluster) -> None:
+    with page_server(config(cluster), record="/dev/full") as page:
+        for _ in range(3):
+            assert page.get("/api/snapshot").status == 200
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(
+            serve_page(
+                real_world(),
+                PageOptions(record="/nonexistent/file"),
+                None,
+                bind("127.0.0.1", 0, exact=True),
+                asyncio.Event(),
+                lambda address: None,
+            )
+        )
+
+
+@pytest.mark.mission("GLASS-18")
+def test_a_recording_is_not_recorded_over(tmp_path: Path) -> None:
+    file = tmp_path / "recording.ndjson"
+    file.write_text("{}\n")
+    parser = argparse.ArgumentParser()
+    ui.add_arguments(parser)
+    with pytest.raises(ConfigError, match="not with --recording"):
+        ui.run(parser.parse_args(["--recording", str(file), "--record", str(file)]))
+    assert file.read_text() == "{}\n"
 
 
 @pytest.mark.mission("GLASS-18")
