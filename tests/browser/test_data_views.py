@@ -306,6 +306,25 @@ def test_records_are_browsed_by_offset_filter_and_page(tab: Page, process: FakeP
     tab.locator("[name=offset]").fill("10")
     tab.locator("[name=limit]").fill("100")
     tab.get_by_role("button", name="Browse").click()
+@pytest.mark.mission("GLASS-76")
+def test_moves_of_a_topic_are_verified_and_cancelled(tab: Page, process: FakePageProcess) -> None:
+    opened(tab, process, "topics/orders")
+    cancel = tab.get_by_role("button", name="Cancel moves…")
+    verify = tab.get_by_role("button", name="Verify moves…")
+    expect(verify).to_be_visible()
+    expect(cancel).to_have_count(0)
+    move = {"replicas": [3, 1, 2], "adding": [3], "removing": [2]}
+    process.send(state(None, ("reassignment", "orders-0", move)))
+    cancel.click()
+    dialog = tab.get_by_role("dialog")
+    line = dialog.locator(".command code")
+    expect(line).to_contain_text('[{"topic":"orders","partition":0,"replicas":[3,1]}]')
+    expect(line).to_contain_text("--cancel")
+    tab.keyboard.press("Escape")
+    verify.click()
+    expect(tab.get_by_role("dialog").locator(".command code")).to_contain_text("--verify")
+
+
     expect(shown_records(tab).first).to_have_attribute("data-record", "1:10")
     tab.get_by_role("button", name="Read more").click()
     expect(shown_records(tab)).to_have_count(200)

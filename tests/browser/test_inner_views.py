@@ -347,6 +347,7 @@ def test_a_broker_without_quotas_says_how_to_set_one(site: PageSite, open_page: 
     site.stream.first = a_bit_of_everything()
     page = shown(site, open_page, "throttles")
     expect(page.locator("main")).to_contain_text("minikafka quotas set")
+    expect(page.get_by_role("button", name="Set a quota…")).to_be_visible()
 
 
 @pytest.mark.mission("GLASS-44")

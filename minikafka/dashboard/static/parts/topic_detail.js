@@ -30,6 +30,7 @@ export function TopicDetail({ name, state, api, go }) {
       : html`<${Empty}>${live ? `Reading the topic ${name}…` : `This recording has no topic ${name} at this time.`}<//>`}`;
   }
   const partitions = /** @type {any[]} */ (facts.partitions);
+  const moves = movesOf(state, name, partitions);
   const brokers = [...new Set(partitions.flatMap(({ replicas }) => replicas))].sort((a, b) => a - b);
   return html`<div class="detail">
     <${Back} />
@@ -44,6 +45,10 @@ export function TopicDetail({ name, state, api, go }) {
       <${ActButton} act="topics-alter" label="Add partitions…" args=${{ topic: name, partitions: partitions.length + 1 }} ...${shared} />
       <${ActButton} act="configs-alter" label="Change settings…" args=${{ topic: name }} only=${["topic", "add", "delete"]} ...${shared} />
       <${ActButton} act="reassign" label="Move replicas…" args=${{ topic: name, brokers: brokers.join(",") }} ...${shared} />
+      <${ActButton} act="reassign-verify" label="Verify moves…" args=${{ topic: name, plan: planOf(name, partitions, moves) }}
+        state=${state} api=${api} done=${done} />
+      ${moves.size > 0 && html`<${ActButton} act="reassign-cancel" label="Cancel moves…" className="small danger"
+        args=${{ topic: name, plan: planOf(name, partitions, moves) }} state=${state} api=${api} done=${done} />`}
       <${ActButton} act="elect-leaders" label="Elect leader…" args=${{ topic: name, partition: 0 }} ...${shared} />
       <${ActButton} act="delete-records" label="Delete records…" args=${{ topic: name, partition: 0, offset: -1 }} ...${shared} />
       <${ActButton} act="topics-delete" label="Delete topic…" className="small danger" args=${{ topic: name }}
@@ -52,6 +57,38 @@ export function TopicDetail({ name, state, api, go }) {
     <${Partitions} name=${name} partitions=${partitions} state=${state} shared=${shared} />
     <${Configs} name=${name} configs=${facts.configs} shared=${shared} />
   </div>`;
+}
+
+/**
+ * Return the reassignments of a topic that are under way, by partition.
+ * @param {import("../reducer.js").State} state @param {string} name @param {any[]} partitions
+ * @returns {Map<number, any>}
+ */
+function movesOf(state, name, partitions) {
+  const found = new Map();
+  for (const { partition } of partitions) {
+    const move = one(state, null, "reassignment", `${name}-${partition}`);
+    if (move) found.set(partition, move);
+  }
+  return found;
+}
+
+/**
+ * Return the plan that `--verify` and `--cancel` take: the replicas that partitions have once their
+ * moves are complete. Of moves under way only, if there are any.
+ * @param {string} topic @param {any[]} partitions @param {Map<number, any>} moves
+ */
+function planOf(topic, partitions, moves) {
+  const rows = partitions
+    .filter(({ partition }) => moves.size === 0 || moves.has(partition))
+    .map(({ partition, replicas }) => {
+      const move = moves.get(partition);
+      const target = move
+        ? move.replicas.filter((/** @type {number} */ id) => !move.removing.includes(id))
+        : replicas;
+      return { topic, partition, replicas: target };
+    });
+  return JSON.stringify({ version: 1, partitions: rows });
 }
 
 function Back() {

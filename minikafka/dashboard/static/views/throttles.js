@@ -1,5 +1,6 @@
 /** The view "Throttles": quotas of clients, of replication, who is held back now, and connections. */
 
+import { ActButton } from "../parts/act.js";
 import { Empty, OnlyMinikafka } from "../parts/empty.js";
 import { brief, bytes, count, duration, number } from "../parts/format.js";
 import { html } from "../parts/html.js";
@@ -115,8 +116,8 @@ export function amount(value, unit) {
   return `${brief(value)} ${unit}`.trim();
 }
 
-/** @param {{state: State}} props */
-function Component({ state }) {
+/** @param {{state: State, api: any}} props */
+function Component({ state, api }) {
   const rows = throttleRows(state);
   const throttles = all(state, "throttle");
   if (!throttles.length && !all(state, "broker").length)
@@ -133,8 +134,18 @@ function Component({ state }) {
         : html`<${Empty} title="No quota is in effect.">
       Set one with <code>minikafka quotas set</code>, or throttle a reassignment with <code>--throttle</code>.<//>`
     }
+    <${QuotaActs} state=${state} api=${api} />
     ${rows.length > 0 && html`<${Muted} rows=${muted} now=${state.at} />`}
     <${Connections} state=${state} />
+  </div>`;
+}
+
+/** Buttons for the quotas of clients; replication is throttled by a reassignment.
+ * @param {{state: import("../reducer.js").State, api: any}} props */
+function QuotaActs({ state, api }) {
+  return html`<div class="toolbar" role="group" aria-label="Acts on quotas">
+    <${ActButton} act="quotas-set" label="Set a quota…" state=${state} api=${api} />
+    <${ActButton} act="quotas-remove" label="Remove quotas…" state=${state} api=${api} />
   </div>`;
 }
 
