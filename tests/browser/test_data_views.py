@@ -415,6 +415,20 @@ def serious(tab: Page) -> list[str]:
     """Return what axe-core finds that keeps people out, each with the first element."""
     found = Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "best-practice"]})
     return [
+@pytest.mark.mission("GLASS-79")
+def test_the_first_record_of_a_topic_is_shown_once_it_is_written(open_page: OpenPage) -> None:
+    with cluster(records=0).running() as process:
+        tab = new_tab(open_page, process, "records?topic=orders")
+        expect(tab.get_by_text("No record matches.")).to_be_visible()
+        tab.get_by_role("button", name="Produce…").click()
+        form = tab.get_by_role("form", name="Produce a record")
+        form.locator("[name=no-key]").uncheck()
+        form.locator("[name=produce-key]").fill("a")
+        form.locator("[name=produce-value]").fill("first")
+        form.get_by_role("button", name="Produce", exact=True).click()
+        expect(shown_records(tab)).to_have_count(1)
+
+
         f"{one['id']}: {one['nodes'][0]['html'][:200]}"
         for one in found.response["violations"]
         if one["impact"] in ("serious", "critical")

@@ -65,7 +65,7 @@ function Records({ state, api, params }) {
       </div>
     </form>
     ${form && html`<${ProduceForm} key=${formKey} form=${form} set=${setForm} api=${api} close=${() => setForm(null)}
-      written=${() => !reader.tailing && reader.rows.length > 0 && reader.topic === form.topic && reader.more()} />`}
+      written=${() => !reader.tailing && reader.topic === form.topic && reader.more()} />`}
     ${(reader.problem || trouble) && html`<p class="notice bad" role="alert">${reader.problem || trouble}</p>`}
     <section class="card" aria-label="Records">
       <p class="muted" role="status">${statusText(reader)}</p>
