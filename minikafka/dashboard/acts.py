@@ -3,7 +3,7 @@
 An act is data: its fields, the verb that it runs, and how the fields become the verb's options.
 The page draws a form from the fields and shows the command; `minikafka mcp` makes tools of them.
 Some verbs read a file. They get it by standard input (``/dev/stdin``), so a shown command is whole:
-``echo '...' | minikafka delete-records --offset-json-file /dev/stdin``.
+``printf '%s\\n' '...' | minikafka delete-records --offset-json-file /dev/stdin``.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def shown_command(found: Command) -> str:
     line = f"minikafka {shlex.join(found.words)}"
     if found.stdin is None:
         return line
-    return f"echo {shlex.quote((found.shown_stdin or '').rstrip())} | {line}"
+    # Not echo: that of dash and zsh would replace the \n within JSON by a line's end.
+    return f"printf '%s\\n' {shlex.quote((found.shown_stdin or '').rstrip())} | {line}"
 
 
 # ---------------------------------------------------------------------- how fields become options

@@ -6,6 +6,8 @@ import argparse
 import importlib
 import json
 import shlex
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -207,7 +209,16 @@ def test_a_shown_command_is_quoted_and_has_no_secrets() -> None:
     assert parse_properties(secret.stdin or "") == add
     assert "pa" + "\\" not in shown_command(secret)
     assert "log.cleaner.threads=2" in shown_command(secret)
-    assert shown_command(secret).startswith("echo ")
+    assert shown_command(secret).startswith("printf ")
+
+
+def test_a_shown_command_keeps_its_input_in_every_shell() -> None:
+    """The echo of dash and zsh would make a line's end of the escape within JSON."""
+    found = command("produce", {"topic": "t", "value": "one\ntwo 100%"}, "b:1")
+    line = shown_command(found).partition(" | minikafka ")[0]
+    for shell in filter(None, map(shutil.which, ("sh", "dash", "bash", "zsh"))):
+        printed = subprocess.run([shell, "-c", line], capture_output=True, text=True, check=True)
+        assert json.loads(printed.stdout) == json.loads(found.stdin or "")
 
 
 @pytest.mark.mission("GLASS-14")
