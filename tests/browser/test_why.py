@@ -109,6 +109,29 @@ def test_a_dead_broker_and_its_consequences(module_page: Page) -> None:
 
 
 @pytest.mark.mission("GLASS-45")
+def test_the_loss_of_a_broker_has_no_events_of_older_stories(module_page: Page) -> None:
+    old = [
+        event("loop_stalled", 0, broker=1, level="warning", stalled_ms=270),
+        event("leader_lost", 9_000, broker=1, level="warning", source=3, error="closed"),
+    ]
+    lost = [
+        event("leader_lost", 80_000, broker=3, level="warning", source=1, error="closed"),
+        event("brokers_failed", 86_000, brokers="[1]"),
+    ]
+    dead = state(node(1, online=False), topic(isr=(2, 3)), at=AT + 90_000, broker=None)
+    gone = findings(module_page, HEALTHY, *old, *lost, dead)[0]
+    assert chain(gone) == ["leader_lost", "brokers_failed"]
+
+
+@pytest.mark.mission("GLASS-45")
+def test_a_refused_connection_tells_an_ended_process(module_page: Page) -> None:
+    reason = "The debug listener http://127.0.0.1:1 of broker 2 is lost: Connection refused."
+    silent = state(("reachable", "", {"debug": False, "reason": reason}), broker=2)
+    (found,) = findings(module_page, HEALTHY, silent)
+    assert "process has ended" in found["detail"]
+
+
+@pytest.mark.mission("GLASS-45")
 def test_repeats_become_one_link(module_page: Page) -> None:
     shrunk = [
         event("isr_shrinking", at, partition=f"orders-{at}", old="(2, 3, 1)", new="(2, 3)")

@@ -12,10 +12,11 @@ import { sentence, subjects } from "./event_stories.js";
  *   events are about
  * @typedef {{partitions?: Iterable<string>, brokers?: Iterable<number>, groups?: Iterable<string>,
  *   transactions?: Iterable<string>, topics?: Iterable<string>, events?: Iterable<string>,
- *   names?: Iterable<string>, until?: Iterable<string>}} Wanted
+ *   names?: Iterable<string>, until?: Iterable<string>, quietMs?: number}} Wanted
  *   subjects of which an event must have one; `events` are names that belong to the chain whatever
  *   they are about; `names` are the only names that may (default: all); the chain begins after the
- *   newest event of `until` that is about the subjects, since that was the end of an older story
+ *   newest event of `until` that is about the subjects, since that was the end of an older story,
+ *   or after the newest pause of `quietMs`
  */
 
 const MAX_LINKS = 12;
@@ -51,7 +52,10 @@ export function chain(events, wanted) {
       found = [];
       continue;
     }
-    if ((concerns && (!only || only.has(event.name))) || always.has(event.name)) found.push(event);
+    if (!(concerns && (!only || only.has(event.name))) && !always.has(event.name)) continue;
+    const before = found.at(-1);
+    if (before && wanted.quietMs && event.at - before.at > wanted.quietMs) found = [];
+    found.push(event);
   }
   const first = found.findIndex(({ name }) => !RECOVERIES.has(name));
   return links(first > 0 ? found.slice(first) : found).slice(-MAX_LINKS);

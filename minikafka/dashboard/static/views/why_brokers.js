@@ -9,6 +9,7 @@ import { byKey, counted, few, finding } from "./why_helpers.js";
 /** @typedef {import("./why_findings.js").PartitionView} PartitionView */
 
 const STALLS_FOR_MS = 60_000; // a stall is a finding for so long
+const QUIET_MS = 30_000; // what came before such a pause is another story than a broker's loss
 
 // ---- the controller
 
@@ -99,7 +100,11 @@ export function brokerFindings(state, partitions) {
         `Broker ${node.id} is gone.`,
         `It is not registered in ZooKeeper any more. It hosts replicas of ${counted(hosted, "partition")}.`,
         view,
-        chain(state.events, { brokers: [node.id], until: ["broker_started", "brokers_started"] }),
+        chain(state.events, {
+          brokers: [node.id],
+          until: ["broker_started", "brokers_started"],
+          quietMs: QUIET_MS,
+        }),
       ),
     );
   }
@@ -110,11 +115,12 @@ export function brokerFindings(state, partitions) {
         `silent-${broker}`,
         "warning",
         `Broker ${broker} is registered, but its debug listener does not respond.`,
-        `${facts.reason ? `${plain(facts.reason)} ` : ""}The broker may be paused, cut off from this page, or busy with one long step.`,
+        `${facts.reason ? `${plain(facts.reason)} ` : ""}${silence(facts.reason ?? "")}`,
         view,
         chain(state.events, {
           brokers: [Number(broker)],
           until: ["broker_started", "brokers_started"],
+          quietMs: QUIET_MS,
         }),
       ),
     );
@@ -156,6 +162,13 @@ export function brokerFindings(state, partitions) {
 function minikafka(state, broker) {
   const node = one(state, null, "node", String(broker));
   return !node || node.version === undefined || node.version !== null || node.debug != null;
+}
+
+/** What the loss of a debug listener may mean. @param {string} reason */
+function silence(reason) {
+  return /refused/i.test(reason)
+    ? "Nothing listens there: the broker's process has ended, and its ZooKeeper session has not yet."
+    : "The broker may be paused, cut off from this page, or busy with one long step.";
 }
 
 /** @param {string} reason */
