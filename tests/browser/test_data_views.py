@@ -77,6 +77,21 @@ def test_an_act_shows_its_command_line_while_fields_change(
 
 
 @pytest.mark.mission("GLASS-70")
+def test_a_dialog_begins_in_its_first_field_and_asks_for_what_is_missing(
+    tab: Page, process: FakePageProcess
+) -> None:
+    opened(tab, process, "topics")
+    tab.get_by_role("button", name="Create topic…").click()
+    dialog = tab.get_by_role("dialog", name="Create a topic")
+    expect(dialog.locator("[name=topic]")).to_be_focused()
+    expect(dialog.locator(".command")).to_contain_text("once these fields are filled in: topic.")
+    tab.keyboard.type("invoices")
+    expect(dialog.locator(".command code")).to_contain_text("--topic invoices")
+    previews = [body for path, body in process.posts if path == "/api/do/topics-create"]
+    assert all("topic" in body["arguments"] for body in previews)
+
+
+@pytest.mark.mission("GLASS-70")
 def test_a_dry_run_comes_first_and_a_dangerous_act_needs_the_name(
     tab: Page, process: FakePageProcess
 ) -> None:

@@ -26,6 +26,8 @@ const SUPERVISED = {
   "broker-rejoin": { verb: "rejoin", title: "Undo the isolation of a broker", dangerous: false },
 };
 const PREVIEW_AFTER_MS = 150;
+// What is still to be typed: the dialog's own choice would be the button that closes it.
+const FIRST_FIELD = ":is(input, select, textarea):not([readonly], [disabled], [type=checkbox])";
 
 /**
  * Return why an act cannot be done now, as a sentence, or null if it can.
@@ -144,7 +146,10 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
   const word = confirm ?? String(args.topic ?? args.group ?? args.broker ?? act.name);
   const named = !act.dangerous || typed.trim() === word;
   const dryRunDue = Boolean(act.dry_run) && tried !== key;
-  const preview = usePreview(api, act.name, sent, dryRunDue);
+  const missing = act.fields.filter((/** @type {Field} */ field) => field.required && !(field.name in sent));
+  const preview = usePreview(api, act.name, sent, dryRunDue, missing.map((/** @type {Field} */ field) => field.name));
+  const form = useRef(/** @type {any} */ (null));
+  useEffect(() => form.current.querySelector(FIRST_FIELD)?.focus(), []);
 
   /** @param {boolean} dry */
   const send = async (dry) => {
@@ -172,7 +177,7 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
     event.preventDefault();
     if (!busy && (dryRunDue || named)) void send(dryRunDue);
   };
-  return html`<form onSubmit=${submit}>
+  return html`<form onSubmit=${submit} ref=${form}>
     <${Fields} fields=${drawn} values=${values} set=${setValues} fixed=${fixed} state=${state} api=${api} />
     <${CommandLine} preview=${preview} />
     ${act.dangerous &&
@@ -208,12 +213,18 @@ function ActForm({ act, args = {}, fixed = [], only, confirm, state, api, done, 
  * @param {string} name
  * @param {Record<string, any>} sent
  * @param {boolean} dry whether the command of the dry run is meant
+ * @param {string[]} [missing] names of required fields without a value: there is no command yet
  * @returns {{command: string, problem: string}}
  */
-export function usePreview(api, name, sent, dry) {
+export function usePreview(api, name, sent, dry, missing = []) {
   const [preview, setPreview] = useState({ command: "", problem: "" });
   useEffect(() => {
     let over = false;
+    if (missing.length) {
+      const fields = missing.map((field) => field.replaceAll("_", " ")).join(", ");
+      setPreview({ command: "", problem: `The command is shown once these fields are filled in: ${fields}.` });
+      return undefined;
+    }
     const timer = setTimeout(() => {
       api
         .do(name, sent, { dry_run: dry, preview: true })
