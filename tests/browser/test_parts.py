@@ -115,6 +115,22 @@ def test_a_snapshot_with_old_numbers_makes_no_sample(module_page: Page) -> None:
 
 
 @pytest.mark.mission("GLASS-33")
+@pytest.mark.mission("GLASS-45")
+def test_groups_with_lag_are_counted_if_they_have_no_members(module_page: Page) -> None:
+    def group(name: str, phase: str, members: list[str]) -> dict[str, Any]:
+        facts = {"lag": 5, "state": phase, "members": members}
+        return {"kind": "consumer_group", "name": name, "facts": facts}
+
+    groups = [group("a", "Empty", []), group("b", "PreparingRebalance", ["m"])]
+    message = {"type": "state", "at": 1, "broker": None, "reset": True, "changed": groups}
+    again = {**message, "changed": [*groups, group("c", "Empty", [])]}
+    script = "return given.map((one) => m.oddStates(r.reduceAll(r.emptyState(), [one])));"
+    script = f'const r = await import("/static/reducer.js"); {script}'
+    one, two = call(module_page, "parts/partitions.js", script, [message, again])
+    assert one == [{"name": "group lags without members", "count": 1, "bad": False}]
+    assert two == [{"name": "groups lag without members", "count": 2, "bad": False}]
+
+
 def test_numbers_are_written_for_people(module_page: Page) -> None:
     assert call(
         module_page,

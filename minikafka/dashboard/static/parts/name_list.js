@@ -85,7 +85,8 @@ function countText(page, first, count, label) {
   if (!page) return "reading…";
   if (count === 0) return `0 of ${page.total} ${label}`;
   const of = page.matching === page.total ? `${page.total}` : `${page.matching} matching (${page.total} in all)`;
-  return count === page.total ? `${count} ${label}` : `${first}–${first + count - 1} of ${of}`;
+  if (count === page.total) return `${count} ${count === 1 ? label.replace(/s$/, "") : label}`;
+  return `${first}–${first + count - 1} of ${of}`;
 }
 
 /** A call that failed leaves the list without its rows. @param {any} failed */

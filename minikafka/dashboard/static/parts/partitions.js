@@ -219,14 +219,14 @@ export function oddStates(state) {
   const leaderless = views.filter(({ leader }) => leader === null).length;
   const gone = brokers(state).filter((broker) => broker.state === "gone").length;
   const silent = brokers(state).filter((broker) => broker.state === "silent").length;
-  const lagging = all(state, "consumer_group", null)
-    .filter(({ facts }) => facts.lag > 0 && facts.state !== "Stable").length;
+  const lagging = all(state, "consumer_group", null).filter(({ facts }) =>
+    facts.lag > 0 && (facts.state === "Empty" || !facts.members?.length)).length;
   const found = [
     { name: "without a leader", count: Math.max(leaderless, totals?.offline ?? 0), bad: true },
     { name: "under-replicated", count: Math.max(under, totals?.under_replicated ?? 0), bad: false },
     { name: gone === 1 ? "broker gone" : "brokers gone", count: gone, bad: true },
     { name: silent === 1 ? "broker silent" : "brokers silent", count: silent, bad: false },
-    { name: "groups lag without members", count: lagging, bad: false },
+    { name: `${lagging === 1 ? "group lags" : "groups lag"} without members`, count: lagging, bad: false },
   ];
   if (views.length && controllerOf(state) === null) {
     found.unshift({ name: "no controller", count: 1, bad: true });
