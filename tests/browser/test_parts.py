@@ -35,7 +35,7 @@ def test_an_axis_shows_where_marks_move(module_page: Page) -> None:
 
 @pytest.mark.mission("GLASS-34")
 def test_an_axis_has_room_for_the_pace_of_its_log(module_page: Page) -> None:
-    idle, fast, still, back = call(
+    idle, fast, still, back, known = call(
         module_page,
         "parts/axis.js",
         """
@@ -44,10 +44,11 @@ def test_an_axis_has_room_for_the_pace_of_its_log(module_page: Page) -> None:
         for (let i = 1; i <= 20; i++) pace = m.pace(pace, i * 1000, 100 + i * 1000);
         const fast = pace.least;
         for (let i = 21; i <= 60; i++) pace = m.pace(pace, i * 1000, 20100);
-        return [idle, fast, pace.least, m.pace(pace, 5, 10).least];
+        const known = m.pace(m.pace(null, 0, null), 500, 9000); // it did not grow by 9,000
+        return [idle, fast, pace.least, m.pace(pace, 5, 10).least, m.pace(known, 1000, 9001).least];
         """,
     )
-    assert (idle, fast, back) == (20, 10_000, 20)
+    assert (idle, fast, back, known) == (20, 10_000, 20, 20)
     assert still < 100
 
 

@@ -5,7 +5,7 @@
 const LEAST = 20; // offsets
 const SHOWN_MS = 8000; // an axis has room for what comes in so long
 
-/** @typedef {{at: number, end: number, perMs: number, least: number}} Pace */
+/** @typedef {{at: number, end: number|null, perMs: number, least: number}} Pace */
 
 /**
  * Return how fast a log grows, to choose the length of an axis. It grows at once and shrinks when
@@ -14,8 +14,10 @@ const SHOWN_MS = 8000; // an axis has room for what comes in so long
  * @returns {Pace}
  */
 export function pace(before, at, end) {
-  const fresh = { at, end: end ?? 0, perMs: 0, least: LEAST };
-  if (!before || end === null || at < before.at || end < before.end) return fresh;
+  const fresh = { at, end, perMs: 0, least: LEAST };
+  // An end that becomes known, since a partition has a leader again, has not grown from 0.
+  if (!before || end === null || before.end === null) return fresh;
+  if (at < before.at || end < before.end) return fresh;
   const passed = at - before.at;
   if (passed < 200) return before;
   const share = Math.min(1, passed / 3000);
