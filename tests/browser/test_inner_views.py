@@ -381,7 +381,7 @@ def test_quotas_show_their_use_and_muted_clients(site: PageSite, open_page: Open
     expect(rows).to_have_count(3)  # a side without a limit is left out
     expect(rows.nth(0)).to_contain_text("user alice, client loader")
     expect(rows.nth(0)).to_contain_text("for 430 ms")
-    expect(rows.nth(1)).to_contain_text("1 kB/s of 4 kB/s")
+    expect(rows.nth(1)).to_contain_text("1 KiB/s of 4 KiB/s")
     expect(rows.nth(2)).to_contain_text("every other user")
     expect(page.get_by_role("region", name="Connections that a broker")).to_contain_text("2 s")
     expect(page.get_by_role("region", name="Connections by client")).to_contain_text("librdkafka")

@@ -139,7 +139,7 @@ def test_numbers_are_written_for_people(module_page: Page) -> None:
         """return [m.number(1234567), m.number(null), m.brief(12345), m.bytes(1536), m.bytes(900),
             m.duration(0.25), m.duration(61500), m.duration(7200000), m.count(1, "topic"),
             m.count(2, "topic"), m.duration(-5)];""",
-    ) == ["1,234,567", "–", "12.3k", "1.5 kB", "900 B", "250 µs", "1 min 1 s", "2 h", "1 topic",
+    ) == ["1,234,567", "–", "12.3k", "1.5 KiB", "900 B", "250 µs", "1 min 1 s", "2 h", "1 topic",
           "2 topics", "-5 ms"]  # fmt: skip
 
 

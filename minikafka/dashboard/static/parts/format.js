@@ -18,7 +18,7 @@ export function brief(n) {
   return `${short.format(n / 1e9)}G`;
 }
 
-/** 1536 -> "1.5 kB" (1,024 bytes a kB). @param {number|null|undefined} n */
+/** 1536 -> "1.5 KiB". @param {number|null|undefined} n */
 export function bytes(n) {
   if (n === null || n === undefined || Number.isNaN(n)) return "–";
   let unit = 0;
@@ -26,7 +26,7 @@ export function bytes(n) {
     n /= 1024;
     unit++;
   }
-  return `${short.format(n)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
+  return `${short.format(n)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
 }
 
 /** 61500 -> "1 min 1 s"; 0.25 -> "250 µs".
