@@ -387,6 +387,22 @@ def test_quotas_show_their_use_and_muted_clients(site: PageSite, open_page: Open
     expect(page.get_by_role("region", name="Connections by client")).to_contain_text("librdkafka")
 
 
+@pytest.mark.mission("GLASS-44")
+def test_names_and_amounts_of_throttles_stay_apart_at_320_pixels(
+    site: PageSite, open_page: OpenPage
+) -> None:
+    side = {"limit": 1_000_000, "rate": 0, "exceeded": False}
+    throttle = ("throttle", "replication", {"leader": side, "follower": side})
+    site.stream.first = [HELLO, state(throttle)]
+    page = shown(site, open_page, "throttles", viewport={"width": 320, "height": 640})
+    name = page.locator(".throttles .broker-name").first.bounding_box()
+    amount = page.locator(".throttles .bars-text").first.bounding_box()
+    assert name is not None
+    assert amount is not None
+    assert name["x"] + name["width"] <= 320
+    assert name["y"] + name["height"] <= amount["y"]
+
+
 # ---- all of them
 
 
