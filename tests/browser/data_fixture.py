@@ -340,17 +340,17 @@ def supervised(verb: str) -> Any:
     }
 
 
-def cluster(*, records: int = 250, **more: Any) -> FakePageProcess:
+def cluster(**more: Any) -> FakePageProcess:
     """A fake page process of a cluster of three brokers. ``more`` goes into `hello`."""
-    written = Records(records)
+    records = Records()
     replies = {
         "/api/acts": lambda query, body: [one.facts(BOOTSTRAP) for one in ACTS.values()],
         "/api/topics": listed_topics,
         "/api/topics/orders": lambda query, body: topic_facts("orders"),
         "/api/groups": listed_groups,
         "/api/groups/billing": lambda query, body: group_facts(lead=now() // 250 % 400),
-        "/api/records": written.read,
-        "/api/produce": written.produce,
+        "/api/records": records.read,
+        "/api/produce": records.produce,
         **{f"/api/do/{name}": act(name) for name in ACTS},
         **{
             f"/api/do/broker-{verb}": supervised(verb)
