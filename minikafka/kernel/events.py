@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TextIO
 
+from minikafka.kernel.errno_names import name_errnos
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.lazy_module import LazyModule
@@ -161,15 +162,15 @@ class _TappedLog:
         self._log.debug(event, **facts)
 
     def info(self, event: str, **facts: Any) -> None:
-        self._sink("info", event, {**self._facts, **facts})
+        self._sink("info", event, name_errnos({**self._facts, **facts}))
         self._log.info(event, **facts)
 
     def warning(self, event: str, **facts: Any) -> None:
-        self._sink("warning", event, {**self._facts, **facts})
+        self._sink("warning", event, name_errnos({**self._facts, **facts}))
         self._log.warning(event, **facts)
 
     def error(self, event: str, **facts: Any) -> None:
-        self._sink("error", event, {**self._facts, **facts})
+        self._sink("error", event, name_errnos({**self._facts, **facts}))
         self._log.error(event, **facts)
 
     def bind(self, **facts: Any) -> EventLog:
@@ -187,7 +188,7 @@ class _KeptLog:
 
     def _keep(self, level: str, event: str, facts: dict[str, Any]) -> None:
         if LEVELS[level.upper()] >= self._kept.level:
-            self._kept.sink(level, event, {**self._facts, **facts})
+            self._kept.sink(level, event, name_errnos({**self._facts, **facts}))
 
     def debug(self, event: str, **facts: Any) -> None:
         self._keep("debug", event, facts)
@@ -294,6 +295,10 @@ class ClientEvents:
         return facts
 
 
+def _name_errnos(_: Any, __: str, facts: MutableMapping[str, Any]) -> Any:
+    return name_errnos(facts)
+
+
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
@@ -317,6 +322,7 @@ def configure(
         processors=[
             LoggerLevels(_spelt(level)),
             ClientEvents(monotonic_ms),
+            _name_errnos,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=False),
             structlog.processors.format_exc_info,
@@ -379,7 +385,7 @@ def diverted(sink: Sink, level: str = "INFO") -> Iterator[None]:
 
     def hand_over(_: Any, method: str, facts: MutableMapping[str, Any]) -> NoReturn:
         rest = dict(facts)
-        sink(method, rest.pop("event"), rest)
+        sink(method, rest.pop("event"), name_errnos(rest))
         raise structlog.DropEvent
 
     structlog.configure(
