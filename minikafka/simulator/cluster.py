@@ -83,6 +83,23 @@ class SimCluster:
         with events.diverted(self._on_event):
             return self.simulation.run(scenario(self), RUN_LIMIT_S)
 
+    def run_slice(self, until_us: int) -> bool:
+        """Run until ``until_us`` microseconds after the start; call ``end`` at last. This is for a
+        driver outside the simulation that looks at it, and acts, between slices.
+
+        Returns False if ``simulation.loop.stop`` was called before. Raises the error of a broker or
+        client that has failed.
+        """
+        with events.diverted(self._on_event):
+            reached = self.simulation.run_slice(until_us)
+        self._check_processes()
+        return reached
+
+    def end(self) -> None:
+        """End a simulation that has run in slices. Raises what ``SimWorld.run`` raises."""
+        with events.diverted(self._on_event):
+            self.simulation.end()
+
     def _on_event(self, level: str, name: str, facts: dict[str, Any]) -> None:
         assert name != "request_handler_failed", f"a bug in a handler: {facts}"
         assert name != "metadata_epochs_decreased", f"{facts}: ZooKeeper loses no data here"

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.world.sim.entropy import SimEntropy
@@ -14,6 +14,21 @@ from minikafka.world.sim.loop import SimLoop
 from minikafka.world.sim.trace import Trace
 
 T = TypeVar("T")
+Address: TypeAlias = tuple[str, int]
+
+
+class Wiretap(Protocol):
+    """Sees the bytes of all connections. It must not change what happens: it sets no timer and
+    throws no dice, so a simulation with it equals one without."""
+
+    def sent(self, source: Address, target: Address, piece: memoryview) -> None:
+        """The next bytes of a direction leave ``source``."""
+
+    def arrived(self, source: Address, target: Address, count: int) -> None:
+        """The next ``count`` bytes of a direction have reached ``target``."""
+
+    def closed(self, client: Address, server: Address) -> None:
+        """Both ends are closed: what has not arrived is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,7 @@ class Links:
         self.entropy = entropy
         self.trace = trace
         self.profile = profile
+        self.wiretap: Wiretap | None = None
         self.context: Context = copy_context()  # of no process: callbacks of links run in it
         self._blocked: set[tuple[str, str]] = set()
         self._dark: set[str] = set()

@@ -10,10 +10,10 @@ from contextvars import Context
 
 from minikafka.kernel.ports import Listener, OutgoingLogin, ProtocolFactory, TlsOfListener
 from minikafka.kernel.tls import TlsSettings
-from minikafka.world.sim.links import Lane, Links
+from minikafka.world.sim.links import Address, Lane, Links
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.tls import SimTlsEnd, check_handshake, check_settings, handshake
-from minikafka.world.sim.transport import Address, Segment, Signal, SimTransport
+from minikafka.world.sim.transport import Segment, Signal, SimTransport
 
 ANYWHERE = ("", "0.0.0.0", "::")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -208,6 +208,8 @@ class SimConnection:
             self._to_server.close()
             self._to_client.close()
             self._fabric.forget(self)
+            if self._fabric.links.wiretap is not None:
+                self._fabric.links.wiretap.closed(*self._addresses)
 
 
 class Fabric:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, TypeAlias
 
-from minikafka.world.sim.links import Lane, Links
+from minikafka.world.sim.links import Address, Lane, Links
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.tls import SimTlsEnd
 
@@ -28,7 +28,6 @@ class Signal(Enum):
 
 
 Segment: TypeAlias = memoryview | Signal
-Address: TypeAlias = tuple[str, int]
 
 
 class SimTransport(asyncio.Transport):
@@ -58,6 +57,7 @@ class SimTransport(asyncio.Transport):
         self._links = links
         self._lane = lane
         self._retire = retire
+        self._addresses = addresses
         self._name = f"{addresses[0]}>{addresses[1]}"
         self._protocol: asyncio.BufferedProtocol | None = None
         self._inbox: deque[Segment] = deque()  # bounded by the window
@@ -91,6 +91,8 @@ class SimTransport(asyncio.Transport):
             self._was_reset = True
             self._schedule_read()
         elif not self._closing:
+            if self._links.wiretap is not None and not isinstance(segment, Signal):
+                self._links.wiretap.arrived(self._addresses[1], self._addresses[0], len(segment))
             self._inbox.append(segment)
             self._schedule_read()
 
@@ -191,6 +193,8 @@ class SimTransport(asyncio.Transport):
             self._outbox_bytes -= length
             self._in_flight_bytes += length
             self._links.trace.add_to_digest(self._name, piece[:length])
+            if self._links.wiretap is not None:
+                self._links.wiretap.sent(*self._addresses, piece[:length])
             self._lane.send(piece[:length])
         if not self._outbox and (self._closing or self._eof_pending):
             self._lane.send(Signal.FIN)

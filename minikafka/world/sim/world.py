@@ -124,8 +124,9 @@ class SimHost:
 class SimWorld:
     """A simulation: its loop, hosts, links and ZooKeeper. The seed decides everything that happens.
 
-    Create hosts, and tasks on them, inside ``run``. ``trace`` lists the events; ``digest()`` also
-    covers all bytes sent. Both are equal in two runs with the same seed.
+    Create hosts, and tasks on them, inside ``run``, or run it in slices: ``run_slice``, at last
+    ``end``. ``trace`` lists the events; ``digest()`` also covers all bytes sent. Both are equal in
+    two runs with the same seed.
     """
 
     def __init__(self, seed: int, profile: LinkProfile | None = None) -> None:
@@ -163,10 +164,20 @@ class SimWorld:
             finally:
                 self.loop.limit_us = None
                 runner.run(self._kill_all())
-        failures = self._failures()
-        if failures:
-            raise BaseExceptionGroup("unnoticed in the simulation", failures)
+        self._raise_failures()
         return result
+
+    def run_slice(self, until_us: int) -> bool:
+        """Run the tasks and timers until ``until_us`` microseconds after the start, as part of a
+        simulation that runs in slices; see ``SimLoop.run_slice``."""
+        return self.loop.run_slice(START_US + until_us)
+
+    def end(self) -> None:
+        """End a simulation that has run in slices: kill all hosts, cancel the other tasks and close
+        the loop. Raises what ``run`` raises for tasks and callbacks."""
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._kill_all())
+        self._raise_failures()
 
     def host(self, name: str) -> SimHost:
         """Return the host with this name; the first call creates it."""
@@ -206,6 +217,11 @@ class SimWorld:
         """Reset the connections between two hosts."""
         self.tracer.add("reset", one=one, other=other)
         self.fabric.reset(one, other)
+
+    def _raise_failures(self) -> None:
+        failures = self._failures()
+        if failures:
+            raise BaseExceptionGroup("unnoticed in the simulation", failures)
 
     def _failures(self) -> list[BaseException]:
         raised = [failed["exception"] for failed in self.loop.unhandled if "exception" in failed]
