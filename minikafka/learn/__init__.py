@@ -1,0 +1,1 @@
+"""Learn mode: a simulated cluster that is played. A ``Recipe`` decides everything that happens."""
