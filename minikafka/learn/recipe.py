@@ -50,7 +50,7 @@ class Recipe:
     play it differently; empty if unknown. ``settings`` are those of all brokers; ``actions`` are in
     order of time.
 
-    Raises RecipeError.
+    Raises RecipeError. Whether an action exists is the table's matter (``actions.py``).
     """
 
     chapter: str = "playground"
