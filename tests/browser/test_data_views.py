@@ -77,7 +77,7 @@ def test_an_act_shows_its_command_line_while_fields_change(
 
 
 @pytest.mark.mission("GLASS-70")
-def test_a_dialog_begins_in_its_first_field_and_asks_for_what_is_missing(
+def test_a_dialog_begins_in_its_first_field_and_names_a_missing_one(
     tab: Page, process: FakePageProcess
 ) -> None:
     opened(tab, process, "topics")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -146,10 +147,19 @@ def test_the_first_consumer_finds_its_coordinator_at_once(brokers: int) -> None:
         while not consumer.assignment():
             consumer.poll(0.1)
         consumer.close()
-        found = cluster.requests(api="find_coordinator", client_id="rdkafka")
         joined = cluster.requests(api="join_group", client_id="rdkafka")
-        assert len(found) <= 2, "one by name, one by address"
         assert len({each.broker for each in joined}) == 1
+        assert cluster.call(coordinator_errors(cluster)) == {}
+
+
+async def coordinator_errors(cluster: InsideCluster) -> dict[str, Any]:
+    """Count the responses that have sent a client to look for its coordinator again."""
+    counts: dict[str, Any] = {}
+    name = "kafka.network:type=RequestMetrics,name=ErrorsPerSec"
+    for broker in cluster._brokers.values():
+        assert broker.node is not None
+        counts |= broker.node.metrics.snapshot(name)
+    return {each: count for each, count in counts.items() if "COORDINATOR" in each and count}
 
 
 def test_settings_that_cannot_be_used_are_an_error() -> None:
