@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any, Final, cast
 
-from anyio import AsyncFile
+from anyio import AsyncFile, BrokenResourceError
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -78,8 +78,8 @@ async def serve_stdio(server: Server[Any]) -> None:
     try:
         async with stdio_server(stdin=lines) as (receive, send):
             await server.run(receive, send, server.create_initialization_options())
-    except* BrokenPipeError:
-        pass  # the client is gone
+    except* (BrokenPipeError, BrokenResourceError):
+        pass  # the client is gone, or a signal ends the server while it passes a message on
 
 
 async def input_lines(descriptor: int) -> AsyncIterator[str]:
@@ -89,10 +89,12 @@ async def input_lines(descriptor: int) -> AsyncIterator[str]:
     can interrupt a read: otherwise the process would wait for input after Ctrl-C.
     """
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_LINES)
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+    places = threading.Semaphore(WAITING_LINES)  # the thread stops reading when none is free
 
     def put(line: bytes | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+        places.acquire()
+        loop.call_soon_threadsafe(queue.put_nowait, line)
 
     def read_lines() -> None:
         buffer = bytearray()
@@ -105,11 +107,12 @@ async def input_lines(descriptor: int) -> AsyncIterator[str]:
             buffer += rest
 
     def read() -> None:
-        with suppress(RuntimeError, asyncio.CancelledError):  # the loop has ended
+        with suppress(RuntimeError):  # the loop has ended
             with suppress(OSError):  # a terminal that was closed
                 read_lines()
             put(None)
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
     while (line := await queue.get()) is not None:
+        places.release()
         yield line.decode(errors="replace")

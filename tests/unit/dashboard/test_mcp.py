@@ -230,9 +230,9 @@ def test_a_signal_ends_it_without_a_trace(
             until(server.children)
             children = server.children()
         server.process.send_signal(number)
-        assert server.process.wait() == 0
         assert server.process.stderr is not None
         assert server.process.stderr.read() == b""
+        assert server.process.wait() == 0
         # It would run for longer by itself.
         assert psutil.wait_procs(children, timeout=15)[1] == []
 
