@@ -33,6 +33,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.protocol.records.builder import build_batch
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.lone_broker import LoneBroker
 from tests.support.cluster.real_cluster import RealCluster
 from tests.support.protocol.golden import golden
@@ -131,11 +132,18 @@ def wire(cluster: RealCluster, broker_id: int) -> Iterator[Wire]:
 
 @contextlib.contextmanager
 def to_leader(cluster: RealCluster, topic: str) -> Iterator[Wire]:
-    """Of a topic made for the purpose, with one partition, fully in sync."""
+    """Of a topic made for the purpose, with one partition, fully in sync. ZooKeeper names a leader
+    before that broker has received LeaderAndIsr."""
     cluster.until_whole()
     cluster.create_topic(topic)
     cluster.until_isr(topic, 0, cluster.broker_ids)
     with wire(cluster, cluster.state(topic)["leader"]) as connection:
+
+        def leads() -> bool:
+            connection.send(fetch(topic, 0, max_wait_ms=0, min_bytes=0))
+            return connection.fetched().error_code == ErrorCode.NONE
+
+        until(leads, f"the leader of {topic} serves it")
         yield connection
 
 

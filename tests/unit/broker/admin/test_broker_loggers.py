@@ -52,7 +52,8 @@ def test_every_component_that_logs_is_a_logger_and_no_other() -> None:
         and ast.unparse(node.func).endswith("event_log")
         and isinstance(node.args[0], ast.Constant)
     }
-    assert named - {"proxy"} == set(events.LOGGERS)  # the proxy's process has no broker
+    # The processes of the proxy and of the page have no broker.
+    assert named - {"proxy", "page"} == set(events.LOGGERS)
     assert list(events.LOGGERS) == sorted(events.LOGGERS)
 
 
