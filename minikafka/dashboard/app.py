@@ -22,7 +22,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from minikafka.dashboard import acts_api, cluster_api, records_api
+from minikafka.dashboard import cluster_api, records_api
+from minikafka.dashboard.acting import acts_api
 from minikafka.dashboard.context import PageContext
 from minikafka.dashboard.errors import HttpError
 from minikafka.dashboard.guards import FORBIDDEN, HEADERS, TOKEN_HEADER, Asked, Guard

@@ -18,7 +18,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.client.producer.producer import Producer, ProducerConfig
 from minikafka.core.client.consumer.record_list import ConsumerRecord
-from minikafka.dashboard.acts_api import body
+from minikafka.dashboard.acting.acts_api import body
 from minikafka.dashboard.context import PageContext, ShownCluster
 from minikafka.dashboard.errors import HttpError
 from minikafka.dashboard.record_reads import (

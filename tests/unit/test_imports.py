@@ -79,7 +79,7 @@ def test_a_verb_that_administers_imports_no_broker_and_no_consumer() -> None:
 
 @pytest.mark.mission("IN-13")
 def test_the_schemas_of_tools_are_made_without_the_protocol() -> None:
-    loaded = loaded_by("import minikafka.cli.processes.mcp, minikafka.dashboard.tools")
+    loaded = loaded_by("import minikafka.cli.processes.mcp, minikafka.dashboard.tooling.tools")
     assert heavy(loaded) == set()
 
 

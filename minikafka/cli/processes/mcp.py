@@ -13,8 +13,8 @@ from minikafka.cli.connect import client_config
 from minikafka.cli.options import add_bootstrap_argument, at_least
 from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.client.config import ClientConfig
-from minikafka.dashboard.act_fields import ActError
-from minikafka.dashboard.tools import allowed_acts, offered_tools
+from minikafka.dashboard.acting.act_fields import ActError
+from minikafka.dashboard.tooling.tools import allowed_acts, offered_tools
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def _serve(args: argparse.Namespace, config: ClientConfig, allowed: frozenset[str]) -> None:
     from minikafka.client.admin.admin import Admin
-    from minikafka.dashboard.tool_calls import ToolCalls
-    from minikafka.dashboard.tool_server import mcp_server, serve_stdio
+    from minikafka.dashboard.tooling.tool_calls import ToolCalls
+    from minikafka.dashboard.tooling.tool_server import mcp_server, serve_stdio
     from minikafka.world.real.world import real_world
 
     world = real_world()

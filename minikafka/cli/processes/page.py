@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from minikafka.cli.processes.children import complain
-from minikafka.dashboard.supervision import (
+from minikafka.dashboard.acting.supervision import (
     MAX_LINE,
     Greeting,
     SupervisorError,

@@ -29,7 +29,7 @@ from minikafka.cli.processes.page import PageProcess, page_beside
 from minikafka.cli.processes.page import is_installed as page_is_installed
 from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
-from minikafka.dashboard.supervision import Greeting, SupervisorError
+from minikafka.dashboard.acting.supervision import Greeting, SupervisorError
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import DEBUG_LISTENER

@@ -19,8 +19,8 @@ from minikafka.cli.groups.group_text import parse_reset_csv
 from minikafka.cli.kafka_form import translate
 from minikafka.cli.main import VERBS
 from minikafka.cli.records.record_text import parse_json_line
-from minikafka.dashboard.act_fields import ActError, ActField, is_secret
-from minikafka.dashboard.acts import ACTS, Command, command, shown_command
+from minikafka.dashboard.acting.act_fields import ActError, ActField, is_secret
+from minikafka.dashboard.acting.acts import ACTS, Command, command, shown_command
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigType, parse_properties
 from minikafka.kernel.settings import BROKER_CONFIG

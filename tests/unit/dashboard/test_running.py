@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.dashboard.acts import Command
-from minikafka.dashboard.running import parsed_output, run_command
+from minikafka.dashboard.acting.acts import Command
+from minikafka.dashboard.acting.running import parsed_output, run_command
 from minikafka.world.real.world import run
 
 pytestmark = pytest.mark.mission("GLASS-21")

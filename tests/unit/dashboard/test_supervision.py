@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from minikafka.dashboard.supervision import (
+from minikafka.dashboard.acting.supervision import (
     Greeting,
     SupervisorError,
     SupervisorLink,

@@ -10,10 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.dashboard.acts import ACTS
-from minikafka.dashboard.running import Finished
-from minikafka.dashboard.tool_calls import AT_ONCE, ToolCalls, parsed, reply, with_json_lines
-from minikafka.dashboard.tools import offered_tools
+from minikafka.dashboard.acting.acts import ACTS
+from minikafka.dashboard.acting.running import Finished
+from minikafka.dashboard.tooling.tool_calls import (
+    AT_ONCE,
+    ToolCalls,
+    parsed,
+    reply,
+    with_json_lines,
+)
+from minikafka.dashboard.tooling.tools import offered_tools
 
 SHOWN = "minikafka topics list --bootstrap-server h:1 --json"
 LINES = '{"offset":0}\n{"offset":1}\n'

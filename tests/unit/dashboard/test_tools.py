@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from minikafka.dashboard.act_fields import ActError
-from minikafka.dashboard.acts import ACTS, command
-from minikafka.dashboard.tools import allowed_acts, input_schema, offered_tools, refusal, tool_name
+from minikafka.dashboard.acting.act_fields import ActError
+from minikafka.dashboard.acting.acts import ACTS, command
+from minikafka.dashboard.tooling.tools import (
+    allowed_acts,
+    input_schema,
+    offered_tools,
+    refusal,
+    tool_name,
+)
 
 ROOT = Path(__file__).parents[3]
 CHANGING = {name for name, act in ACTS.items() if act.changes}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from minikafka.dashboard.act_fields import (
+from minikafka.dashboard.acting.act_fields import (
     ActError,
     ActField,
     Arguments,

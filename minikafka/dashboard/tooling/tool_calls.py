@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from minikafka.dashboard.act_fields import ActError
-from minikafka.dashboard.acts import Act, command, shown_command
-from minikafka.dashboard.bounded_json import fitted, size, to_json
-from minikafka.dashboard.running import Finished, run_command
-from minikafka.dashboard.tools import DRY_RUN, Tool, refusal
+from minikafka.dashboard.acting.act_fields import ActError
+from minikafka.dashboard.acting.acts import Act, command, shown_command
+from minikafka.dashboard.acting.running import Finished, run_command
+from minikafka.dashboard.tooling.bounded_json import fitted, size, to_json
+from minikafka.dashboard.tooling.tools import DRY_RUN, Tool, refusal
 from minikafka.kernel.errors import KafkaError
 
 AT_ONCE: Final = 4  # verbs that run at the same time; others wait

@@ -12,7 +12,7 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from typing import IO, Any
 
-from minikafka.dashboard.acts import Command
+from minikafka.dashboard.acting.acts import Command
 from minikafka.kernel.lazy_dataclass import dataclass
 
 MOST_BYTES = 1024 * 1024

@@ -15,8 +15,8 @@ from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from minikafka.dashboard.tool_calls import ToolCalls
-from minikafka.dashboard.tools import Tool
+from minikafka.dashboard.tooling.tool_calls import ToolCalls
+from minikafka.dashboard.tooling.tools import Tool
 
 CHUNK: Final = 64 * 1024
 MAX_LINE: Final = 8 * 1024 * 1024  # bytes of one message of the client

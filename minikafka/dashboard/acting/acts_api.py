@@ -11,17 +11,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from minikafka.dashboard.act_fields import ActError
-from minikafka.dashboard.acts import ACTS, command, shown_command
-from minikafka.dashboard.context import PageContext
-from minikafka.dashboard.errors import HttpError
-from minikafka.dashboard.running import Finished, parsed_output, run_command
-from minikafka.dashboard.supervision import (
+from minikafka.dashboard.acting.act_fields import ActError
+from minikafka.dashboard.acting.acts import ACTS, command, shown_command
+from minikafka.dashboard.acting.running import Finished, parsed_output, run_command
+from minikafka.dashboard.acting.supervision import (
     Greeting,
     SupervisorError,
     SupervisorLink,
     supervised_acts,
 )
+from minikafka.dashboard.context import PageContext
+from minikafka.dashboard.errors import HttpError
 
 MAX_BODY: Final = 256 * 1024
 MAX_COMMANDS: Final = 4  # at a time; each is a process

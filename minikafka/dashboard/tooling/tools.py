@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka.dashboard.act_fields import MAX_VALUES, ActError, ActField
-from minikafka.dashboard.acts import ACTS, Act
+from minikafka.dashboard.acting.act_fields import MAX_VALUES, ActError, ActField
+from minikafka.dashboard.acting.acts import ACTS, Act
 
 ALL: Final = "all"
 DRY_RUN: Final = "dry_run"
