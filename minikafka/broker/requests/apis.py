@@ -664,7 +664,7 @@ class Apis:
         if context.throttle is not None:
             context.throttle.pause()
         name = f"{row.route.api_key.api_name}-{context.header.correlation_id}"
-        self._spawn(_in_steps(work, self.now_ns, note, context.throttle), name)
+        self._spawn(_awaiting(_in_steps(work, self.now_ns, note, context.throttle)), name)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "requests are served after start"
@@ -787,6 +787,11 @@ class Apis:
 
     async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
         await bug
+
+
+async def _awaiting(work: Awaitable[None]) -> None:
+    """Return a coroutine for what ``types.coroutine`` made: tasks refuse it since Python 3.12."""
+    await work
 
 
 @types.coroutine

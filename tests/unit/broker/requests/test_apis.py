@@ -1,6 +1,7 @@
 """The route table and the version gate, over loopback sockets."""
 
 import asyncio
+import inspect
 import io
 import json
 import struct
@@ -272,6 +273,24 @@ async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route: Any) -> None:
     with pytest.raises(ExceptionGroup) as failed:
         await stage.running
     assert isinstance(failed.value.exceptions[0], LookupError | TypeError)
+
+
+async def test_a_task_runs_a_coroutine(lab: Lab) -> None:
+    """Since Python 3.12 a task refuses the generators of ``types.coroutine``."""
+    found: list[object] = []
+
+    async def look(context: RequestContext, request: Any) -> DescribeClusterResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        found.append(task.get_coro())
+        return DescribeClusterResponse()
+
+    stage = Stage(lab, Route(ApiKey.DESCRIBE_CLUSTER, look, task=True))
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    await receive(peer, DescribeClusterResponse, 0)
+    assert [inspect.iscoroutine(each) for each in found] == [True]
+    await stage.close()
 
 
 @pytest.mark.parametrize("parked", [False, True])
