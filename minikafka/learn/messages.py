@@ -62,14 +62,15 @@ class _Conversation:
 
 class MessageLog:
     """A ``Wiretap`` that keeps the last ``limit`` messages. ``now_us`` returns the microseconds
-    since the start. ``on_arrival`` is called when a message has arrived."""
+    since the start. ``on_change`` is called with a message and what has happened to it: it is
+    ``sent``, has ``arrived``, or is ``lost``."""
 
     def __init__(
-        self, limit: int, now_us: Callable[[], int], on_arrival: Callable[[WireMessage], None]
+        self, limit: int, now_us: Callable[[], int], on_change: Callable[[WireMessage, str], None]
     ) -> None:
         self.messages: deque[WireMessage] = deque(maxlen=limit)
         self._now_us = now_us
-        self._on_arrival = on_arrival
+        self._on_change = on_change
         self._count = 0
         self._conversations: dict[tuple[Address, Address], _Conversation] = {}
 
@@ -101,7 +102,7 @@ class MessageLog:
         while on_the_way and on_the_way[0][0] <= direction.arrived:
             _, message = on_the_way.popleft()
             message.arrived_us = self._now_us()
-            self._on_arrival(message)
+            self._on_change(message, "arrived")
 
     def closed(self, client: Address, server: Address) -> None:
         conversation = self._conversations.pop((client, server), None)
@@ -109,6 +110,7 @@ class MessageLog:
             for direction in (conversation.requests, conversation.responses):
                 for _, message in direction.on_the_way:
                     message.lost = True
+                    self._on_change(message, "lost")
 
     # ------------------------------------------------------------------------------------- frames
 
@@ -150,3 +152,4 @@ class MessageLog:
         direction.on_the_way.append((direction.end, message))
         direction.rest = size - len(header)
         header.clear()
+        self._on_change(message, "sent")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import Enum
+from enum import Flag, auto
 from importlib import metadata
 from types import TracebackType
 from typing import Self
@@ -34,10 +35,16 @@ _GROUPS_OF_SETTINGS = """
 _SETTINGS_BEGIN = tuple(f"{group}." for group in _GROUPS_OF_SETTINGS.split())
 
 
-class _StopOn(Enum):
-    NOTHING = "nothing"
-    EVENT = "event"
-    MESSAGE = "message"
+class StopOn(Flag):
+    """What ends a slice before its time, at the end of the turn of the loop."""
+
+    NOTHING = 0
+    EVENT = auto()
+    SENT = auto()
+    ARRIVED = auto()
+
+
+_STOPS = {"sent": StopOn.SENT, "arrived": StopOn.ARRIVED}
 
 
 class Playback:
@@ -57,24 +64,27 @@ class Playback:
             check_action(action.name, action.arguments, recipe.brokers)
         self.recipe = replace(recipe, version=recipe.version or metadata.version("minikafka"))
         self._settings = _checked_settings(recipe)
+        self.wire_observers: list[Callable[[WireMessage, str], None]] = []  # see MessageLog
         self._keep_messages = messages
-        self._stop_on = _StopOn.NOTHING
+        self._stop_on = StopOn.NOTHING
         self._failed = False
         self._begin()
 
     def _begin(self) -> None:
         self.events: deque[LogEvent] = deque(maxlen=MAX_EVENTS)
+        self.num_events = 0  # since the start
         self.messages: deque[WireMessage] = deque(maxlen=self._keep_messages)
         self._new_events: list[LogEvent] = []
         self._new_messages: list[WireMessage] = []
-        self._carried_out = 0  # actions of the recipe so far
+        self.happened = StopOn.NOTHING  # in the last slice
+        self._acts: list[asyncio.Task[None]] = []  # of the actions of the recipe so far
         self._failed = False
         brokers = range(1, self.recipe.brokers + 1)
         self.cluster = SimCluster(self.recipe.seed, brokers, self._settings)
         self.cluster.observers.append(self._on_event)
         self._stagehand = Stagehand(self.cluster)
         if self._keep_messages:
-            log = MessageLog(self._keep_messages, lambda: self.now_us, self._on_arrival)
+            log = MessageLog(self._keep_messages, lambda: self.now_us, self._on_wire)
             self.cluster.simulation.links.wiretap = log
             self.messages = log.messages
         self.cluster.simulation.loop.call_soon(self.cluster.start)
@@ -119,7 +129,7 @@ class Playback:
     def step(self, limit_us: int = STEP_LIMIT_US) -> list[LogEvent]:
         """Play until the next event of a log, at most for ``limit_us``. Return the events of that
         turn of the loop; none if the limit was first."""
-        self._run_to(self._after(limit_us), _StopOn.EVENT)
+        self._run_to(self._after(limit_us), StopOn.EVENT)
         return self._new_events
 
     def step_message(self, limit_us: int = STEP_LIMIT_US) -> list[WireMessage]:
@@ -127,7 +137,7 @@ class Playback:
         that have arrived in that turn of the loop."""
         if not self._keep_messages:
             raise ValueError("this playback keeps no messages")
-        self._run_to(self._after(limit_us), _StopOn.MESSAGE)
+        self._run_to(self._after(limit_us), StopOn.ARRIVED)
         return self._new_messages
 
     def run_until(
@@ -140,8 +150,13 @@ class Playback:
         It is called at the begin, after each event and every ``resolution_us``."""
         end_us = self._after(limit_us)
         while not (reached := predicate(self.cluster)) and self.now_us < end_us:
-            self._run_to(min(end_us, self.now_us + resolution_us), _StopOn.EVENT)
+            self._run_to(min(end_us, self.now_us + resolution_us), StopOn.EVENT)
         return reached
+
+    def run_slice(self, t_us: int, stop_on: StopOn) -> bool:
+        """Play until ``t_us``, or until the end of the turn of the loop in which one of ``stop_on``
+        happens. Return whether everything that is due by ``t_us`` has run."""
+        return self._run_to(t_us, stop_on)
 
     def scrub_to(self, t_us: int) -> None:
         """Go to any time. Back means to play the recipe again from its start: it keeps its later
@@ -155,9 +170,9 @@ class Playback:
 
     # ------------------------------------------------------------------------------------- acting
 
-    def act(self, name: str, /, **arguments: Value) -> None:
+    def act(self, name: str, /, **arguments: Value) -> int:
         """Carry out an action now, and add it to the recipe, which loses its later actions. It
-        begins after everything that is due by now. Raises RecipeError.
+        begins after everything that is due by now. Return its number. Raises RecipeError.
 
         Failures of clients, and an action that is not possible, become events.
         """
@@ -167,42 +182,55 @@ class Playback:
         self._run_to(now_us)
         self.recipe = forked
         self._run_to(now_us)
+        return len(forked.actions) - 1
+
+    def is_carried_out(self, action: int) -> bool:
+        """Return whether an action of the recipe has come to its end."""
+        return action < len(self._acts) and self._acts[action].done()
 
     # ------------------------------------------------------------------------------------ helpers
 
     def _after(self, limit_us: int) -> int:
         return min(MAX_US, self.now_us + limit_us)
 
-    def _run_to(self, t_us: int, stop_on: _StopOn = _StopOn.NOTHING) -> None:
+    def _run_to(self, t_us: int, stop_on: StopOn = StopOn.NOTHING) -> bool:
         self._new_events, self._new_messages = [], []
+        self.happened = StopOn.NOTHING
         self._stop_on = stop_on
         try:
-            while self._carried_out < len(self.recipe.actions):
-                action = self.recipe.actions[self._carried_out]
+            while len(self._acts) < len(self.recipe.actions):
+                action = self.recipe.actions[len(self._acts)]
                 if action.t_us > t_us:
                     break
                 if not self.cluster.run_slice(action.t_us):
-                    return
+                    return False
                 arguments = check_action(action.name, action.arguments, self.recipe.brokers)
                 work = self._stagehand.carry_out(action.name, arguments)
-                self.cluster.spawn_client(work, f"action-{self._carried_out}")
-                self._carried_out += 1
-            self.cluster.run_slice(t_us)
+                task = self.cluster.spawn_client(work, f"action-{len(self._acts)}")
+                self._acts.append(task)
+            return self.cluster.run_slice(t_us)
         except BaseException:
             self._failed = True
             raise
         finally:
-            self._stop_on = _StopOn.NOTHING
+            self._stop_on = StopOn.NOTHING
 
     def _on_event(self, event: LogEvent) -> None:
         self.events.append(event)
         self._new_events.append(event)
-        if self._stop_on is _StopOn.EVENT:
-            self.cluster.simulation.loop.stop()
+        self.num_events += 1
+        self._happens(StopOn.EVENT)
 
-    def _on_arrival(self, message: WireMessage) -> None:
-        self._new_messages.append(message)
-        if self._stop_on is _StopOn.MESSAGE:
+    def _on_wire(self, message: WireMessage, change: str) -> None:
+        if change == "arrived":
+            self._new_messages.append(message)
+        for observe in self.wire_observers:
+            observe(message, change)
+        self._happens(_STOPS.get(change, StopOn.NOTHING))
+
+    def _happens(self, what: StopOn) -> None:
+        self.happened |= what
+        if what & self._stop_on:
             self.cluster.simulation.loop.stop()
 
 

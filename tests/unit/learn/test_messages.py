@@ -19,8 +19,11 @@ class Wire:
 
     def __init__(self, limit: int = 100) -> None:
         self.now_us = 0
-        self.arrived: list[WireMessage] = []
-        self.log = MessageLog(limit, lambda: self.now_us, self.arrived.append)
+        self.changes: list[tuple[WireMessage, str]] = []
+        self.log = MessageLog(limit, lambda: self.now_us, lambda *it: self.changes.append(it))
+
+    def changed(self, how: str) -> list[WireMessage]:
+        return [message for message, change in self.changes if change == how]
 
     def send(self, data: bytes, cuts: list[int], *, back: bool = False) -> None:
         source, target = (SERVER, CLIENT) if back else (CLIENT, SERVER)
@@ -61,7 +64,7 @@ def test_frames_are_found_however_they_are_cut(
     assert [message.is_request for message in found] == [True] * len(apis) + [False] * len(apis)
     sizes = [12 + len(body) for _, body in bodies] + [8 + len(body) for _, body in bodies]
     assert [message.size_bytes for message in found] == sizes
-    assert wire.arrived == found
+    assert wire.changed("sent") == wire.changed("arrived") == found
     for message in found:
         assert message.arrived_us is not None
         assert message.sent_us < message.arrived_us
@@ -108,3 +111,4 @@ def test_messages_on_the_way_at_the_end_are_lost() -> None:
         ("Produce", False, False),
         ("Fetch", True, True),
     ]
+    assert [message.api for message in wire.changed("lost")] == ["Fetch"]
