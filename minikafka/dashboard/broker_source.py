@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from minikafka.dashboard.broadcast import Broadcast
@@ -19,7 +20,7 @@ from minikafka.kernel.tls import TlsSettings
 from minikafka.network.http_get import HttpGetConnection, HttpUrl
 
 LOOK_EVERY_MS: Final = 250
-LOOK_AT_REST_EVERY_MS: Final = 500  # while only the kinds AT_REST change
+REST_MS: Final = 750  # longer between looks while only the kinds AT_REST change; an event ends it
 AT_REST: Final = frozenset({"purgatory", "session", "request", "requests", "connections"})
 TIMEOUT_MS: Final = 2_000
 LOST_AFTER_MS: Final = 2_000  # without a response
@@ -44,7 +45,8 @@ class BrokerSource:
     """Puts the facts of a broker on the stage, and its events, as long as it responds.
 
     ``network`` returns the network to use for the next request, ``watched`` the topics all of whose
-    partitions are wanted, however many the broker has. The debug listener is a loopback
+    partitions are wanted, however many the broker has. ``on_events`` is called when new events have
+    been read. The debug listener is a loopback
     address, so another broker of that address on this machine may respond: it is not followed."""
 
     def __init__(
@@ -55,6 +57,7 @@ class BrokerSource:
         broker_id: int,
         endpoint: Endpoint,
         watched: Callable[[], Collection[str]] = frozenset,
+        on_events: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._broadcast = broadcast
@@ -67,6 +70,8 @@ class BrokerSource:
         )
         self._held: dict[EntityKey, Facts] = {}  # of kinds that are shown seldom
         self._held_until_ms = 0
+        self._on_events = on_events
+        self._has_events = asyncio.Event()  # since the last look
 
     async def follow(self) -> None:
         """Follow the broker until it is lost. Raises SourceLost."""
@@ -95,15 +100,23 @@ class BrokerSource:
             except OSError as error:
                 if self._clock.monotonic_ms() - seen_ms >= LOST_AFTER_MS:
                     raise SourceLost(self._why(error)) from None
-                pause_ms = LOOK_EVERY_MS
                 since = 0  # it may have started again: its numbers then count from 1
+                at_rest = False
             else:
                 seen_ms, since = self._clock.monotonic_ms(), shown.last
-                kinds = {kind for kind, _ in shown.changed}
+                at_rest = all(kind in AT_REST for kind, _ in shown.changed)
                 self._put(shown)
-                pause_ms = LOOK_AT_REST_EVERY_MS if kinds <= AT_REST else LOOK_EVERY_MS
             took_ms = self._clock.monotonic_ms() - begun_ms
-            await self._clock.sleep(max(pause_ms - took_ms, LOOK_EVERY_MS // 5))
+            await self._clock.sleep(max(LOOK_EVERY_MS - took_ms, LOOK_EVERY_MS // 5))
+            if at_rest:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait for ``REST_MS``, or until there are events since the last rest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REST_MS / 1000):
+                await self._has_events.wait()
+        self._has_events.clear()
 
     def _put(self, shown: ShownState) -> None:
         """Put a response of /state.json on the stage."""
@@ -144,6 +157,9 @@ class BrokerSource:
                 self._broadcast.stage.add_event(self._broker_id, event)
             since = shown.last
             self._broadcast.publish()
+            if shown.events:
+                self._has_events.set()
+                self._on_events()
 
     async def _get(
         self,

@@ -47,7 +47,10 @@ TIMEOUT_MS: Final = 2_000  # of one request
 ALL_TOPICS_TIMEOUT_MS: Final = 10_000
 LIST_MAX_AGE_MS: Final = 3_000
 STALE_MS: Final = 60_000  # a list of a large cluster waits rather than show this
-LARGE: Final = 2_000  # partitions: the metadata of so many are read less often
+# The metadata of so many partitions are read less often.
+MEDIUM: Final = 200
+MEDIUM_MAX_AGE_MS: Final = 2_500  # unless a broker has logged something meanwhile
+LARGE: Final = 2_000
 LARGE_MAX_AGE_MS: Final = 10_000
 AT_ONCE: Final = 20  # requests about groups under way
 
@@ -70,6 +73,7 @@ class ClusterReader:
         self._whole = ClusterView()  # of all topics
         self._read_ms: int | None = None  # when that was
         self._reading: asyncio.Task[None] | None = None
+        self._changes_expected = False
         self._few = asyncio.Semaphore(AT_ONCE)
 
     # ----------------------------------------------------------------------------------- metadata
@@ -96,8 +100,11 @@ class ClusterReader:
     async def topics(self, names: Iterable[str]) -> ClusterView:
         """Return the view with the current state of these topics and the brokers. In a large
         cluster the other topics are of some seconds ago. Raises KafkaError."""
-        if self._read_ms is None or self.totals.partitions < LARGE:
+        if self._read_ms is None or self.totals.partitions < MEDIUM or self._changes_expected:
+            self._changes_expected = False
             return await self.all_topics(0)
+        if self.totals.partitions < LARGE:
+            return await self.all_topics(MEDIUM_MAX_AGE_MS)
         whole = await self.all_topics(LARGE_MAX_AGE_MS)
         known = {name: self.view.topics[name] for name in names if name in self.view.topics}
         response = await self._metadata(sorted(known))
@@ -107,6 +114,10 @@ class ClusterReader:
         leaders = ChainMap(dict(recent.leaders), dict(whole.leaders))
         self._set(replace(recent, topics=topics, leaders=leaders))
         return self.view
+
+    def expect_changes(self) -> None:
+        """Read all topics at the next look, unless there are very many."""
+        self._changes_expected = self.totals.partitions < LARGE
 
     async def about(self, broker_id: int) -> BrokerAbout:
         """Return which software a broker is and where its inside is shown. Raises KafkaError."""

@@ -6,7 +6,7 @@ What it puts on the stage exists for any Kafka. ``cluster_facts`` has the bounds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,7 @@ from minikafka.dashboard.cluster_facts import (
     MAX_TRANSACTIONS,
     BrokerAbout,
     FailedCall,
+    PartitionOffsets,
     cluster_facts,
     group_facts,
     node_facts,
@@ -81,11 +82,14 @@ class ClusterSource:
         self._nodes_seen(reader.view.nodes)
         topics = shown_topics(reader.view.topics, self._watched())
         partitions = [TopicPartition(t.name, number) for t in topics for number in t.partitions]
-        offsets, transactions, reassignments = await asyncio.gather(
-            reader.offsets(partitions[:MAX_PARTITIONS], errors),
+        offsets = self._offsets_inside(partitions[:MAX_PARTITIONS])
+        others = [tp for tp in partitions[:MAX_PARTITIONS] if tp not in offsets]
+        requested, transactions, reassignments = await asyncio.gather(
+            reader.offsets(others, errors),
             self._transactions(errors),
             reader.reassignments(errors),
         )
+        offsets |= requested
         entities: Entities = {
             ("topic", topic.name): topic_facts(topic, offsets) for topic in topics
         }
@@ -108,6 +112,24 @@ class ClusterSource:
             reader.view, self._bootstrap, reader.totals, count, shown, errors
         )
         return entities
+
+    def _offsets_inside(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Return the offsets that leaders have shown whose inside is followed. Requests for them
+        would be a large part of what an open page costs with a thousand partitions."""
+        stage, leaders = self._broadcast.stage, self._reader.view.leaders
+        found: dict[TopicPartition, PartitionOffsets] = {}
+        for tp in partitions:
+            leader = leaders.get(tp)
+            facts = (
+                stage.entities(leader).get(("partition", str(tp))) if leader is not None else None
+            )
+            if facts is not None and facts.get("is_leader"):
+                found[tp] = PartitionOffsets(
+                    facts["log_start_offset"], facts["high_watermark"], facts["last_stable_offset"]
+                )
+        return found
 
     async def _groups(
         self, ends: dict[TopicPartition, int], errors: list[FailedCall]

@@ -148,6 +148,7 @@ class Follow:
             broker_id,
             endpoint,
             self.watched,
+            self.reader.expect_changes,
         )
         try:
             await source.follow()

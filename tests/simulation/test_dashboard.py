@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from minikafka.client import Admin, Producer
 from minikafka.dashboard.follow import STOP_AFTER_MS
+from minikafka.dashboard.stage import Stage
 from minikafka.simulator.cluster import SimCluster
 from scripts.lib.recordings import (
     DEBUG_PORT,
@@ -164,3 +166,56 @@ def test_brokers_are_left_alone_without_readers() -> None:
                     await asyncio.sleep(STOP_AFTER_MS / 1000 + 1)
 
     SimCluster(3, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("GLASS-15")
+def test_offsets_that_leaders_show_inside_are_not_requested() -> None:
+    async def play(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+        world, config = cluster.client_host.world, cluster.client_config
+        async with Admin(world, config) as admin:
+            await admin.create_topic(TOPIC, 3, 3)
+            await admin.wait_for_topic(TOPIC, 3)
+        async with AsyncExitStack() as stack:
+            broadcast = await followed(cluster, stack)
+            stack.enter_context(broadcast.reading())
+            await asyncio.sleep(5)
+            before = _list_offsets(broadcast.stage)
+            async with Producer(world, config) as producer:
+                for partition in range(3):
+                    await producer.send_and_wait(TOPIC, b"order", partition=partition)
+            await asyncio.sleep(10)
+            rows = broadcast.stage.entities(None)["topic", TOPIC]["partitions"]
+            assert [row["high_watermark"] for row in rows] == [1, 1, 1]
+            assert _list_offsets(broadcast.stage) == before
+
+    SimCluster(3, settings=SETTINGS).run(play)
+
+
+def _list_offsets(stage: Stage) -> int:
+    """How many ListOffsets requests the brokers have had."""
+    key = ("request", "ListOffsets")
+    found = [stage.entities(broker).get(key, {"count": 0})["count"] for broker in (1, 2, 3)]
+    return sum(found)
+
+
+@pytest.mark.mission("GLASS-11")
+def test_an_event_ends_the_rest_between_looks() -> None:
+    """At rest a look is a second after the one before."""
+
+    async def play(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+        async with AsyncExitStack() as stack:
+            broadcast = await followed(cluster, stack)
+            stack.enter_context(broadcast.reading())
+            await asyncio.sleep(20)
+            async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+                await admin.create_topic(TOPIC, 1, 3)
+            await asyncio.sleep(0.4)
+            shown = [("partition", f"{TOPIC}-0") in broadcast.stage.entities(b) for b in (1, 2, 3)]
+            assert shown == [True, True, True]
+
+    for seed in range(3):  # in each the brokers rest at another time
+        SimCluster(seed, settings=SETTINGS).run(play)

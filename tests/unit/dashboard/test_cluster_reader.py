@@ -14,6 +14,8 @@ from minikafka.dashboard.cluster_reader import (
     LARGE,
     LARGE_MAX_AGE_MS,
     LIST_MAX_AGE_MS,
+    MEDIUM,
+    MEDIUM_MAX_AGE_MS,
     STALE_MS,
     ClusterReader,
 )
@@ -149,6 +151,23 @@ async def test_a_small_cluster_is_read_whole_each_time() -> None:
         session.now_ms = now_ms
         await reader.topics(["a"])
     assert session.named() == [None] * 3
+
+
+@pytest.mark.mission("GLASS-15")
+async def test_hundreds_of_topics_are_read_less_often_unless_something_happened() -> None:
+    session = Session()
+    session.epochs = dict.fromkeys(NAMES[:MEDIUM], 0)
+    reader = reader_of(session)
+    for now_ms in range(0, 2 * MEDIUM_MAX_AGE_MS, 500):
+        session.now_ms = now_ms
+        await reader.topics([])
+    assert session.named() == [None] * 2
+    session.epochs[NAMES[0]] = 1
+    reader.expect_changes()
+    view = await reader.topics([])
+    assert view.topics[NAMES[0]].partitions[0].leader_epoch == 1
+    await reader.topics([])
+    assert session.named() == [None]
 
 
 @pytest.mark.mission("GLASS-12")
