@@ -8,11 +8,12 @@ import runpy
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+
+from minikafka.own_command import own_command
 
 ATTEMPTS = 5  # another process may take a port after ``free_ports`` has found it free
 PORT_RANGE = 20_000, 60_000
@@ -89,7 +90,7 @@ class ClusterProcesses:
 
     def _try_to_start(self, home: Path) -> bool:
         ports = free_ports(self.brokers)
-        command = [sys.executable, "-m", "minikafka.cli.main", "up", "--data-dir", str(home)]
+        command = own_command("up", "--data-dir", str(home))
         command += ["--brokers", str(self.brokers)]
         command += ["--base-port", str(ports.first), "--zookeeper-port", str(ports.zookeeper)]
         if self.secure:
@@ -164,7 +165,7 @@ class ClusterProcesses:
     def restart_broker(self, broker_id: int) -> None:
         """Start a killed broker on its old data and port; return at once."""
         home = self._broker_home(broker_id)
-        command = [sys.executable, "-m", "minikafka.cli.main", "broker"]
+        command = own_command("broker")
         with (home / "log").open("ab") as log:
             process = subprocess.Popen(
                 [*command, "--config", str(home / "server.properties")],
@@ -177,7 +178,7 @@ class ClusterProcesses:
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> None:
         """Create a topic and wait until it is usable. Raises ClusterNotStarted with the error."""
-        command = [sys.executable, "-m", "minikafka.cli.main", "topics", "create"]
+        command = own_command("topics", "create")
         command += ["--bootstrap-server", self.bootstrap, "--topic", name]
         command += ["--partitions", str(partitions)]
         command += ["--replication-factor", str(replication_factor)]

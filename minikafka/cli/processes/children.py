@@ -11,6 +11,7 @@ from dataclasses import field
 from pathlib import Path
 
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.own_command import own_command
 
 
 @dataclass(slots=True)
@@ -35,11 +36,7 @@ class Child:
         self.ended_by = ""
         with self.log_path.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "minikafka.cli.main",
-                *self.arguments,
-                "--stop-with-stdin",
+                *own_command(*self.arguments, "--stop-with-stdin"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from minikafka.dashboard.acting.supervision import (
     line,
     parse_line,
 )
+from minikafka.own_command import own_command
 from minikafka.world.real.loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class PageProcess:
 
     def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
         errors: IO[bytes] | None = None if self._log is None else self._log.open("ab")
-        command = [sys.executable, "-m", "minikafka", "ui", *self._arguments]
+        command = own_command("ui", *self._arguments)
         try:
             return subprocess.Popen(
                 [*command, "--supervisor-fd", str(fd)],

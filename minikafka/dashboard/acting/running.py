@@ -7,13 +7,13 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from typing import IO, Any
 
 from minikafka.dashboard.acting.acts import Command
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.own_command import own_command
 
 MOST_BYTES = 1024 * 1024
 TIMEOUT_S = 60.0
@@ -46,7 +46,7 @@ async def run_command(
     """
     with contextlib.ExitStack() as files:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "minikafka", *command.words),
+            *own_command(*command.words),
             env={**os.environ, "PYTHONIOENCODING": "utf-8:backslashreplace"},
             stdin=DEVNULL if command.stdin is None else _file_of(command.stdin, files),
             stdout=PIPE,

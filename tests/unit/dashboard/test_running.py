@@ -18,9 +18,9 @@ pytestmark = pytest.mark.mission("GLASS-21")
 
 @pytest.fixture
 def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A program in place of the interpreter that runs its words as shell code."""
+    """A program in place of the interpreter that runs its last word as shell code."""
     program = tmp_path / "program"
-    program.write_text('#!/bin/sh\nshift 3\nexec sh -c "$1"\n')
+    program.write_text('#!/bin/sh\nshift $(($# - 1))\nexec sh -c "$1"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     return program
