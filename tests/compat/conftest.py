@@ -1,7 +1,5 @@
 """Three brokers for all client tests: inside the process, or on a real ZooKeeper."""
 
-import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +8,10 @@ import pytest
 
 from minikafka.inside.cluster import InsideCluster
 from scripts.lib.cluster import Cluster as ClusterOfProcesses
+from tests.support import npm
 from tests.support.clients.places import INSIDE, Cluster
 
 KAFKAJS = "kafkajs@2.2.4"
-INSTALL_LIMIT_S = 120
 # Members may have short sessions, and a transaction that has timed out is aborted within a second.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "500",
@@ -47,18 +45,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 @pytest.fixture(scope="session")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with kafkajs, which npm brings."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("node or npm is not installed")
-    home = tmp_path_factory.mktemp("kafkajs")
-    command = ["npm", "install", "--prefix", str(home), "--no-audit", "--no-fund"]
-    command += ["--fetch-retries=1", KAFKAJS]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm did not bring {KAFKAJS} within {INSTALL_LIMIT_S} s")
-    if done.returncode != 0:
-        pytest.skip(f"npm does not bring {KAFKAJS}: {done.stderr.strip()[-300:]}")
-    return home / "node_modules"
+    return npm.node_modules(tmp_path_factory.mktemp("kafkajs"), KAFKAJS)
 
 
 @pytest.fixture

@@ -240,7 +240,7 @@ export function usePreview(api, name, sent, dry, missing = []) {
   return preview;
 }
 
-/** The same act as a command for a shell, with a button that copies it. */
+/** The same act as a command for a shell, with a button that copies it. @param {{preview: any}} props */
 export function CommandLine({ preview }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
@@ -258,7 +258,7 @@ export function CommandLine({ preview }) {
   </section>`;
 }
 
-/** What a run has printed. */
+/** What a run has printed. @param {{result: any}} props */
 function Result({ result }) {
   if (!result) return null;
   const head = result.failed ? "It failed." : result.dry ? "This would happen; nothing has changed yet." : "Done.";

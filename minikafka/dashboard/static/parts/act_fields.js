@@ -146,5 +146,5 @@ export function NameInput({ kind, shared, value, change, api }) {
   const list = `names-of-${kind}-${shared.name}`;
   return html`<input ...${shared} type="text" list=${list} autocomplete="off" spellcheck=${false} value=${value}
       onInput=${(/** @type {any} */ event) => change(event.target.value)} />
-    <datalist id=${list}>${names.map((name) => html`<option value=${name}></option>`)}</datalist>`;
+    <datalist id=${list}>${names.map((/** @type {string} */ name) => html`<option value=${name}></option>`)}</datalist>`;
 }

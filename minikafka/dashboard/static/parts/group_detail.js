@@ -33,7 +33,7 @@ export function GroupDetail({ name, state, api, go }) {
   const facts = polled.facts ?? reported?.facts;
   const history = useHistory(name, facts, polled.facts ? polled.at : (reported?.at ?? 0));
   const phase = inside?.facts.state ?? facts?.state;
-  const done = () => setChanges((n) => n + 1);
+  const done = () => setChanges((/** @type {number} */ n) => n + 1);
   if (!facts && !inside) {
     return html`<${Back} />
       ${polled.problem

@@ -14,7 +14,7 @@ export function GroupOffsets({ group, phase, offsets, state, api, done }) {
   const [wanted, setWanted] = useState(/** @type {Record<string, string>} */ ({}));
   const may = state.hello?.live !== false && reasonAgainst(state, "groups-reset-offsets") === null;
   const rows = offsets.map((offset) => ({ ...offset, name: `${offset.topic}:${offset.partition}` }));
-  const set = (/** @type {string} */ name, /** @type {string} */ value) => setWanted((before) => ({ ...before, [name]: value }));
+  const set = (/** @type {string} */ name, /** @type {string} */ value) => setWanted((/** @type {any} */ before) => ({ ...before, [name]: value }));
   const chosen = rows.filter((row) => /^\d+$/.test(wanted[row.name] ?? ""));
   const text = chosen.map((row) => `${row.name}=${wanted[row.name]}`).join(",");
   const fill = (/** @type {(row: any) => number|null} */ of) =>

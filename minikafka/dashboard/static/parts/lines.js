@@ -22,7 +22,7 @@ export function Lines({ label, at, series, height = 220, fill = false }) {
   const data = [at.map((ms) => ms / 1000), ...series.map((one) => one.values)];
   useEffect(() => {
     const element = box.current;
-    const made = new uPlot(optionsOf(element, series, height, fill), data, element);
+    const made = new /** @type {any} */ (uPlot)(optionsOf(element, series, height, fill), data, element);
     plot.current = made;
     const observer = new ResizeObserver(() => made.setSize({ width: widthOf(element), height }));
     observer.observe(element);

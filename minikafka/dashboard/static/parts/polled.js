@@ -27,7 +27,7 @@ export function usePolled({ api, path, live, everyMs, changed }) {
       } catch (error) {
         const problem = /** @type {Error} */ (error);
         if (problem.name === "AbortError") return;
-        setLast((before) => ({ ...before, path, problem: problem.message }));
+        setLast((/** @type {any} */ before) => ({ ...before, path, problem: problem.message }));
       }
       if (!stop.signal.aborted) timer = setTimeout(read, everyMs);
     };

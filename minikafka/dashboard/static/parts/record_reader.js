@@ -52,7 +52,7 @@ export function useRecords(api) {
     }, signal);
     now.current.next = { ...next, ...found.next };
     setMore(Boolean(found.more));
-    if (found.records.length > 0) setKept((before) => withRecords(before, fresh(before.rows, found.records)));
+    if (found.records.length > 0) setKept((/** @type {any} */ before) => withRecords(before, fresh(before.rows, found.records)));
     return found.records.length;
   };
   /** @param {any} query */

@@ -32,7 +32,7 @@ function tableOf({ rows, newestFirst, open, turn, replay, reason }) {
     <caption class="hidden">Records</caption>
     <thead><tr><th scope="col"><span class="hidden">open</span></th><th scope="col" class="num">partition</th><th scope="col" class="num">offset</th>
       <th scope="col" class="when">time</th><th scope="col">key</th><th scope="col">value</th></tr></thead>
-    <tbody>${shown.map((record) => {
+    <tbody>${shown.map((/** @type {any} */ record) => {
       const id = recordId(record);
       return html`<${Row} key=${id} id=${id} record=${record} open=${open.has(id)} turn=${turn} replay=${replay} reason=${reason} />`;
     })}</tbody>

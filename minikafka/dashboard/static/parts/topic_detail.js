@@ -22,7 +22,7 @@ export function TopicDetail({ name, state, api, go }) {
   const polled = usePolled({ api, path, live: live && Boolean(state.hello), everyMs: POLL_MS, changed: changes });
   const reported = one(state, null, "topic", name);
   const facts = polled.facts ?? reported;
-  const done = () => setChanges((n) => n + 1);
+  const done = () => setChanges((/** @type {number} */ n) => n + 1);
   const shared = { state, api, done, fixed: ["topic"] };
   if (!facts) {
     return html`<${Back} />${polled.problem

@@ -31,7 +31,7 @@ function Records({ state, api, params }) {
   const reason = reasonAgainst(state, "produce");
   const showForm = (/** @type {any} */ next) => {
     setForm(next);
-    setFormKey((n) => n + 1);
+    setFormKey((/** @type {number} */ n) => n + 1);
   };
   const replay = async (/** @type {any} */ record) => {
     setTrouble("");

@@ -23,7 +23,7 @@ function Topics({ state, api, go, params }) {
     { key: "internal", title: "", render: (/** @type {any} */ row) => (row.internal ? html`<span class="tag">internal</span>` : "") },
   ];
   const created = (/** @type {any} */ values) => {
-    setChanges((n) => n + 1);
+    setChanges((/** @type {number} */ n) => n + 1);
     if (values?.topic) go("topics", { name: values.topic });
   };
   return html`<div>
