@@ -6,21 +6,40 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
+from minikafka.broker.purgatories import Reaper
+from minikafka.client import Admin
+from minikafka.core.client.admin.configs import ConfigAlteration
+from minikafka.core.client.admin.topics import NewTopic
+from minikafka.core.config_resources import AlterOperation, ResourceType
+from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import name_problem
-from minikafka.kernel.errno_names import with_errno_names
+from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.kernel.ports import NoNode
-from minikafka.learn.recipe import RecipeError, Value
+from minikafka.kernel.ports import Clock, CoordinationError, NoNode
+from minikafka.learn import clients
+from minikafka.learn.clients import ACKS, ANY_PARTITION, PlayedMember, PlayedProducer, reason
+from minikafka.learn.hosts import hosts_of
+from minikafka.learn.lesson import LessonTimers
+from minikafka.learn.messages import MessageLog
+from minikafka.learn.recipe import MAX_BROKERS, RecipeError, Value
 from minikafka.simulator.cluster import CLIENT, SimCluster, host_name
 from minikafka.world.sim.process import HostDown
+from minikafka.world.sim.zookeeper import SimZookeeper
 from minikafka.zookeeper import paths
 
-ZOOKEEPER = "zookeeper"
-POLL_MS = 200
 MAX_PAUSE_MS = 600_000  # between records
-_ACKS = {"all": -1, "1": 1, "0": 0}
+MAX_SLOW_MS = 60_000
+MAX_TIMERS = 50
+MAX_DELAY_MS = 600_000
+MAX_PARTITION = 999
+_TOPIC_SETTINGS = """
+    cleanup.policy compression.type delete.retention.ms file.delete.delay.ms flush.messages flush.ms
+    follower.replication.throttled.replicas index.interval.bytes
+    leader.replication.throttled.replicas max.compaction.lag.ms max.message.bytes
+    message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas
+    retention.bytes retention.ms segment.bytes segment.ms unclean.leader.election.enable
+"""
 
 Arguments: TypeAlias = Mapping[str, Any]
 
@@ -75,11 +94,6 @@ class ActionRow:
     carry_out: Callable[[Stagehand, Arguments], Awaitable[None]]
 
 
-def hosts_of(brokers: int) -> tuple[str, ...]:
-    """Return the hosts that links connect."""
-    return (*(host_name(number) for number in range(1, brokers + 1)), ZOOKEEPER, CLIENT)
-
-
 def check_action(name: str, arguments: Mapping[str, Value], brokers: int) -> Arguments:
     """Return the arguments with defaults. Raises RecipeError in words for a reader."""
     row = ACTIONS.get(name)
@@ -100,36 +114,65 @@ def check_action(name: str, arguments: Mapping[str, Value], brokers: int) -> Arg
         raise RecipeError(f"{name}: {error}") from None
 
 
-def _reason(error: BaseException | None) -> str:
-    """Return the text of an error, or of the first one in a group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return "" if error is None else with_errno_names(str(error) or type(error).__name__)
+@dataclass(slots=True, eq=False)
+class ActionHandle:
+    """An action that has begun: ``number`` is its index in the recipe. ``problem`` says in a
+    sentence that it was not possible, or that a client has failed."""
+
+    number: int
+    name: str
+    arguments: Arguments
+    ended: bool = False
+    problem: str | None = None
 
 
 class Stagehand:
-    """Carries out actions on a cluster, and keeps the consumers that they have started."""
+    """Carries out actions on a cluster, and keeps the clients and timers that they have started.
+    ``log`` sees the messages on the wire. ``acts`` lists what has begun."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: SimCluster, log: MessageLog) -> None:
         self.cluster = cluster
-        self._consumers: dict[tuple[str, str], _GroupMember] = {}
+        self.acts: list[ActionHandle] = []
+        self._log = log
+        self._consumers: dict[tuple[str, str], PlayedMember] = {}
+        self._producers: dict[tuple[str, int], PlayedProducer] = {}
+        self._timers: LessonTimers | None = None
 
-    async def carry_out(self, name: str, arguments: Arguments) -> None:
-        """Carry out an action whose arguments are checked, to its end. Failures of clients, and an
-        action that is not possible, become events."""
-        self.cluster.note("action", do=name, **arguments)
+    @property
+    def wheels(self) -> list[Reaper[DelayedOperation]]:
+        """The purgatory of the last action ``timers``, if there was one."""
+        return [] if self._timers is None else [self._timers.reaper]
+
+    @property
+    def lesson_clock(self) -> Clock | None:
+        """The clock of the purgatory in ``wheels``."""
+        return None if self._timers is None else self._timers.clock
+
+    def begin(self, name: str, arguments: Arguments) -> ActionHandle:
+        """Begin an action whose arguments are checked, on the client host. Failures of clients, and
+        an action that is not possible, become events."""
+        act = ActionHandle(len(self.acts), name, arguments)
+        self.acts.append(act)
+        self.cluster.spawn_client(self._carry_out(act), f"action-{act.number}")
+        return act
+
+    async def _carry_out(self, act: ActionHandle) -> None:
+        self.cluster.note("action", do=act.name, **act.arguments)
         try:
-            await self._attempt(name, arguments)
+            await self._attempt(act)
         except* HostDown:
             pass  # the simulation ends amid the action
+        act.ended = True
 
-    async def _attempt(self, name: str, arguments: Arguments) -> None:
+    async def _attempt(self, act: ActionHandle) -> None:
         try:
-            await ACTIONS[name].carry_out(self, arguments)
+            await ACTIONS[act.name].carry_out(self, act.arguments)
         except NotPossible as error:
-            self.cluster.note("action_not_possible", do=name, reason=str(error))
+            act.problem = str(error)
+            self.cluster.note("action_not_possible", do=act.name, reason=act.problem)
         except KafkaError as error:
-            self.cluster.note("client_failed", do=name, error=_reason(error))
+            act.problem = reason(error)
+            self.cluster.note("client_failed", do=act.name, error=act.problem)
 
     # ------------------------------------------------------------------------------------ brokers
 
@@ -177,6 +220,21 @@ class Stagehand:
     async def reset(self, given: Arguments) -> None:
         self.cluster.simulation.reset(*self._pair(given))
 
+    async def slow_link(self, given: Arguments) -> None:
+        self.cluster.simulation.slow(*self._pair(given), given["ms"] * 1_000)
+
+    async def normal_link(self, given: Arguments) -> None:
+        self.cluster.simulation.slow(*self._pair(given), 0)
+
+    async def hold_message(self, given: Arguments) -> None:
+        """Hold a message, and with it all bytes behind it in that direction of the connection."""
+        if not self._log.hold(given["number"]):
+            raise NotPossible(f"the message {given['number']} is not on its way")
+
+    async def release_message(self, given: Arguments) -> None:
+        if not self._log.release(given["number"]):
+            raise NotPossible(f"the message {given['number']} is not held")
+
     # ---------------------------------------------------------------------------------- ZooKeeper
 
     async def zookeeper_away(self, given: Arguments) -> None:
@@ -186,14 +244,27 @@ class Stagehand:
         self.cluster.simulation.zookeeper.start()
 
     async def expire_session(self, given: Arguments) -> None:
-        zookeeper = self.cluster.simulation.zookeeper
-        if not zookeeper.running:
-            raise NotPossible("ZooKeeper is stopped")
+        zookeeper = self._running_zookeeper()
         try:
             _, registration = zookeeper.tree.get(paths.broker_id(given["broker"]))
         except NoNode:
             raise NotPossible(f"broker {given['broker']} is not registered") from None
         zookeeper.expire(registration.ephemeral_owner)
+
+    async def delete_znode(self, given: Arguments) -> None:
+        path = given["path"]
+        try:
+            self._running_zookeeper().delete(path)
+        except CoordinationError as error:
+            raise NotPossible(f"{path} cannot be deleted: {type(error).__name__}") from None
+
+    async def write_znode(self, given: Arguments) -> None:
+        """Create a znode, or replace its data."""
+        path = given["path"]
+        try:
+            self._running_zookeeper().put(path, given["text"].encode())
+        except CoordinationError as error:
+            raise NotPossible(f"{path} cannot be written: {type(error).__name__}") from None
 
     # -------------------------------------------------------------------------------------- disks
 
@@ -208,50 +279,74 @@ class Stagehand:
         ended = asyncio.ensure_future(self.cluster.end_of(broker))
         await asyncio.wait([ended])
         if not ended.cancelled():
-            self.cluster.note("broker_ended", broker=broker, error=_reason(ended.result()))
+            self.cluster.note("broker_ended", broker=broker, error=reason(ended.result()))
+
+    async def slow_disk(self, given: Arguments) -> None:
+        """Each flush, and each read that is not in the page cache, takes longer."""
+        self.cluster.host(given["broker"]).disk.slow_us = given["ms"] * 1_000
 
     async def repair_disk(self, given: Arguments) -> None:
         disk = self.cluster.host(given["broker"]).disk
         disk.capacity_bytes = None
+        disk.slow_us = 0
         disk.broken.clear()
 
     # ------------------------------------------------------------------------------------ clients
 
     async def create_topic(self, given: Arguments) -> None:
-        if given["replicas"] > len(self.cluster.broker_ids):
+        brokers = len(self.cluster.broker_ids)
+        if given["replicas"] > brokers:
             raise NotPossible(f"there are not {given['replicas']} brokers")
+        name, partitions = given["topic"], given["partitions"]
+        topic = NewTopic(name, partitions, given["replicas"])
+        if given["assignment"]:
+            rows = [_numbers("a row", row, 1, brokers) for row in given["assignment"].split(";")]
+            partitions, topic = len(rows), NewTopic(name, assignments=dict(enumerate(rows)))
         async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
-            await admin.create_topic(given["topic"], given["partitions"], given["replicas"])
-            await admin.wait_for_topic(given["topic"], given["partitions"])
+            outcome = (await admin.create_topics([topic]))[name]
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            await admin.wait_for_topic(name, partitions)
 
     async def delete_topic(self, given: Arguments) -> None:
         async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
             await admin.delete_topic(given["topic"])
 
+    async def set_config(self, given: Arguments) -> None:
+        """Set a setting of a topic; an empty value returns it to its default."""
+        operation = AlterOperation.SET if given["value"] else AlterOperation.DELETE
+        change = ConfigAlteration(given["name"], given["value"] or None, operation)
+        async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
+            await admin.incremental_alter_configs(ResourceType.TOPIC, given["topic"], [change])
+
+    async def reassign(self, given: Arguments) -> None:
+        """Begin to move a partition; no replicas cancel the move."""
+        partition = _partition(given)
+        brokers = _numbers("replicas", given["replicas"], 1, len(self.cluster.broker_ids))
+        async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
+            outcomes = await admin.alter_partition_reassignments({partition: brokers or None})
+        _raise_failure(outcomes[partition])
+
+    async def elect_leaders(self, given: Arguments) -> None:
+        partition, election = _partition(given), ElectionType[given["election"].upper()]
+        async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
+            outcomes = await admin.elect_leaders(election, [partition])
+        _raise_failure(outcomes[partition])
+
     async def produce(self, given: Arguments) -> None:
-        """Send numbered records, and note how many were acknowledged."""
-        world = self.cluster.client_host.world
-        config = ProducerConfig(acks=_ACKS[given["acks"]])
-        key = given["key"].encode() or None
-        promises = []
-        async with Producer(world, self.cluster.client_config, config) as producer:
-            for number in range(given["records"]):
-                value = f"{given['value']}{number}".encode()
-                promises.append(await producer.send(given["topic"], value, key))
-                if given["every_ms"]:
-                    await world.clock.sleep(given["every_ms"])
-        outcomes = await asyncio.gather(*promises, return_exceptions=True)
-        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        facts = {"error": _reason(failed[0])} if failed else {}
-        acknowledged = len(outcomes) - len(failed)
-        self.cluster.note("produced", topic=given["topic"], records=acknowledged, **facts)
+        if given["to"] > len(self.cluster.broker_ids):
+            raise NotPossible(f"there is no broker {given['to']}")
+        await (clients.send_to_broker if given["to"] else clients.send)(self.cluster, given)
+
+    async def read(self, given: Arguments) -> None:
+        await (clients.fetch if given["max_wait_ms"] else clients.read)(self.cluster, given)
 
     async def join_group(self, given: Arguments) -> None:
         """Start a consumer, and return when it has ended."""
         name = (given["group"], given["member"])
         if name in self._consumers:
             raise NotPossible(f"the member {given['member']} is in the group {given['group']}")
-        member = self._consumers[name] = _GroupMember(self.cluster, *name)
+        member = self._consumers[name] = PlayedMember(self.cluster, *name)
         try:
             await member.read(given["topic"], given["session_ms"])
         finally:
@@ -263,6 +358,47 @@ class Stagehand:
     async def vanish(self, given: Arguments) -> None:
         self._member(given).vanish()
 
+    # ------------------------------------------------------------------------------- transactions
+
+    async def begin_transaction(self, given: Arguments) -> None:
+        name = (given["transactional_id"], given["instance"])
+        producer = self._producers.get(name)
+        if producer is None or producer.has_failed:
+            producer = PlayedProducer(self.cluster, *name, given["timeout_ms"])
+            self._producers[name] = producer
+            await producer.live()
+        elif producer.in_transaction:
+            raise NotPossible(f"instance {name[1]} of {name[0]} is in a transaction")
+        await producer.begin()
+
+    async def send_in_transaction(self, given: Arguments) -> None:
+        await self._in_transaction(given).send(given)
+
+    async def commit_transaction(self, given: Arguments) -> None:
+        await self._in_transaction(given).commit()
+
+    async def abort_transaction(self, given: Arguments) -> None:
+        await self._in_transaction(given).abort()
+
+    async def vanish_producer(self, given: Arguments) -> None:
+        self._in_transaction(given).vanish()
+
+    # ------------------------------------------------------------------------------------- timers
+
+    async def timers(self, given: Arguments) -> None:
+        """Set timers in the lesson's purgatory, and return when all have expired. The clock of an
+        empty purgatory starts again at 0."""
+        delays_ms = _numbers("delays", given["delays"], 1, MAX_DELAY_MS)
+        if not 0 < len(delays_ms) <= MAX_TIMERS:
+            raise NotPossible(f"delays are 1 to {MAX_TIMERS} numbers")
+        if self._timers is None or not self._timers.reaper.purgatory.delayed:
+            clock = self.cluster.client_host.world.clock
+            self._timers = LessonTimers(clock, self._note_timer)
+        await self._timers.wait(delays_ms)
+
+    def _note_timer(self, delay_ms: int, after_ms: int) -> None:
+        self.cluster.note("timer_fired", delay_ms=delay_ms, after_ms=after_ms)
+
     # ------------------------------------------------------------------------------------ helpers
 
     def _running(self, given: Arguments) -> int:
@@ -270,6 +406,12 @@ class Stagehand:
         if not self.cluster.host(broker).alive:
             raise NotPossible(f"broker {broker} is down")
         return broker
+
+    def _running_zookeeper(self) -> SimZookeeper:
+        zookeeper = self.cluster.simulation.zookeeper
+        if not zookeeper.running:
+            raise NotPossible("ZooKeeper is stopped")
+        return zookeeper
 
     def _others(self, given: Arguments) -> list[str]:
         hosts = hosts_of(len(self.cluster.broker_ids))
@@ -284,65 +426,51 @@ class Stagehand:
         self.cluster.simulation.unclog(one, other)
         self.cluster.simulation.unclog(other, one)
 
-    def _member(self, given: Arguments) -> _GroupMember:
+    def _member(self, given: Arguments) -> PlayedMember:
         member = self._consumers.get((given["group"], given["member"]))
         if member is None:
             raise NotPossible(f"the group {given['group']} has no member {given['member']}")
         return member
 
-
-class _GroupMember:
-    """A consumer of a group that reads until it is stopped or vanishes."""
-
-    def __init__(self, cluster: SimCluster, group: str, name: str) -> None:
-        self.stopping = False
-        self._cluster = cluster
-        self._group = group
-        self._name = name
-        self._consumer: Consumer | None = None
-        self._reading: asyncio.Task[None] | None = None
-
-    async def read(self, topic: str, session_ms: int) -> None:
-        config = ConsumerConfig(
-            group_id=self._group,
-            auto_offset_reset="earliest",
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=session_ms // 3,
-        )
-        world = self._cluster.client_host.world
-        self._consumer = Consumer(world, self._cluster.client_config, config)
-        self._consumer.subscribe([topic])
-        self._reading = asyncio.ensure_future(self._poll(self._consumer))
-        self._reading.add_done_callback(_retrieve)  # also when this task is cancelled meanwhile
-        await asyncio.wait([self._reading])
-        if not self._reading.cancelled():
-            self._reading.result()
-
-    def vanish(self) -> None:
-        """End as if killed: the group gets no LeaveGroup request."""
-        assert self._consumer is not None
-        assert self._reading is not None
-        self._consumer.session.connections.close()
-        self._reading.cancel()
-
-    async def _poll(self, consumer: Consumer) -> None:
-        async with consumer:
-            while not self.stopping:
-                records = await consumer.poll(POLL_MS)
-                if records:
-                    facts = {"group": self._group, "member": self._name, "records": len(records)}
-                    self._cluster.note("consumed", **facts)
+    def _in_transaction(self, given: Arguments) -> PlayedProducer:
+        name = (given["transactional_id"], given["instance"])
+        producer = self._producers.get(name)
+        if producer is None or not producer.in_transaction:
+            raise NotPossible(f"instance {name[1]} of {name[0]} is in no transaction")
+        return producer
 
 
-def _retrieve(ended: asyncio.Task[None]) -> None:
-    if not ended.cancelled():
-        ended.exception()
+def _partition(given: Arguments) -> TopicPartition:
+    return TopicPartition(given["topic"], given["partition"])
+
+
+def _numbers(what: str, text: str, least: int, most: int) -> list[int]:
+    """Return the numbers of a list such as ``4,5,6``. Raises NotPossible."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise NotPossible(f"{what} are numbers with commas between them, not {text!r}")
+    numbers = [int(part) for part in parts]
+    if any(not least <= number <= most for number in numbers):
+        raise NotPossible(f"{what} are numbers from {least} to {most}")
+    return numbers
+
+
+def _raise_failure(outcome: KafkaError | None) -> None:
+    if outcome is not None:
+        raise outcome
 
 
 BROKER = ActionArgument("broker", "broker")
 LINK = (ActionArgument("one", "host"), ActionArgument("other", "host"))
 TOPIC = ActionArgument("topic", "topic", "t")
 MEMBER = (ActionArgument("group", "name", "g"), ActionArgument("member", "name", "m1"))
+PARTITION = ActionArgument("partition", "number", 0, 0, MAX_PARTITION)
+PRODUCER = (
+    ActionArgument("transactional_id", "name", "tx"),
+    ActionArgument("instance", "number", 1, 1, 9),
+)
+NUMBER = ActionArgument("number", "number", None, 1, 2**31)
+SLOW = ActionArgument("ms", "number", 100, 1, MAX_SLOW_MS)
 
 _ROWS = (
     ActionRow("start", "Start a broker that is down.", (BROKER,), Stagehand.start),
@@ -356,19 +484,42 @@ _ROWS = (
     ActionRow("heal", "Heal the link between two hosts.", LINK, Stagehand.heal),
     ActionRow("heal_all", "Heal all links.", (), Stagehand.heal_all),
     ActionRow("reset", "Reset the connections between two hosts.", LINK, Stagehand.reset),
+    ActionRow("slow_link", "Slow the link between two hosts.", (*LINK, SLOW), Stagehand.slow_link),
+    ActionRow("normal_link", "End the slowness of a link.", LINK, Stagehand.normal_link),
+    ActionRow(
+        "hold_message",
+        "Hold a message and all bytes behind it in its direction.",
+        (NUMBER,),
+        Stagehand.hold_message,
+    ),
+    ActionRow("release_message", "Release a held message.", (NUMBER,), Stagehand.release_message),
     ActionRow("zookeeper_away", "Stop ZooKeeper.", (), Stagehand.zookeeper_away),
     ActionRow("zookeeper_back", "Start ZooKeeper again.", (), Stagehand.zookeeper_back),
     ActionRow("expire_session", "Expire a broker's session.", (BROKER,), Stagehand.expire_session),
+    ActionRow(
+        "delete_znode",
+        "Delete a znode by hand.",
+        (ActionArgument("path", "name", paths.CONTROLLER),),
+        Stagehand.delete_znode,
+    ),
+    ActionRow(
+        "write_znode",
+        "Create a znode by hand, or replace its data.",
+        (ActionArgument("path", "name", paths.CONTROLLER), ActionArgument("text", "text", "")),
+        Stagehand.write_znode,
+    ),
     ActionRow("full_disk", "Fill a broker's disk.", (BROKER,), Stagehand.full_disk),
     ActionRow("broken_disk", "Break a broker's disk.", (BROKER,), Stagehand.broken_disk),
+    ActionRow("slow_disk", "Slow a broker's disk.", (BROKER, SLOW), Stagehand.slow_disk),
     ActionRow("repair_disk", "Empty or repair a disk.", (BROKER,), Stagehand.repair_disk),
     ActionRow(
         "create_topic",
         "Create a topic.",
         (
             TOPIC,
-            ActionArgument("partitions", "number", 1, 1, 50),
+            ActionArgument("partitions", "number", 1, 1, MAX_PARTITION + 1),
             ActionArgument("replicas", "number", 1, 1, 9),
+            ActionArgument("assignment", "text", ""),  # such as 1,2;2,3 instead of the two
         ),
         Stagehand.create_topic,
     ),
@@ -379,12 +530,32 @@ _ROWS = (
         (
             TOPIC,
             ActionArgument("records", "number", 1, 1, 10_000),
-            ActionArgument("acks", "choice", "all", choices=tuple(_ACKS)),
+            ActionArgument("acks", "choice", "all", choices=tuple(ACKS)),
             ActionArgument("every_ms", "number", 0, 0, MAX_PAUSE_MS),
             ActionArgument("key", "text", ""),
             ActionArgument("value", "text", ""),
+            ActionArgument("partition", "number", ANY_PARTITION, ANY_PARTITION, MAX_PARTITION),
+            ActionArgument("to", "number", 0, 0, MAX_BROKERS),
         ),
         Stagehand.produce,
+    ),
+    ActionRow(
+        "read",
+        "Read a topic from its beginning to its end, or wait for one fetch of a partition.",
+        (
+            TOPIC,
+            PARTITION,
+            ActionArgument("offset", "number", 0, 0, 2**31),
+            ActionArgument("min_bytes", "number", 1, 1, 2**20),
+            ActionArgument("max_wait_ms", "number", 0, 0, 60_000),
+            ActionArgument(
+                "isolation",
+                "choice",
+                "read_committed",
+                choices=("read_committed", "read_uncommitted"),
+            ),
+        ),
+        Stagehand.read,
     ),
     ActionRow(
         "join_group",
@@ -394,6 +565,67 @@ _ROWS = (
     ),
     ActionRow("leave_group", "Stop a consumer in order.", MEMBER, Stagehand.leave_group),
     ActionRow("vanish", "Kill a consumer.", MEMBER, Stagehand.vanish),
+    ActionRow(
+        "set_config",
+        "Change a setting of a topic; no value removes it.",
+        (
+            TOPIC,
+            ActionArgument(
+                "name", "choice", "min.insync.replicas", choices=tuple(_TOPIC_SETTINGS.split())
+            ),
+            ActionArgument("value", "text", ""),
+        ),
+        Stagehand.set_config,
+    ),
+    ActionRow(
+        "reassign",
+        "Move a partition to other brokers, such as 4,5,6; none cancel the move.",
+        (TOPIC, PARTITION, ActionArgument("replicas", "text")),
+        Stagehand.reassign,
+    ),
+    ActionRow(
+        "elect_leaders",
+        "Elect the leader of a partition.",
+        (
+            TOPIC,
+            PARTITION,
+            ActionArgument("election", "choice", "preferred", choices=("preferred", "unclean")),
+        ),
+        Stagehand.elect_leaders,
+    ),
+    ActionRow(
+        "begin_transaction",
+        "Begin a transaction.",
+        (*PRODUCER, ActionArgument("timeout_ms", "number", 60_000, 1_000, 900_000)),
+        Stagehand.begin_transaction,
+    ),
+    ActionRow(
+        "send_in_transaction",
+        "Produce numbered records in a transaction.",
+        (
+            *PRODUCER,
+            TOPIC,
+            ActionArgument("records", "number", 1, 1, 1_000),
+            ActionArgument("value", "text", ""),
+        ),
+        Stagehand.send_in_transaction,
+    ),
+    ActionRow(
+        "commit_transaction", "Commit a transaction.", PRODUCER, Stagehand.commit_transaction
+    ),
+    ActionRow("abort_transaction", "Abort a transaction.", PRODUCER, Stagehand.abort_transaction),
+    ActionRow(
+        "vanish_producer",
+        "Kill a producer in its transaction.",
+        PRODUCER,
+        Stagehand.vanish_producer,
+    ),
+    ActionRow(
+        "timers",
+        "Set timers in the purgatory of the lesson.",
+        (ActionArgument("delays", "name", "2,8,19,350,450"),),
+        Stagehand.timers,
+    ),
 )
 
 ACTIONS: Mapping[str, ActionRow] = {row.name: row for row in _ROWS}

@@ -6,14 +6,18 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import field
+from typing import TypeAlias
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.world.sim.links import Address
+from minikafka.world.sim.links import Address, Lane
+from minikafka.world.sim.transport import Segment, size_bytes
 
 _API_NAMES = {int(key): key.api_name for key in ApiKey}
 MAX_FRAME_BYTES = 1 << 30
 MAX_UNANSWERED = 1_000  # requests of a connection whose response is matched
+
+LaneOf: TypeAlias = Callable[[Address, Address], Lane[Segment] | None]
 
 _request = struct.Struct(">ihhi")  # size, API key, API version, correlation id
 _response = struct.Struct(">ii")  # size, correlation id
@@ -34,6 +38,7 @@ class WireMessage:
     sent_us: int
     arrived_us: int | None = None
     lost: bool = False
+    held: bool = False  # by a cut link, a host without power, or a message that is held
     size_bytes: int = 0  # with the size itself
 
 
@@ -42,8 +47,8 @@ class _Direction:
     """One direction of a connection: the frame that is being sent, and those on their way."""
 
     is_requests: bool
-    source: str
-    target: str
+    source: Address
+    target: Address
     header: bytearray = field(default_factory=bytearray)
     begun_us: int = 0
     rest: int = 0  # bytes of the frame that are still to be sent
@@ -61,16 +66,22 @@ class _Conversation:
 
 
 class MessageLog:
-    """A ``Wiretap`` that keeps the last ``limit`` messages. ``now_us`` returns the microseconds
-    since the start. ``on_change`` is called with a message and what has happened to it: it is
-    ``sent``, has ``arrived``, or is ``lost``."""
+    """A ``Wiretap`` that keeps the last ``limit`` messages, besides those on their way. ``now_us``
+    returns the microseconds since the start. ``on_change`` is called with a message and what has
+    happened to it: it is ``sent``, ``held``, ``released`` or ``lost``, or has ``arrived``.
+    ``lane_of`` returns one direction of a connection, to hold messages in it."""
 
     def __init__(
-        self, limit: int, now_us: Callable[[], int], on_change: Callable[[WireMessage, str], None]
+        self,
+        limit: int,
+        now_us: Callable[[], int],
+        on_change: Callable[[WireMessage, str], None],
+        lane_of: LaneOf = lambda source, target: None,
     ) -> None:
         self.messages: deque[WireMessage] = deque(maxlen=limit)
         self._now_us = now_us
         self._on_change = on_change
+        self._lane_of = lane_of
         self._count = 0
         self._conversations: dict[tuple[Address, Address], _Conversation] = {}
 
@@ -102,6 +113,7 @@ class MessageLog:
         while on_the_way and on_the_way[0][0] <= direction.arrived:
             _, message = on_the_way.popleft()
             message.arrived_us = self._now_us()
+            message.held = False
             self._on_change(message, "arrived")
 
     def closed(self, client: Address, server: Address) -> None:
@@ -109,10 +121,54 @@ class MessageLog:
         if conversation is not None:
             for direction in (conversation.requests, conversation.responses):
                 for _, message in direction.on_the_way:
-                    message.lost = True
+                    message.lost, message.held = True, False
                     self._on_change(message, "lost")
 
+    def stopped(self, source: Address, target: Address, passing: int | None) -> None:
+        if (source, target) not in self._conversations and (
+            target,
+            source,
+        ) not in self._conversations:
+            return  # the connection is being made
+        _, direction = self._of(source, target)
+        for end, message in direction.on_the_way:
+            held = passing is not None and end > direction.arrived + passing
+            if held != message.held:
+                message.held = held
+                self._on_change(message, "held" if held else "released")
+
+    # ----------------------------------------------------------------------------------- holding
+
+    def hold(self, number: int) -> bool:
+        """Hold a message, and all bytes behind it in its direction of the connection, since TCP
+        keeps their order. Return False if it is not on its way."""
+        for direction in self._directions():
+            for end, message in direction.on_the_way:
+                lane = self._lane_of(direction.source, direction.target)
+                if message.number == number and lane is not None:
+                    lane.hold_from(
+                        _index_of_byte(lane, end - message.size_bytes - direction.arrived)
+                    )
+                    return True
+        return False
+
+    def release(self, number: int) -> bool:
+        """Release a message and all that ``hold`` holds in its direction. Return False if none is
+        held there."""
+        for direction in self._directions():
+            if any(message.number == number for _, message in direction.on_the_way):
+                lane = self._lane_of(direction.source, direction.target)
+                if lane is not None and lane.is_held:
+                    lane.release()
+                    return True
+        return False
+
     # ------------------------------------------------------------------------------------- frames
+
+    def _directions(self) -> Iterator[_Direction]:
+        for conversation in self._conversations.values():
+            yield conversation.requests
+            yield conversation.responses
 
     def _of(self, source: Address, target: Address) -> tuple[_Conversation, _Direction]:
         """Return a direction. The first bytes of a connection are the client's."""
@@ -121,8 +177,8 @@ class MessageLog:
             return found, found.responses
         found = self._conversations.get((source, target))
         if found is None:
-            requests = _Direction(True, source[0], target[0])
-            responses = _Direction(False, target[0], source[0])
+            requests = _Direction(True, source, target)
+            responses = _Direction(False, target, source)
             found = self._conversations[source, target] = _Conversation(requests, responses)
         return found, found.requests
 
@@ -144,7 +200,7 @@ class MessageLog:
             return
         self._count += 1
         message = WireMessage(
-            self._count, direction.source, direction.target, api, correlation_id,
+            self._count, direction.source[0], direction.target[0], api, correlation_id,
             direction.is_requests, direction.begun_us, size_bytes=size,
         )  # fmt: skip
         self.messages.append(message)
@@ -153,3 +209,13 @@ class MessageLog:
         direction.rest = size - len(header)
         header.clear()
         self._on_change(message, "sent")
+
+
+def _index_of_byte(lane: Lane[Segment], position: int) -> int:
+    """Return the index of the segment in flight with this byte, counted from the first byte in
+    flight; the number of segments if the byte is not sent yet."""
+    for index, segment in enumerate(lane.in_flight()):
+        position -= size_bytes(segment)
+        if position < 0:
+            return index
+    return len(lane.in_flight())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,8 +26,9 @@ RESOLUTION_US = 10_000
 # Those that name classes, files, listeners and addresses are left out.
 _GROUPS_OF_SETTINGS = """
     auto compression connections.max.idle controlled controller.socket default delete fetch
-    group leader log.cleaner log.cleanup log.flush log.index log.message log.retention log.roll
-    log.segment max message min.insync num offset offsets producer purgatory queued quota
+    group inter.broker.protocol leader log.cleaner log.cleanup log.flush log.index log.message
+    log.retention log.roll log.segment max message min.insync num offset offsets producer purgatory
+    queued quota
     replica.fetch replica.high replica.lag replica.socket replication request socket transaction
     transactional unclean zookeeper.connection zookeeper.session
 """
@@ -52,8 +52,8 @@ class Playback:
 
     All brokers start at 0. Times are microseconds since then. The same recipe, played to the same
     time, has the same digest, in whatever slices, also with actions that were added meanwhile.
-    ``messages`` is how many messages of the wire to keep; 0 leaves the log of messages out. It has
-    an event loop for itself, so a server plays it in a thread.
+    ``messages`` is how many messages of the wire to keep; those on their way are known in any case.
+    It has an event loop for itself, so a server plays it in a thread.
 
     Raises RecipeError for a recipe that cannot be played. The methods that run raise the error of a
     broker or a client that has failed; then only scrubbing back and ``close`` make sense.
@@ -73,20 +73,18 @@ class Playback:
     def _begin(self) -> None:
         self.events: deque[LogEvent] = deque(maxlen=MAX_EVENTS)
         self.num_events = 0  # since the start
-        self.messages: deque[WireMessage] = deque(maxlen=self._keep_messages)
         self._new_events: list[LogEvent] = []
         self._new_messages: list[WireMessage] = []
         self.happened = StopOn.NOTHING  # in the last slice
-        self._acts: list[asyncio.Task[None]] = []  # of the actions of the recipe so far
         self._failed = False
         brokers = range(1, self.recipe.brokers + 1)
         self.cluster = SimCluster(self.recipe.seed, brokers, self._settings)
         self.cluster.observers.append(self._on_event)
-        self._stagehand = Stagehand(self.cluster)
-        if self._keep_messages:
-            log = MessageLog(self._keep_messages, lambda: self.now_us, self._on_wire)
-            self.cluster.simulation.links.wiretap = log
-            self.messages = log.messages
+        fabric = self.cluster.simulation.fabric
+        self.log = MessageLog(self._keep_messages, lambda: self.now_us, self._on_wire, fabric.lane)
+        self.cluster.simulation.links.wiretap = self.log
+        self.messages = self.log.messages
+        self.stagehand = Stagehand(self.cluster, self.log)
         self.cluster.simulation.loop.call_soon(self.cluster.start)
 
     def __enter__(self) -> Self:
@@ -186,7 +184,7 @@ class Playback:
 
     def is_carried_out(self, action: int) -> bool:
         """Return whether an action of the recipe has come to its end."""
-        return action < len(self._acts) and self._acts[action].done()
+        return action < len(self.stagehand.acts) and self.stagehand.acts[action].ended
 
     # ------------------------------------------------------------------------------------ helpers
 
@@ -198,16 +196,14 @@ class Playback:
         self.happened = StopOn.NOTHING
         self._stop_on = stop_on
         try:
-            while len(self._acts) < len(self.recipe.actions):
-                action = self.recipe.actions[len(self._acts)]
+            while len(self.stagehand.acts) < len(self.recipe.actions):
+                action = self.recipe.actions[len(self.stagehand.acts)]
                 if action.t_us > t_us:
                     break
                 if not self.cluster.run_slice(action.t_us):
                     return False
                 arguments = check_action(action.name, action.arguments, self.recipe.brokers)
-                work = self._stagehand.carry_out(action.name, arguments)
-                task = self.cluster.spawn_client(work, f"action-{len(self._acts)}")
-                self._acts.append(task)
+                self.stagehand.begin(action.name, arguments)
             return self.cluster.run_slice(t_us)
         except BaseException:
             self._failed = True

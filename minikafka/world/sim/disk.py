@@ -135,6 +135,7 @@ class Disk(FileTree):
     def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
         super().__init__()
         self.entropy = entropy
+        self.slow_us = 0  # what each flush and each read from the disk takes longer
         self._trace = trace
 
     def new_file(self) -> SimInode:

@@ -51,7 +51,8 @@ class SimFiles(MemoryFiles):
         await self.pause(FLUSH_US)
 
     async def pause(self, bounds_us: tuple[int, int]) -> None:
-        await asyncio.sleep(self.disk.entropy.between(*bounds_us) / 1_000_000)
+        pause_us = self.disk.entropy.between(*bounds_us) + self.disk.slow_us
+        await asyncio.sleep(pause_us / 1_000_000)
         self.process.check()
 
     def open_inode(self, path: str, inode: Inode) -> SimFile:

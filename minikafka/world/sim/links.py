@@ -1,10 +1,10 @@
-"""The simulated links between hosts: delays, order of delivery, and blocked directions."""
+"""The simulated links between hosts: delays, order of delivery, blocked and slow directions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -26,6 +26,9 @@ class Wiretap(Protocol):
 
     def arrived(self, source: Address, target: Address, count: int) -> None:
         """The next ``count`` bytes of a direction have reached ``target``."""
+
+    def stopped(self, source: Address, target: Address, passing: int | None) -> None:
+        """The bytes in flight after the first ``passing`` are held; None: all move again."""
 
     def closed(self, client: Address, server: Address) -> None:
         """Both ends are closed: what has not arrived is lost."""
@@ -66,6 +69,7 @@ class Links:
         self.wiretap: Wiretap | None = None
         self.context: Context = copy_context()  # of no process: callbacks of links run in it
         self._blocked: set[tuple[str, str]] = set()
+        self._slow_us: dict[tuple[str, str], int] = {}
         self._dark: set[str] = set()
         self._lanes: dict[Lane[object], None] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -76,6 +80,10 @@ class Links:
             and source not in self._dark
             and target not in self._dark
         )
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        """Return whether the direction is blocked, whether or not both hosts have power."""
+        return (source, target) in self._blocked
 
     def block(self, source: str, target: str) -> None:
         """Block one direction until ``open``."""
@@ -90,6 +98,29 @@ class Links:
         """Open all blocked directions. Dark hosts stay dark."""
         self._blocked.clear()
         self._changed()
+
+    def slow_us(self, source: str, target: str) -> int:
+        """Return the delay that ``slow`` has added to a direction."""
+        return self._slow_us.get((source, target), 0)
+
+    def slow(self, source: str, target: str, extra_us: int) -> None:
+        """Add ``extra_us`` to the delay of what is sent from now on; 0 ends that."""
+        if extra_us:
+            self._slow_us[source, target] = extra_us
+        else:
+            self._slow_us.pop((source, target), None)
+
+    def is_held(self, source: str, target: str) -> bool:
+        """Return whether a lane of this direction holds messages since ``Lane.hold_from``."""
+        return any(
+            lane.is_held and (lane.source, lane.target) == (source, target) for lane in self._lanes
+        )
+
+    def normalize(self) -> None:
+        """End all that ``slow`` and ``Lane.hold_from`` have done."""
+        self._slow_us.clear()
+        for lane in list(self._lanes):
+            lane.release()
 
     def is_dark(self, host: str) -> bool:
         return host in self._dark
@@ -115,7 +146,7 @@ class Links:
         low, high = self.profile.min_delay_us, self.profile.max_delay_us
         if source == target:
             low, high = max(1, low // 10), max(1, high // 10)
-        return self.entropy.between(low, high)
+        return self.entropy.between(low, high) + self._slow_us.get((source, target), 0)
 
     def add(self, lane: Lane[object]) -> None:
         self._lanes[lane] = None
@@ -129,6 +160,8 @@ class Lane(Generic[T]):
 
     ``deliver`` is called in the context of the links, so it must not run code of a process itself.
     ``give_up`` is called when the lane has held messages for ``LinkProfile.give_up_us``.
+    ``stopped`` is called when it begins to hold messages, with those before them, at each message
+    that is sent meanwhile, and with None when it moves again.
     """
 
     def __init__(
@@ -138,18 +171,45 @@ class Lane(Generic[T]):
         target: str,
         deliver: Callable[[T], None],
         give_up: Callable[[], None] | None = None,
+        stopped: Callable[[Sequence[T] | None], None] = lambda passing: None,
     ) -> None:
         self.source = source
         self.target = target
         self._links = links
         self._deliver = deliver
         self._give_up = give_up
+        self._stopped = stopped
         self._in_flight: deque[tuple[int, T]] = deque()  # bounded by its users' windows
         self._timer: asyncio.TimerHandle | None = None
         self._give_up_timer: asyncio.TimerHandle | None = None
         self._held = False
+        self._may_pass: int | None = None  # messages in flight before those that are held
         self._closed = False
         links.add(self)  # type: ignore[arg-type]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether ``hold_from`` holds messages."""
+        return self._may_pass is not None
+
+    def in_flight(self) -> list[T]:
+        """Return the messages that have not arrived, in their order."""
+        return [message for _, message in self._in_flight]
+
+    def hold_from(self, index: int) -> None:
+        """Hold the message at ``index`` of those in flight, and all that follow it, until
+        ``release``. A message that is held stays so."""
+        self._may_pass = index if self._may_pass is None else min(index, self._may_pass)
+        self._stopped(self.in_flight()[: self._may_pass])
+        self.reschedule()
+
+    def release(self) -> None:
+        """Deliver what ``hold_from`` has held, after another delay."""
+        if self._may_pass is not None:
+            self._may_pass = None
+            self.reschedule()
+            if self._links.is_open(self.source, self.target):
+                self._stopped(None)
 
     def send(self, message: T) -> None:
         """Send a message. On a closed lane it is dropped."""
@@ -166,7 +226,7 @@ class Lane(Generic[T]):
         """Schedule the next delivery, or hold the messages if the direction is blocked."""
         if not self._in_flight or self._closed:
             return
-        if not self._links.is_open(self.source, self.target):
+        if not self._is_open():
             self._hold()
         elif self._timer is None:
             if self._held:
@@ -175,8 +235,13 @@ class Lane(Generic[T]):
                 self._in_flight[0][0], self._arrive, context=self._links.context
             )
 
+    def _is_open(self) -> bool:
+        """Return whether the first message in flight may arrive."""
+        return self._may_pass != 0 and self._links.is_open(self.source, self.target)
+
     def _hold(self) -> None:
         self._held = True
+        self._stopped(())
         self._stop_timers(keep_give_up_timer=True)
         if self._give_up_timer is None and self._give_up is not None:
             self._give_up_timer = self._links.loop.call_at_us(
@@ -188,6 +253,7 @@ class Lane(Generic[T]):
     def _release(self) -> None:
         """Delay the held messages again, since they are retransmitted."""
         self._held = False
+        self._stopped(None if self._may_pass is None else self.in_flight()[: self._may_pass])
         self._stop_timers()
         links = self._links
         earliest_us = links.loop.now_us + links.delay_us(self.source, self.target)
@@ -206,18 +272,24 @@ class Lane(Generic[T]):
     def _arrive(self) -> None:
         self._timer = None
         now_us = self._links.loop.now_us
-        while self._in_flight and self._in_flight[0][0] <= now_us:
-            self._deliver(self._in_flight.popleft()[1])
+        while self._in_flight and self._in_flight[0][0] <= now_us and self._may_pass != 0:
+            self._deliver_first()
         self.reschedule()
+
+    def _deliver_first(self) -> None:
+        if self._may_pass is not None:
+            self._may_pass -= 1
+        self._deliver(self._in_flight.popleft()[1])
 
     def deliver_all(self) -> None:
         """Deliver all messages in flight at once, unless the direction is blocked."""
-        while self._in_flight and self._links.is_open(self.source, self.target):
-            self._deliver(self._in_flight.popleft()[1])
+        while self._in_flight and self._is_open():
+            self._deliver_first()
 
     def drop(self) -> None:
-        """Lose all messages in flight."""
+        """Lose all messages in flight, also those that are held."""
         self._in_flight.clear()
+        self._may_pass = None
         self._stop_timers()
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 
 from minikafka.kernel.ports import Listener, OutgoingLogin, ProtocolFactory, TlsOfListener
@@ -13,7 +13,7 @@ from minikafka.kernel.tls import TlsSettings
 from minikafka.world.sim.links import Address, Lane, Links
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.tls import SimTlsEnd, check_handshake, check_settings, handshake
-from minikafka.world.sim.transport import Segment, Signal, SimTransport
+from minikafka.world.sim.transport import Segment, Signal, SimTransport, size_bytes
 
 ANYWHERE = ("", "0.0.0.0", "::")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -84,10 +84,20 @@ class SimConnection:
         self._server_gone = True  # until accepted
         links = fabric.links
         self._to_server: Lane[Segment] = Lane(
-            links, client[0], server[0], self._at_server, self._on_client_timeout
+            links,
+            client[0],
+            server[0],
+            self._at_server,
+            self._on_client_timeout,
+            lambda passing: self._tell_stopped(client, server, passing),
         )
         self._to_client: Lane[Segment] = Lane(
-            links, server[0], client[0], self._at_client, self._on_server_timeout
+            links,
+            server[0],
+            client[0],
+            self._at_client,
+            self._on_server_timeout,
+            lambda passing: self._tell_stopped(server, client, passing),
         )
 
     def open(self) -> None:
@@ -203,11 +213,22 @@ class SimConnection:
         self._server_gone = True
         self._retire()
 
+    def _tell_stopped(
+        self, source: Address, target: Address, passing: Sequence[Segment] | None
+    ) -> None:
+        wiretap = self._fabric.links.wiretap
+        if wiretap is not None:
+            first = None if passing is None else sum(map(size_bytes, passing))
+            wiretap.stopped(source, target, first)
+
+    def lane_from(self, source: Address) -> Lane[Segment]:
+        return self._to_server if source == self._addresses[0] else self._to_client
+
     def _retire(self) -> None:
         if self._client_gone and self._server_gone:
             self._to_server.close()
             self._to_client.close()
-            self._fabric.forget(self)
+            self._fabric.forget(self._addresses)
             if self._fabric.links.wiretap is not None:
                 self._fabric.links.wiretap.closed(*self._addresses)
 
@@ -219,7 +240,7 @@ class Fabric:
         self.links = links
         self._hosts: dict[str, int] = {}  # name -> next ephemeral port
         self._listeners: dict[Address, SimListener] = {}
-        self._connections: dict[SimConnection, None] = {}
+        self._connections: dict[tuple[Address, Address], SimConnection] = {}
         self._ends: dict[Process, list[SimTransport]] = {}
 
     def add_host(self, name: str) -> None:
@@ -235,8 +256,13 @@ class Fabric:
         if len(ends) % 1000 == 0:
             self._ends[process] = [end for end in ends if not end.is_closing()]
 
-    def forget(self, connection: SimConnection) -> None:
-        self._connections.pop(connection, None)
+    def forget(self, addresses: tuple[Address, Address]) -> None:
+        self._connections.pop(addresses, None)
+
+    def lane(self, source: Address, target: Address) -> Lane[Segment] | None:
+        """Return one direction of an open connection."""
+        found = self._connections.get((source, target)) or self._connections.get((target, source))
+        return None if found is None else found.lane_from(source)
 
     def listener(self, address: Address) -> SimListener | None:
         return self._listeners.get(address)
@@ -292,13 +318,13 @@ class Fabric:
         local = target == process.host
         client = (process.host, self.ephemeral_port(process.host))
         connection = SimConnection(self, process, client, (target, port), local, tls)
-        self._connections[connection] = None
+        self._connections[client, (target, port)] = connection
         connection.open()
         return connection
 
     def reset(self, one: str, other: str) -> None:
         """Reset every connection between two hosts."""
-        for connection in list(self._connections):
+        for connection in list(self._connections.values()):
             if connection.hosts in ((one, other), (other, one)):
                 connection.reset()
 

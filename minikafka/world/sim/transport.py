@@ -30,6 +30,10 @@ class Signal(Enum):
 Segment: TypeAlias = memoryview | Signal
 
 
+def size_bytes(segment: Segment) -> int:
+    return len(segment) if isinstance(segment, memoryview) else 0
+
+
 class SimTransport(asyncio.Transport):
     """One end of a connection. Like a kernel, it responds to bytes for a closed end with a reset.
 

@@ -186,6 +186,10 @@ class SimWorld:
             self._hosts[name] = SimHost(name, self)
         return self._hosts[name]
 
+    def known_host(self, name: str) -> SimHost | None:
+        """Return the host with this name; None if it was not created yet."""
+        return self._hosts.get(name)
+
     # ---------------------------------------------------------------------------------- faults
 
     def partition(self, one: str, other: str) -> None:
@@ -208,9 +212,16 @@ class SimWorld:
             if other != name:
                 self.partition(name, other)
 
+    def slow(self, one: str, other: str, extra_us: int) -> None:
+        """Add ``extra_us`` to the delay of both directions between two hosts; 0 ends that."""
+        self.tracer.add("slow", one=one, other=other, extra_us=extra_us)
+        self.links.slow(one, other, extra_us)
+        self.links.slow(other, one, extra_us)
+
     def heal(self) -> None:
-        """Open every direction. Messages that were held arrive."""
+        """Open every direction at its normal delay. Messages that were held arrive."""
         self.tracer.add("heal")
+        self.links.normalize()
         self.links.open_all()
 
     def reset(self, one: str, other: str) -> None:

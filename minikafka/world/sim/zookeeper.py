@@ -12,8 +12,11 @@ from minikafka.kernel.ports import (
     CoordinationError,
     CoordinationOp,
     CreateOp,
+    DeleteOp,
+    SetOp,
     WatchEvent,
     WatchKind,
+    require_path,
 )
 from minikafka.kernel.zookeeper_security import DigestLogin, ZnodeAcl
 from minikafka.world.memory.znode_tree import ANYBODY, TRIGGERED_WATCHES, Author, ZnodeTree
@@ -267,6 +270,25 @@ class SimZookeeper:
         record = self.sessions.get(session_id)
         if record is not None:
             self._expire(record)
+
+    def delete(self, path: str) -> None:
+        """Delete a znode as somebody at ZooKeeper's own shell does; watches fire. Raises
+        CoordinationError."""
+        self._by_hand(DeleteOp(path))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create a znode or replace its data, as ``delete`` does."""
+        require_path(path)
+        exists = self.tree.exists(path) is not None
+        self._by_hand(SetOp(path, data) if exists else CreateOp(path, data))
+
+    def _by_hand(self, op: CoordinationOp) -> None:
+        require_path(op.path)
+        self.links.trace.add(f"by-hand-{type(op).__name__}", path=op.path)
+        outcome = self.tree.apply([op], Author(0), universal_ms(self.links.loop.now_us))
+        if outcome.error is not None:
+            raise outcome.error
+        self._notify_watchers(outcome.events)
 
     # ------------------------------------------------------------------------------ requests
 

@@ -22,6 +22,7 @@ class Tap:
 
     def __init__(self) -> None:
         self.sizes: dict[tuple[Address, Address], list[int]] = {}
+        self.stops: list[int | None] = []
         self.ended: list[tuple[Address, Address]] = []
 
     def sent(self, source: Address, target: Address, piece: memoryview) -> None:
@@ -29,6 +30,9 @@ class Tap:
 
     def arrived(self, source: Address, target: Address, count: int) -> None:
         self.sizes[source, target][1] += count
+
+    def stopped(self, source: Address, target: Address, passing: int | None) -> None:
+        self.stops.append(passing)
 
     def closed(self, client: Address, server: Address) -> None:
         self.ended.append((client, server))
@@ -80,6 +84,7 @@ def test_a_wiretap_sees_bytes_leave_and_arrive() -> None:
     a, b = ("a", 49152), ("b", PORT)
     written = 100 * sum(range(15))
     assert tap.sizes == {(a, b): [written + 1_000, written]}  # the cut link holds the rest
+    assert set(tap.stops) == {0}
     assert tap.ended == [(a, b)]
 
 

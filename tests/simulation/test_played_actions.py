@@ -1,0 +1,484 @@
+"""Actions of learn mode that change the cluster from outside, its links, its disks and its clients:
+each has its effect, and its recipe replays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.broker.replication.partition import Partition
+from minikafka.core.timer import WheelLevel
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.learn.actions import ActionHandle
+from minikafka.learn.hosts import host_facts
+from minikafka.learn.playback import Playback
+from minikafka.learn.recipe import MAX_US, Recipe, TimedAction, Value
+from minikafka.simulator.cluster import LogEvent, SimCluster
+
+S = 1_000_000
+FIRST = TopicPartition("t", 0)
+TOPIC = Recipe(
+    seed=7, actions=[TimedAction(0, "create_topic", {"topic": "t", "partitions": 1, "replicas": 3})]
+)
+
+
+def begun(recipe: Recipe = TOPIC, messages: int = 0) -> Playback:
+    """Return a playback with the topic, at 1 s."""
+    playback = Playback(recipe, messages)
+    playback.advance_to(1 * S)
+    return playback
+
+
+def facts_of(playback: Playback, name: str) -> list[Mapping[str, Any]]:
+    return [event.facts for event in playback.events if event.name == name]
+
+
+def done(playback: Playback, name: str, /, **arguments: Value) -> str | None:
+    """Carry out an action to its end; return its problem."""
+    act = begin(playback, name, **arguments)
+    assert playback.run_until(lambda _: act.ended)
+    return act.problem
+
+
+def begin(playback: Playback, name: str, /, **arguments: Value) -> ActionHandle:
+    return playback.stagehand.acts[playback.act(name, **arguments)]
+
+
+def check_replay(playback: Playback) -> None:
+    """The recipe so far has the same digest from its start."""
+    with Playback(Recipe.from_json(playback.recipe.to_json())) as replayed:
+        replayed.advance_to(playback.now_us)
+        assert replayed.digest() == playback.digest()
+
+
+@pytest.mark.mission("LEARN-20")
+def test_the_controller_znode_is_deleted_by_hand() -> None:
+    with begun() as playback:
+        before = playback.cluster.controller_id()
+        assert done(playback, "delete_znode", path="/controller") is None
+        assert playback.run_until(lambda cluster: cluster.controller_id() is not None)
+        playback.advance_to(playback.now_us + S)
+        assert before is not None
+        elected = facts_of(playback, "controller_elected")
+        assert len(elected) == 2
+        assert done(playback, "delete_znode", path="/brokers") == (
+            "/brokers cannot be deleted: NotEmpty"
+        )
+        assert done(playback, "delete_znode", path="/no") == "/no cannot be deleted: NoNode"
+        assert done(playback, "delete_znode", path="no") == "no cannot be deleted: BadPath"
+        assert done(playback, "write_znode", path="/by/hand") == (
+            "/by/hand cannot be written: NoNode"
+        )
+        for text in ("a", "b"):
+            assert done(playback, "write_znode", path="/by", text=text) is None
+            assert playback.cluster.simulation.zookeeper.tree.get("/by")[0] == text.encode()
+        assert done(playback, "zookeeper_away") is None
+        assert done(playback, "delete_znode") == "ZooKeeper is stopped"
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_a_partition_is_moved_and_led_by_the_wanted_broker() -> None:
+    recipe = Recipe(seed=7, brokers=6, actions=TOPIC.actions)
+    with begun(recipe) as playback:
+        old = playback.cluster.leader(FIRST)
+        new = [i for i in playback.cluster.broker_ids if i not in playback.cluster.replicas(FIRST)]
+        assert done(playback, "reassign", replicas=",".join(map(str, new))) is None
+        assert playback.run_until(
+            lambda cluster: sorted(cluster.replicas(FIRST)) == new and cluster.leader(FIRST) != old
+        )
+        leader = playback.cluster.leader(FIRST)
+        problem = done(playback, "elect_leaders")
+        assert problem is not None
+        assert "ELECTION_NOT_NEEDED" in problem
+        done(playback, "kill", broker=leader)
+        assert playback.run_until(lambda cluster: cluster.leader(FIRST) not in (leader, -1))
+        done(playback, "start", broker=leader)
+        assert playback.run_until(lambda cluster: len(cluster.state(FIRST).leader_and_isr.isr) == 3)
+        assert done(playback, "elect_leaders", election="preferred") is None
+        assert playback.run_until(lambda cluster: cluster.leader(FIRST) == leader)
+        for wrong in ("1,x", "0", "7", "1,²"):
+            problem = done(playback, "reassign", replicas=wrong)
+            assert problem is not None
+            assert problem.startswith("replicas are numbers")
+        problem = done(playback, "reassign", replicas="")
+        assert problem is not None
+        assert "NO_REASSIGNMENT_IN_PROGRESS" in problem
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_a_topic_is_created_on_the_wanted_brokers() -> None:
+    with begun() as playback:
+        assert done(playback, "create_topic", topic="placed", assignment="3,1;2,3") is None
+        for number, brokers in enumerate(([1, 3], [2, 3])):
+            partition = TopicPartition("placed", number)
+            assert sorted(playback.cluster.replicas(partition)) == brokers
+        assert playback.cluster.leader(TopicPartition("placed", 0)) == 3
+        assert done(playback, "create_topic", topic="x", assignment="4") is not None
+        problem = done(playback, "create_topic", topic="placed")
+        assert problem is not None
+        assert "TOPIC_ALREADY_EXISTS" in problem
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_one_fetch_waits_for_records() -> None:
+    with begun() as playback:
+        begin_us = playback.now_us
+        assert done(playback, "read", max_wait_ms=2_000) is None
+        assert 2 * S < playback.now_us - begin_us < 2.2 * S
+        act = begin(playback, "read", max_wait_ms=20_000, min_bytes=100)
+        done(playback, "produce", value="few")
+        done(playback, "produce", value="enough" * 20)
+        assert playback.run_until(lambda _: act.ended)
+        done(playback, "read", max_wait_ms=500, offset=1)
+        read = [facts["values"].split() for facts in facts_of(playback, "read")]
+        assert [[value[:3] for value in values] for values in read] == [[], ["few", "eno"], ["eno"]]
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_a_setting_of_a_topic_is_changed() -> None:
+    with begun() as playback:
+        assert done(playback, "set_config", name="min.insync.replicas", value="3") is None
+        done(
+            playback, "kill", broker=next(i for i in (1, 2) if i != playback.cluster.leader(FIRST))
+        )
+        assert playback.run_until(lambda cluster: len(cluster.state(FIRST).leader_and_isr.isr) == 2)
+        act = begin(playback, "produce")
+        playback.advance_to(playback.now_us + 2 * S)
+        assert not act.ended
+        assert done(playback, "set_config", name="min.insync.replicas", value="") is None
+        assert playback.run_until(lambda _: act.ended)
+        assert facts_of(playback, "produced") == [{"topic": "t", "records": 1}]
+        problem = done(playback, "set_config", name="retention.ms", value="soon")
+        assert problem is not None
+        assert "retention.ms" in problem
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-21")
+def test_a_reader_of_committed_records_sees_whole_transactions() -> None:
+    with begun() as playback:
+        assert done(playback, "begin_transaction") is None
+        assert done(playback, "begin_transaction") == "instance 1 of tx is in a transaction"
+        assert done(playback, "send_in_transaction", records=2, value="a") is None
+        assert done(playback, "read") is None
+        assert done(playback, "read", isolation="read_uncommitted") is None
+        assert done(playback, "commit_transaction") is None
+        assert done(playback, "begin_transaction") is None
+        assert done(playback, "send_in_transaction", records=1, value="b") is None
+        assert done(playback, "abort_transaction") is None
+        assert done(playback, "commit_transaction") == "instance 1 of tx is in no transaction"
+        assert done(playback, "produce", value="c") is None
+        assert done(playback, "read") is None
+        assert done(playback, "read", isolation="read_uncommitted") is None
+        seen = [(facts["isolation"], facts["values"]) for facts in facts_of(playback, "read")]
+        assert seen == [
+            ("read_committed", ""),
+            ("read_uncommitted", "a0 a1"),
+            ("read_committed", "a0 a1 c0"),
+            ("read_uncommitted", "a0 a1 b0 c0"),
+        ]
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-21")
+def test_a_new_instance_fences_the_old_one() -> None:
+    with begun() as playback:
+        done(playback, "begin_transaction")
+        done(playback, "send_in_transaction", value="old")
+        assert done(playback, "begin_transaction", instance=2) is None
+        assert done(playback, "send_in_transaction", instance=2, value="new") is None
+        problem = done(playback, "send_in_transaction", value="zombie")
+        assert problem is not None
+        assert "PRODUCER" in problem
+        problem = done(playback, "commit_transaction")
+        assert problem is not None
+        assert done(playback, "commit_transaction", instance=2) is None
+        done(playback, "read")
+        assert facts_of(playback, "read")[0]["values"] == "new0"
+        assert done(playback, "begin_transaction") is None  # it starts again, and fences 2
+        assert done(playback, "begin_transaction", instance=2) is None  # this sends no request
+        problem = done(playback, "send_in_transaction", instance=2)
+        assert problem is not None
+        assert "PRODUCER" in problem
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-21")
+def test_the_transaction_of_a_producer_that_vanishes_times_out() -> None:
+    with begun() as playback:
+        done(playback, "begin_transaction", timeout_ms=5_000)
+        done(playback, "send_in_transaction", value="lost")
+        assert done(playback, "vanish_producer") is None
+        assert done(playback, "abort_transaction") == "instance 1 of tx is in no transaction"
+        done(playback, "produce", value="v")
+        done(playback, "read")
+        playback.advance_to(playback.now_us + 20 * S)
+        done(playback, "read")
+        assert [facts["values"] for facts in facts_of(playback, "read")] == ["", "v0"]
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+def test_records_go_straight_to_a_leader_that_is_none_any_more() -> None:
+    """It still takes them with acks=1, since it has not heard of the election; they are lost."""
+    with begun() as playback:
+        zombie = playback.cluster.leader(FIRST)
+        done(playback, "produce", value="kept")
+        done(playback, "isolate", broker=zombie)
+        assert playback.run_until(lambda cluster: cluster.leader(FIRST) not in (zombie, -1))
+        assert done(playback, "produce", acks="1", to=zombie, value="lost") is None
+        assert done(playback, "produce", acks="1", to=zombie % 3 + 1, partition=5) is None
+        assert done(playback, "produce", to=9) == "there is no broker 9"
+        kept, lost, nowhere = facts_of(playback, "produced")
+        assert (kept["records"], lost["records"], nowhere["records"]) == (1, 1, 0)
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in nowhere["error"]
+        done(playback, "heal_all")
+        assert playback.run_until(lambda cluster: len(cluster.state(FIRST).leader_and_isr.isr) == 3)
+        done(playback, "read")
+        assert facts_of(playback, "read")[0]["values"] == "kept0"
+        check_replay(playback)
+
+
+def places(levels: list[WheelLevel]) -> list[tuple[int, int]]:
+    """Return level and slot of each timer."""
+    return [
+        (level.level, slot)
+        for level in levels
+        for slot, tasks in enumerate(level.tasks_by_slot)
+        for _ in range(tasks)
+    ]
+
+
+@pytest.mark.mission("LEARN-22")
+@pytest.mark.parametrize("start_us", [1 * S, 1_234_567])
+def test_the_timers_of_the_lesson_are_where_the_posts_have_them(start_us: int) -> None:
+    with begun() as playback:
+        playback.advance_to(start_us)
+        act = begin(playback, "timers")
+        (wheel,) = playback.stagehand.wheels
+        assert places(wheel.purgatory.levels()) == [(1, 2), (1, 8), (1, 19), (2, 17), (3, 1)]
+        playback.advance_to(start_us + 341_000)  # the bucket of 340 ms has come down
+        assert places(wheel.purgatory.levels()) == [(1, 10), (3, 1)]
+        playback.advance_to(start_us + 401_000)
+        assert places(wheel.purgatory.levels()) == [(2, 2)]
+        playback.advance_to(start_us + 449_000)
+        assert not act.ended
+        playback.advance_to(start_us + 451_000)
+        assert act.ended
+        fired = facts_of(playback, "timer_fired")
+        assert [facts["delay_ms"] for facts in fired] == [2, 8, 19, 350, 450]
+        assert all(0 <= facts["after_ms"] - facts["delay_ms"] <= 1 for facts in fired)
+        assert done(playback, "timers", delays=" 5, 7") is None
+        assert done(playback, "timers", delays="x") == (
+            "delays are numbers with commas between them, not 'x'"
+        )
+        assert done(playback, "timers", delays="0") == "delays are numbers from 1 to 600000"
+        assert done(playback, "timers", delays=",".join(["1"] * 51)) is not None
+        check_replay(playback)
+
+
+LINKS = st.sampled_from(["broker-1", "broker-2", "broker-3", "zookeeper", "client"])
+
+
+@pytest.mark.mission("LEARN-23")
+def test_a_slow_link_is_slow_in_both_directions_until_it_is_normal() -> None:
+    with begun(messages=1_000) as playback:
+        leader = playback.cluster.leader(FIRST)
+        link = {"one": "client", "other": f"broker-{leader}"}
+        done(playback, "slow_link", **link, ms=200)
+        (facts,) = (facts for facts in host_facts(playback.cluster) if facts["name"] == "client")
+        assert facts["links"] == {f"broker-{leader}": "slow"}
+        done(playback, "produce", acks="1")
+        produces = [m for m in playback.messages if m.api == "Produce"]
+        assert len(produces) == 2
+        for message in produces:
+            assert message.arrived_us is not None
+            assert 200_000 <= message.arrived_us - message.sent_us <= 202_000
+        done(playback, "normal_link", **link)
+        done(playback, "produce", acks="1")
+        last = playback.messages[-1]
+        assert last.arrived_us is not None
+        assert last.arrived_us - last.sent_us < 2_000
+        assert not any(facts["links"] for facts in host_facts(playback.cluster))
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-23")
+def test_a_slow_disk_delays_flushes() -> None:
+    def took_us(*, slow: bool) -> int:
+        with begun() as playback:
+            done(playback, "set_config", name="flush.messages", value="1")
+            if slow:
+                for broker in (1, 2, 3):
+                    done(playback, "slow_disk", broker=broker, ms=300)
+                assert [f["disk"] for f in host_facts(playback.cluster)][:3] == ["slow"] * 3
+            begin_us = playback.now_us
+            done(playback, "produce")
+            taken_us = playback.now_us - begin_us
+            for broker in (1, 2, 3):
+                done(playback, "repair_disk", broker=broker)
+            assert [f["disk"] for f in host_facts(playback.cluster)][:3] == ["ok"] * 3
+            check_replay(playback)
+            return taken_us
+
+    assert took_us(slow=True) > took_us(slow=False) + 250_000
+
+
+def replicas(playback: Playback) -> list[Partition]:
+    return list(playback.cluster.replicas(FIRST).values())
+
+
+def changes_of(playback: Playback) -> Mapping[int, list[str]]:
+    """Return what happens to each message from now on."""
+    changes: dict[int, list[str]] = defaultdict(list)
+    playback.wire_observers.append(lambda m, change: changes[m.number].append(change))
+    return changes
+
+
+def sent(playback: Playback, **wanted: object) -> int:
+    """Play until a message is sent; return its number."""
+
+    def found() -> list[int]:
+        return [
+            message.number
+            for message in playback.messages
+            if message.arrived_us is None
+            and not message.lost
+            and all(getattr(message, name) == value for name, value in wanted.items())
+        ]
+
+    assert playback.run_until(lambda _: bool(found()), resolution_us=20)
+    return found()[0]
+
+
+@pytest.mark.mission("LEARN-23")
+def test_a_held_message_and_all_behind_it_arrive_after_its_release() -> None:
+    with begun(messages=1_000) as playback:
+        act = begin(playback, "produce", records=3, every_ms=60, acks="0")
+        number = sent(playback, api="Produce", is_request=True)
+        changes = changes_of(playback)
+        assert done(playback, "hold_message", number=number) is None
+        playback.advance_to(playback.now_us + 100_000)
+        changed = {message.number: message for message in playback.messages}
+        assert changed[number].held
+        assert changes[number] == ["held"]
+        behind = [m for m in changed.values() if m.api == "Produce" and m.number > number]
+        assert changes[behind[0].number] == ["sent", "held"]
+        assert [message.held for message in behind] == [True]
+        client = next(f for f in host_facts(playback.cluster) if f["name"] == "client")
+        assert list(client["links"].values()) == ["held"]
+        assert all(replica.log.log_end_offset == 0 for replica in replicas(playback))
+        assert done(playback, "release_message", number=number + 10_000) is not None
+        assert done(playback, "release_message", number=number) is None
+        released_us = playback.now_us
+        assert playback.run_until(lambda _: act.ended)
+        for message in (changed[number], *behind):
+            assert not message.held
+            assert message.arrived_us is not None
+            assert message.arrived_us > released_us
+            assert changes[message.number][-2:] == ["released", "arrived"]
+        done(playback, "read")
+        assert facts_of(playback, "read")[0]["values"] == "0 1 2"
+        assert done(playback, "hold_message", number=number) == (
+            f"the message {number} is not on its way"
+        )
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-23")
+@pytest.mark.parametrize(("acks", "values"), [("1", "0 0"), ("all", "0")])
+def test_a_request_whose_response_is_held_is_repeated(acks: str, values: str) -> None:
+    """Only an idempotent producer writes the record once."""
+    with begun(messages=5_000) as playback:
+        act = begin(playback, "produce", acks=acks)
+        number = sent(playback, api="Produce", is_request=False)
+        done(playback, "hold_message", number=number)
+        held = next(message for message in playback.messages if message.number == number)
+        assert playback.run_until(lambda _: act.ended)
+        assert facts_of(playback, "produced") == [{"topic": "t", "records": 1}]
+        assert held.arrived_us is None
+        done(playback, "read")
+        assert facts_of(playback, "read")[0]["values"] == values
+        check_replay(playback)
+
+
+STEPS: Mapping[str, Callable[[st.DrawFn], dict[str, Value]]] = {
+    "slow_link": lambda draw: link(draw) | {"ms": draw(st.integers(1, 3_000))},
+    "normal_link": lambda draw: link(draw),
+    "hold_message": lambda draw: {"number": draw(st.integers(1, 400))},
+    "release_message": lambda draw: {"number": draw(st.integers(1, 400))},
+    "slow_disk": lambda draw: {"broker": draw(st.integers(1, 3)), "ms": draw(st.integers(1, 900))},
+    "delete_znode": lambda draw: {
+        "path": draw(st.sampled_from(["/controller", "/brokers/ids/1", "/brokers/topics/t"]))
+    },
+    "kill": lambda draw: {"broker": draw(st.integers(1, 3))},
+    "start": lambda draw: {"broker": draw(st.integers(1, 3))},
+    "reset": lambda draw: link(draw),
+    "heal_all": lambda draw: {},
+    "timers": lambda draw: {"delays": draw(st.sampled_from(["1", "2,8,19,350,450", "5000"]))},
+    "produce": lambda draw: {
+        "to": draw(st.integers(0, 3)), "acks": draw(st.sampled_from(["0", "1", "all"]))
+    },
+    "begin_transaction": lambda draw: {"instance": draw(st.integers(1, 2))},
+    "send_in_transaction": lambda draw: {"instance": draw(st.integers(1, 2))},
+    "commit_transaction": lambda draw: {"instance": draw(st.integers(1, 2))},
+    "abort_transaction": lambda draw: {"instance": draw(st.integers(1, 2))},
+    "vanish_producer": lambda draw: {"instance": draw(st.integers(1, 2))},
+    "elect_leaders": lambda draw: {"election": draw(st.sampled_from(["preferred", "unclean"]))},
+    "set_config": lambda draw: {"value": draw(st.sampled_from(["", "2", "3"]))},
+    "reassign": lambda draw: {"replicas": draw(st.sampled_from(["", "1,2", "3,1", "2"]))},
+    "read": lambda draw: {},
+}  # fmt: skip
+
+
+def link(draw: st.DrawFn) -> dict[str, Value]:
+    one = draw(LINKS)
+    return {"one": one, "other": draw(LINKS)}
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> Recipe:
+    recipe = TOPIC
+    t_us = 600_000
+    for name in draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8)):
+        t_us += draw(st.integers(0, 1_500_000))
+        recipe = recipe.then(t_us, name, STEPS[name](draw))
+    return recipe
+
+
+def outcome(playback: Playback) -> tuple[str, list[LogEvent]]:
+    return playback.digest(), list(playback.events)
+
+
+@pytest.mark.mission("LEARN-24")
+@settings(max_examples=12, deadline=None)
+@given(recipes(), st.lists(st.integers(1, 900_000), max_size=20))
+def test_any_recipe_has_one_outcome(recipe: Recipe, slices: list[int]) -> None:
+    """In slices, with looks at hosts and messages in between, as in one run."""
+    end_us = min(MAX_US, recipe.actions[-1].t_us + 3 * S)
+    with Playback(recipe) as whole:
+        whole.advance_to(end_us)
+        expected = outcome(whole)
+    with Playback(recipe, messages=50) as sliced:
+        for slice_us in slices:
+            sliced.advance_to(min(end_us, sliced.now_us + slice_us))
+            look(sliced.cluster, sliced)
+        sliced.advance_to(end_us)
+        assert outcome(sliced) == expected
+
+
+def look(cluster: SimCluster, playback: Playback) -> None:
+    for message in playback.messages:
+        assert not (message.held and (message.lost or message.arrived_us is not None))
+    assert {facts["name"] for facts in host_facts(cluster)} == {
+        "broker-1", "broker-2", "broker-3", "zookeeper", "client",
+    }  # fmt: skip
