@@ -1,0 +1,1 @@
+"""The manual of the static site: the project's documents as linked, searchable pages."""

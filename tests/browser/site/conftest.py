@@ -1,0 +1,28 @@
+"""What tests of the static site share: the site, built once for each worker process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from minikafka.learn.site import PYTHON, write_python
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.site)
+            item.add_marker(pytest.mark.xdist_group("site"))  # one of them builds it
+
+
+@pytest.fixture(scope="session")
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (shutil.which("node") and shutil.which("npm")):
+        pytest.skip("node or npm, which build the site, is not installed")
+    directory = tmp_path_factory.mktemp("site") / "site"
+    write_python(directory / PYTHON)
+    return directory
