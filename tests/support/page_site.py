@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,6 +78,7 @@ class PageSite:
         self.stream = HandStream()
         self.responses: dict[str, Any] = {}  # JSON of paths below /api/
         self.posted: list[tuple[str, Any]] = []
+        self.learn: Callable[[dict[str, Any]], Any] | None = None  # serves /api/learn
         self.port = 0
 
     @property
@@ -105,8 +106,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
-        path = self.path.removeprefix("/api/")
-        self.site.posted.append((path, json.loads(self.rfile.read(length))))
+        path = urlsplit(self.path).path.removeprefix("/api/")
+        body = json.loads(self.rfile.read(length))
+        if path == "learn" and self.site.learn is not None:
+            self._respond(json.dumps(self.site.learn(body)).encode(), ".json")
+            return
+        self.site.posted.append((path, body))
         self._respond_json(path)
 
     def _respond_json(self, path: str) -> None:
@@ -121,8 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
             if path.startswith(prefix) and file.is_relative_to(folder) and file.is_file():
                 self._respond(file.read_bytes(), file.suffix)
                 return
-        if path == "/":
-            self._respond((STATIC / "index.html").read_bytes(), ".html")
+        if path in ("/", "/learn"):
+            name = "index.html" if path == "/" else "learn.html"
+            self._respond((STATIC / name).read_bytes(), ".html")
         else:
             self._respond(b"no such file", ".txt", 404)
 

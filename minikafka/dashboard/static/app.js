@@ -4,18 +4,18 @@
  */
 
 import { api, noApi } from "./api.js";
-import { go, hashOf, route } from "./route.js";
+import { go, route } from "./route.js";
 import { openSource } from "./source.js";
 import { emptyState, reduceAll } from "./reducer.js";
 import { fetchRecording } from "./player.js";
-import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./parts/html.js";
+import { html, render, useEffect, useRef, useState } from "./parts/html.js";
 import { dateTime } from "./parts/format.js";
-import { Empty } from "./parts/empty.js";
 import { HelpDialog, listenForKeys } from "./parts/keys.js";
 import { PlayerBar } from "./parts/player_bar.js";
+import { Navigation, useSignal, Viewed } from "./parts/shell.js";
 import { applyTheme, ThemeSwitch } from "./parts/theme.js";
-import { effect, signal } from "./vendor/signals.js";
-import { loadView, VIEWS } from "./views/index.js";
+import { signal } from "./vendor/signals.js";
+import { VIEWS } from "./views/index.js";
 
 const store = signal(emptyState());
 const status = signal(/** @type {"connecting"|"open"|"trying"|"stopped"|"recording"} */ ("connecting"));
@@ -92,16 +92,6 @@ function start() {
   else followCluster();
 }
 
-/** Draw again when a signal changes. @template T @param {{value: T}} source @returns {T} */
-function useSignal(source) {
-  const [, draw] = useState(0);
-  useLayoutEffect(() => effect(() => {
-    void source.value;
-    draw((/** @type {number} */ n) => n + 1);
-  }), []);
-  return source.value;
-}
-
 function App() {
   const state = useSignal(store);
   const { path, params } = useSignal(route);
@@ -158,20 +148,6 @@ function App() {
       recording=${playing !== null} />`;
 }
 
-/** The component of a view, once its file is loaded.
- * @param {{path: string, state: any, params: any, api: any}} props */
-function Viewed({ path, ...props }) {
-  const [loaded, setLoaded] = useState(/** @type {any} */ (null));
-  const [failed, setFailed] = useState("");
-  useEffect(() => {
-    loadView(path).then((component) => setLoaded(() => component),
-      (error) => setFailed(String(error.message ?? error)));
-  }, []);
-  if (failed) return html`<${Empty} title="This view could not be loaded.">${failed}<//>`;
-  if (!loaded) return null;
-  return html`<${loaded} ...${props} go=${go} />`;
-}
-
 /** @param {{state: import("./reducer.js").State, help: () => void}} props */
 function Header({ state, help }) {
   const hello = state.hello;
@@ -199,19 +175,6 @@ function Status({ state }) {
     <span class=${`pill ${kind}`} title=${dateTime(state.at || null)}>${text}</span></span>
     ${found === "open" && html`<button class="small" onClick=${() => { paused.value = !still; }}>${
       still ? "Go on" : "Pause"}</button>`}`;
-}
-
-/** @param {{current: {path: string}}} props */
-function Navigation({ current }) {
-  const list = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => {
-    list.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  }, [current]);
-  return html`<nav class="views" aria-label="Views" ref=${list}>
-    ${VIEWS.map(({ path, title, key }) => html`<a key=${path} href=${hashOf(path)}
-      aria-current=${path === current.path ? "page" : undefined} title=${`${title} (${key})`}>
-      <span>${title}</span><kbd aria-hidden="true">${key}</kbd></a>`)}
-  </nav>`;
 }
 
 function Trouble() {

@@ -31,6 +31,11 @@ export function hashOf(path, params = {}) {
   return `#/${path}${place}${query.size ? `?${query}` : ""}`;
 }
 
+/** Read the address again: the views have changed, or its parameters were taken out. */
+export function readAddress() {
+  route.value = parseHash(location.hash);
+}
+
 /** Open a view: `go("topics", {name: "orders", tab: "acts"})`.
  * @param {string} path @param {Object<string, any>} [params] */
 export function go(path, params = {}) {

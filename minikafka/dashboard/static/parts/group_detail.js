@@ -43,7 +43,7 @@ export function GroupDetail({ name, state, api, go }) {
   const coordinator = facts?.coordinator ?? inside?.broker ?? null;
   return html`<div class="detail">
     <${Back} />
-    <header class="detail-head">
+    <header class="detail-head" data-entity=${`group|${coordinator ?? ""}|${name}`}>
       <h2>${name}</h2>
       <span class="spread"></span>
       <${ActButton} act="groups-delete" label="Delete group" args=${{ group: name }} fixed=${["group"]}

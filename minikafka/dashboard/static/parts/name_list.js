@@ -51,7 +51,7 @@ export function NameList({ kind, label, nameOf, columns, href, api, live, local,
   };
   const first = before.length * PAGE + 1;
   const name = { key: "name", title: "name", render: (/** @type {any} */ row) =>
-    html`<a href=${href(nameOf(row))}>${nameOf(row)}</a>` };
+    html`<a href=${href(nameOf(row))} data-entity=${`${kind.slice(0, -1)}||${nameOf(row)}`}>${nameOf(row)}</a>` };
   const all = [name, ...columns].map((column) => ({ sortable: false, ...column }));
   const none = !shown ? "Reading…" : search ? `No name contains “${search}”.` : `There are no ${label}.`;
   return html`<section class="name-list card" aria-label=${label}>

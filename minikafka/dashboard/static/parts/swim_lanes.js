@@ -46,7 +46,7 @@ export function SwimLanes({ lanes, more, now, windowMs }) {
         ${ticks(windowMs).map((ago) => html`<g key=${ago} aria-hidden="true">
           <line class="grid" x1=${x(now - ago)} x2=${x(now - ago)} y1=${TOP} y2=${height - AXIS} />
           <text class="muted" text-anchor=${ago === 0 ? "end" : "middle"} x=${x(now - ago)} y=${height - 8}>${ago === 0 ? "now" : `−${duration(ago)}`}</text></g>`)}
-        ${lanes.map((lane, i) => html`<g key=${lane.name} transform=${`translate(0 ${TOP + i * LANE})`}>
+        ${lanes.map((lane, i) => html`<g key=${lane.name} data-entity=${`transaction|${lane.row.coordinator ?? ""}|${lane.name}`} transform=${`translate(0 ${TOP + i * LANE})`}>
           <line class="grid" x1="0" x2=${width} y1=${LANE - 2} y2=${LANE - 2} />
           <text class="txn-name" x=${narrow ? 4 : 0} y=${narrow ? 11 : 22}>${clipped(lane.name, narrow ? 40 : 22)}<title>${lane.name}</title></text>
           ${!narrow && html`<text class="muted" x="0" y="38">${lane.row.state}</text>`}

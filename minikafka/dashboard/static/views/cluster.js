@@ -100,7 +100,7 @@ function BrokerCard({ broker, state, api }) {
   const holds = views.filter(({ replicas }) => replicas.includes(id)).length;
   const behind = views.filter(({ replicas, isr }) => replicas.includes(id) && !isr.includes(id)).length;
   const there = broker.state !== "gone";
-  return html`<section class=${`card broker ${there ? "" : "gone"}`} role="listitem"
+  return html`<section class=${`card broker ${there ? "" : "gone"}`} role="listitem" data-entity=${`broker|${id}|`}
     aria-label=${`Broker ${id}, ${words}${broker.controller ? ", the controller" : ""}`}
     style=${{ "--broker": brokerColor(id) }}>
     <header>

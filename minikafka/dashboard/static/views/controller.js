@@ -86,7 +86,7 @@ function Now({ state, broker, facts }) {
   const waiting = Object.entries(facts.queued || {}).flatMap(([kind, n]) =>
     Array.from({ length: Math.min(n, QUEUED_SHOWN) }, () => kind),
   );
-  return html`<section class="card controller-now" aria-label="The controller now">
+  return html`<section class="card controller-now" aria-label="The controller now" data-entity=${`controller|${broker}|`}>
     <div><span class="big-name"><span aria-hidden="true" class="crown">♛</span> <${BrokerName} broker=${broker} /></span>
       <p class="muted">controller of epoch <b>${number(facts.epoch)}</b></p></div>
     <div><p class="small-title">Under way</p>

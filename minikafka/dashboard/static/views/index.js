@@ -19,8 +19,19 @@ export const VIEWS = [
   { path: "why", title: "Why", key: "w" },
 ];
 
+/** @type {Set<string>} views that only learn mode has */
+const OF_LEARN_MODE = new Set();
+
+/** Put the views of learn mode first, and leave out those that need a process of a page.
+ * @param {ViewName[]} first @param {string[]} without */
+export function learnViews(first, without) {
+  const others = VIEWS.filter(({ path }) => !without.includes(path));
+  VIEWS.splice(0, VIEWS.length, ...first, ...others);
+  for (const { path } of first) OF_LEARN_MODE.add(path);
+}
+
 /** @param {string} path @returns {Promise<any>} the view's component */
 export async function loadView(path) {
-  const module = await import(`./${path}.js`);
+  const module = await import(OF_LEARN_MODE.has(path) ? `../learn/${path}.js` : `./${path}.js`);
   return module.view.component;
 }

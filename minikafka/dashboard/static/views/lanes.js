@@ -112,7 +112,7 @@ function PartitionLanes({ view, whole, at }) {
   const end = view.lanes.find((lane) => lane.leads)?.logEnd ?? null;
   grows.current = pace(grows.current, at, end);
   const axis = whole ? wholeAxis(view) : endAxis(view, grows.current.least);
-  return html`<section class="partition" role="listitem" aria-label=${view.name}>
+  return html`<section class="partition" role="listitem" aria-label=${view.name} data-entity=${`topic||${view.topic}`}>
     <${Heading} view=${view} />
     <div ref=${box}><${Picture} view=${view} axis=${axis} width=${width} /></div>
   </section>`;
@@ -176,7 +176,7 @@ function LaneRow({ lane, y, x, axis, left, inner, narrow, name }) {
   const middle = y + LANE / 2;
   const color = brokerColor(broker);
   const look = `lane ${inIsr ? "" : "outside"} ${alive ? "" : "dead"}`;
-  return html`<${Node} label=${describe(lane, name)} role="listitem" class=${look}
+  return html`<${Node} label=${describe(lane, name)} role="listitem" class=${look} data-entity=${`partition|${broker}|${name}`}
     style=${{ "--broker": color }}>
     <${BrokerMark} broker=${broker} x=${12} y=${middle} r=${7} hollow=${!inIsr} />
     ${!narrow && html`<text x="27" y=${middle + 4} class="lane-name">${broker}</text>

@@ -72,7 +72,7 @@ function Component({ state, go, params }) {
     <${BrokerChooser} brokers=${brokers} chosen=${broker} choose=${(/** @type {number} */ id) => open({ broker: id })} />
     <div class="cards purgatory-cards" role="group" aria-label="Purgatories">${mine.map(
       ({ name, facts }) => html`<button key=${name}
-      class="card purgatory-card" aria-pressed=${name === chosen.name} onClick=${() => open({ name })}>
+      class="card purgatory-card" data-entity=${`purgatory|${broker}|${name}`} aria-pressed=${name === chosen.name} onClick=${() => open({ name })}>
       <${SmallDial} facts=${facts} />
       <span><b>${broken(name)}</b><br /><span class="muted">${number(facts.num_delayed_operations)} parked</span></span>
     </button>`,

@@ -105,7 +105,7 @@ function Sessions({ rows, exact }) {
     ${
       rows.length
         ? html`<ul class="sessions">${rows.map(
-            (row) => html`<li key=${`${row.broker} ${row.id}`} class="session">
+            (row) => html`<li key=${`${row.broker} ${row.id}`} class="session" data-entity=${`session|${row.broker}|${row.id}`}>
       <p><${BrokerName} broker=${row.broker} /> <span class="pill quiet">${row.ofFollower ? "follower" : "consumer"}</span>
         <span class="muted mono">${row.id}</span></p>
       <${Squares} row=${row} />

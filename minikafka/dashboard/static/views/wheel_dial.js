@@ -39,9 +39,9 @@ export const SPEEDS = [
   { slower: 0, label: "still" },
 ];
 
-/** @returns {number} the speed to begin with */
+/** @returns {number} the speed to begin with; in learn mode time passes only in the facts */
 export function firstSpeed() {
-  return still() ? 0 : 1;
+  return still() || document.documentElement.dataset.mode === "learn" ? 0 : 1;
 }
 
 /**
