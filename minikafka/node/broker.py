@@ -471,14 +471,15 @@ class BrokerNode:
                 self.parts.groups.facts,
                 self.parts.replicas.mending.facts,
             )
-            routes |= metrics | page_routes(self.broker_id, self.feed, self._state_facts())
+            routes |= metrics | page_routes(self.broker_id, self.feed, self.state_facts())
             port = await self._serve_http(routes, debug)
             self._dynamic.complete(DEBUG_LISTENER, debug_listener_text(debug.host, port))
         scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
         if scraped is not None:
             await self._serve_http(metrics, scraped)
 
-    def _state_facts(self) -> StateFacts:
+    def state_facts(self) -> StateFacts:
+        """Return what looks at the parts of this broker. Call only after ``started``."""
         clock, parts = self._world.clock, self.parts
         throttles = parts.replicas.throttles
 

@@ -58,7 +58,7 @@ class EventFeed:
     def append(self, level: str, name: str, facts: Mapping[str, Any]) -> None:
         """Keep an event, as ``kernel.events.Sink``. Facts are cut and become JSON values."""
         self._last += 1
-        shown = {key: _shown(value) for key, value in facts.items()}
+        shown = {key: shown_fact(value) for key, value in facts.items()}
         self._events.append(FeedEvent(self._last, self._clock.wall_ms(), level, name, shown))
         if self._loop is not None and not self._waking:
             self._waking = True
@@ -114,7 +114,8 @@ class DelayedEvents(DelayedOperation):
         return [_KEY]
 
 
-def _shown(value: object) -> object:
+def shown_fact(value: object) -> object:
+    """Return a fact of an event as a JSON value, cut if it is long."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else repr(value)

@@ -12,7 +12,7 @@ from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.ports import Clock
-from minikafka.kernel.slices import run_in_slices
+from minikafka.kernel.slices import run_at_once, run_in_slices
 from minikafka.node.partition_facts import PartitionFacts
 from minikafka.node.traffic_facts import TrafficFacts
 from minikafka.node.wiring import BrokerParts
@@ -98,6 +98,14 @@ class StateFacts:
             self._looking = asyncio.get_running_loop().create_task(self._look(now_ms))
         if self._looking is not None:
             await asyncio.shield(self._looking)  # others may wait for it, too
+        return self._changes.since(number)
+
+    def at_once(self, number: int) -> Changes:
+        """Look at everything without a pause, and return what has changed after ``number``. This is
+        for a simulation, which stands still meanwhile: it sets no timer and creates no task."""
+        self._requests.watch()
+        run_at_once(self._partitions.look(frozenset(), self._clock.monotonic_ms()))
+        run_at_once(self._changes.refresh(self._others()))
         return self._changes.since(number)
 
     async def _look(self, now_ms: int) -> None:

@@ -40,11 +40,13 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """An event in a broker's log, ``seconds`` after the start of the simulation."""
+    """An event in a broker's log, ``seconds`` after the start of the simulation. Its ``level`` is
+    empty if it is from no log: a fault, or a client."""
 
     seconds: float
     name: str
     facts: Mapping[str, Any]
+    level: str = ""
 
 
 class NotReached(AssertionError):
@@ -103,12 +105,15 @@ class SimCluster:
     def _on_event(self, level: str, name: str, facts: dict[str, Any]) -> None:
         assert name != "request_handler_failed", f"a bug in a handler: {facts}"
         assert name != "metadata_epochs_decreased", f"{facts}: ZooKeeper loses no data here"
-        self.note(name, **facts)
+        self._add(name, facts, level)
 
     def note(self, name: str, /, **facts: Any) -> None:
         """Add an event to the trace and call the observers with it."""
+        self._add(name, facts)
+
+    def _add(self, name: str, facts: Mapping[str, Any], level: str = "") -> None:
         self.simulation.tracer.add(name, **facts)
-        event = LogEvent(self.simulation.loop.seconds(), name, facts)
+        event = LogEvent(self.simulation.loop.seconds(), name, facts, level)
         for observe in self.observers:
             observe(event)
 
@@ -179,6 +184,10 @@ class SimCluster:
             for broker_id, node in sorted(self._nodes.items())
             if self.host(broker_id).alive and node.started.is_set()
         }
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Return whether the process of a broker runs; it may not be up yet."""
+        return broker_id in self._processes and self.host(broker_id).alive
 
     def replicas(self, topic_partition: TopicPartition) -> dict[int, Partition]:
         """Return the replicas of a partition on the brokers that are up, by broker id."""

@@ -1,0 +1,233 @@
+"""Sessions of learn mode: whatever is requested, in whatever slices, the page sees the same."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minikafka.learn.facts import ClusterState
+from minikafka.learn.playback import Playback
+from minikafka.learn.recipe import Recipe, TimedAction
+from minikafka.learn.session import Session
+
+S = 1_000_000
+Messages = list[dict[str, Any]]
+# A broker that may lead and be the controller dies under load and comes back; a group moves on.
+RECIPE = Recipe(
+    "busy",
+    seed=3,
+    actions=[
+        TimedAction(0, "create_topic", {"topic": "t", "partitions": 2, "replicas": 3}),
+        TimedAction(1 * S, "produce", {"records": 60, "every_ms": 50}),
+        TimedAction(1 * S, "join_group", {"session_ms": 6_000}),
+        TimedAction(1_500_000, "kill", {"broker": 1}),
+        TimedAction(9 * S, "start", {"broker": 1}),
+        TimedAction(9 * S, "cut", {"one": "broker-2", "other": "broker-3"}),
+        TimedAction(10 * S, "heal_all", {}),
+    ],
+)
+END_US = 12 * S
+# What a broker samples while it is looked at, so that it depends on when that was.
+SAMPLED = {"request", "requests", "connections"}
+
+
+class Page:
+    """Reduces messages as the page does."""
+
+    def __init__(self) -> None:
+        self.entities: dict[tuple[int | None, str, str], Any] = {}
+        self.events: list[Any] = []
+        self.wire: dict[int, Any] = {}
+        self.beats: dict[int, Any] = {}
+        self.playback: dict[str, Any] = {}
+
+    def take(self, messages: Messages) -> None:
+        if any(m["type"] == "state" and m["broker"] is None and m["reset"] for m in messages):
+            self.__init__()  # type: ignore[misc]
+        for message in messages:
+            self._take(message)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if kind == "state":
+            broker = message["broker"]
+            if message["reset"]:
+                self.entities = {k: v for k, v in self.entities.items() if k[0] != broker}
+            for it in message["removed"]:
+                del self.entities[broker, it["kind"], it["name"]]
+            for it in message["changed"]:
+                self.entities[broker, it["kind"], it["name"]] = it["facts"]
+        elif kind == "event":
+            self.events.append(message)
+        elif kind == "wire":
+            self.wire[message["number"]] = {k: v for k, v in message.items() if k != "at"}
+        elif kind in ("say", "ask", "check"):
+            self.beats[message["number"]] = {k: v for k, v in message.items() if k != "at"}
+        elif kind == "playback":
+            self.playback = message
+
+    def shown(self) -> Any:
+        entities = {key: facts for key, facts in self.entities.items() if key[1] not in SAMPLED}
+        return json.loads(json.dumps([sorted(map(repr, entities.items())), self.events, self.wire]))
+
+
+class Reader:
+    """A session and its page. The wall clock moves on by 1 ms at each reading."""
+
+    def __init__(self) -> None:
+        self.page = Page()
+        ticks: Iterator[int] = itertools.count()
+        self.session = Session(lambda: float(next(ticks)))
+
+    def request(self, do: str, **body: Any) -> Messages:
+        messages = self.session.request({"do": do, **body})
+        assert messages[-1]["type"] == "playback"
+        json.dumps(messages, allow_nan=False)
+        self.page.take(messages)
+        return messages
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.close()
+
+
+def opened(recipe: Recipe = RECIPE) -> Reader:
+    reader = Reader()
+    messages = reader.request("open", recipe=json.loads(recipe.to_json()))
+    assert [m["type"] for m in messages[:2]] == ["hello", "state"]
+    return reader
+
+
+def fresh(t_us: int, recipe: Recipe = RECIPE) -> Any:
+    with opened(recipe) as reader:
+        reader.request("scrub", to_us=t_us)
+        reader.request("scrub", to_us=t_us)
+        assert reader.page.playback["now_us"] == t_us
+        return reader.page.shown()
+
+
+def digest_of(reader: Reader) -> str:
+    pytest_text: str = reader.request("recipe")[0]["pytest"]
+    return pytest_text.rpartition("digest() == ")[2].strip().strip("'")
+
+
+@pytest.mark.mission("LEARN-11")
+@pytest.mark.parametrize("seed", range(3))
+def test_looking_changes_nothing(seed: int) -> None:
+    dice = random.Random(seed)
+    with Playback(RECIPE) as playback:
+        playback.advance_to(END_US)
+        expected = playback.digest()
+    with Playback(RECIPE, messages=100) as playback:
+        state = ClusterState(playback.cluster)
+        while playback.now_us < END_US:
+            playback.advance_to(min(END_US, playback.now_us + dice.randrange(300_000)))
+            assert state.changes() or state.whole()
+        assert playback.digest() == expected
+
+
+@pytest.mark.mission("LEARN-12")
+@pytest.mark.parametrize("seed", range(2))
+def test_a_page_shows_the_same_in_whatever_slices(seed: int) -> None:
+    dice = random.Random(seed)
+    with opened() as reader:
+        while reader.page.playback["now_us"] < END_US:
+            now_us = reader.page.playback["now_us"]
+            to_us = min(END_US, now_us + dice.randrange(400_000))
+            reader.request("advance", to_us=to_us, budget_ms=1_000)
+        assert reader.page.shown() == fresh(END_US)
+
+
+@pytest.mark.mission("LEARN-12")
+@pytest.mark.parametrize("t_us", [0, 1_234_567, 8_900_000])
+def test_a_page_that_has_gone_back_equals_a_new_one(t_us: int) -> None:
+    with opened() as reader:
+        reader.request("scrub", to_us=END_US)
+        reader.request("scrub", to_us=t_us)
+        assert reader.page.playback["now_us"] == t_us
+        assert reader.page.playback["end_us"] == END_US
+        assert reader.page.shown() == fresh(t_us)
+
+
+@pytest.mark.mission("LEARN-12")
+def test_a_broker_that_is_down_shows_nothing_but_that() -> None:
+    with opened() as reader:
+        reader.request("scrub", to_us=3 * S)
+        of_broker = {key[1:]: facts for key, facts in reader.page.entities.items() if key[0] == 1}
+        reason = {"debug": False, "reason": "the broker is down"}
+        assert of_broker == {("reachable", ""): reason}
+        assert not reader.page.entities[None, "node", "1"]["online"]
+        reader.request("scrub", to_us=11 * S)
+        kinds = {key[1] for key in reader.page.entities if key[0] == 1}
+        assert {"broker", "controller", "partition", "purgatory", "reachable"} <= kinds
+        assert reader.page.entities[1, "reachable", ""] == {"debug": True}
+        group = reader.page.entities[None, "consumer_group", "g"]
+        assert group["members"][0]["assignment"] == {"t": [0, 1]}
+
+
+def random_request(dice: random.Random, now_us: int) -> dict[str, Any]:
+    """Return a request that is often right, and often not."""
+    to_us = dice.choice(
+        [0, now_us + dice.randrange(S), dice.randrange(6 * S), -1, "x", None, 2**60]
+    )
+    broker, purgatory = dice.choice([1, 2, 3, 4, "x"]), dice.choice(["Fetch", 1])
+    conditions = [
+        "controller",
+        "leader",
+        "isr",
+        "rebalance",
+        "violation",
+        "message:Fetch",
+        "",
+        None,
+    ]
+    arguments = dice.choice([{}, [], {"x": {}}, {1: 1}])
+    return dice.choice(
+        [
+            {"do": "open", "chapter": dice.choice(["playground", "none", 5])},
+            {"do": "open", "recipe": json.loads(RECIPE.to_json()), "language": "zh"},
+            {"do": "open", "recipe": {"seed": dice.choice([1, "x"])}},
+            {"do": "open", "fragment": "x"},
+            *({"do": "advance", "to_us": to_us, "budget_ms": dice.choice([1, 50, 0])},) * 4,
+            *({"do": "step", "what": what} for what in ("event", "message", "tick", "x")),
+            {"do": "step", "what": "tick", "broker": broker, "purgatory": purgatory},
+            *({"do": "run_until", "what": what, "budget_ms": 30} for what in conditions),
+            *({"do": "scrub", "to_us": to_us},) * 3,
+            *({"do": "continue"},) * 3,
+            {"do": "answer", "choice": dice.choice([0, 1, "x"])},
+            {"do": "act", "name": "kill", "arguments": {"broker": broker}},
+            {"do": "act", "name": "start", "arguments": {"broker": broker}},
+            {"do": "act", "name": dice.choice(["x", 5]), "arguments": {}},
+            {"do": "act", "name": "produce", "arguments": {"records": 5, "topic": "t"}},
+            {"do": "act", "name": "heal_all", "arguments": arguments},
+            {"do": "recipe"},
+            {"do": "catalogue", "language": dice.choice(["en", "zh", "xx"])},
+            {"do": "language", "language": dice.choice(["en", "zh", 1])},
+            {"do": dice.choice(["x", 1, None])},
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.mission("LEARN-13")
+@pytest.mark.parametrize("seed", range(6))
+def test_no_sequence_of_requests_fails(seed: int) -> None:
+    dice = random.Random(seed)
+    with Reader() as reader:
+        assert reader.session.request([1])[0]["type"] == "problem"
+        for _ in range(60):
+            now_us = reader.page.playback.get("now_us", 0)
+            reader.request(**random_request(dice, now_us))
+            assert reader.page.playback.get("failed") is None
+        if reader.page.playback["chapter"] is not None:
+            expected = digest_of(reader)
+            recipe = json.loads(reader.request("recipe")[0]["json"])
+            with Playback(Recipe.from_json(json.dumps(recipe))) as playback:
+                playback.advance_to(reader.page.playback["now_us"])
+                assert playback.digest() == expected
