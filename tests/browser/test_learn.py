@@ -277,6 +277,28 @@ def test_the_diagram_draws_edges_and_their_table(
 
 
 @pytest.mark.mission("LEARN-33")
+def test_idle_time_is_folded_and_the_order_is_kept(module_page: Page) -> None:
+    found = module_page.evaluate(
+        """async () => {
+            const { foldedScale } = await import("/static/learn/wire_model.js");
+            const wire = (sent_us, arrived_us) => ({sent_us, arrived_us});
+            const shown = [wire(1000, 2000), wire(2100, 3000), wire(90000, 91000)];
+            const { y, gaps, lines } = foldedScale(shown, {from: 0, to: 92000}, 92000);
+            const places = [1000, 2000, 2100, 3000, 50000, 90000, 91000, 92000].map(y);
+            return [places.every((one, i) => i === 0 || one > places[i - 1]),
+                places.every((one) => one >= 0 && one <= 1), gaps, lines,
+                (places[5] - places[3]) / (places[6] - places[5])];
+        }"""
+    )
+    rising, within, gaps, lines, idle = found
+    assert rising
+    assert within
+    assert gaps == [{"us": 46_500, "lasts": 87_000}]
+    assert lines == [1000, 90_000]
+    assert idle == pytest.approx(1.5)  # 87 ms without messages are drawn as 1.5 ms
+
+
+@pytest.mark.mission("LEARN-33")
 def test_the_diagram_draws_some_hundreds_of_edges_at_most(module_page: Page) -> None:
     found = module_page.evaluate(
         """async () => {

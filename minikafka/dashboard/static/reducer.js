@@ -6,7 +6,7 @@
  * @typedef {{broker: number|null, kind: string, name: string, facts: Facts, at: number}} Entity
  * @typedef {{type: string, at: number, broker: number|null, [more: string]: any}} Message
  * @typedef {{at: number, broker: number, number: number, level: string, name: string,
- *   facts: Facts}} BrokerEvent
+ *   facts: Facts, t_us?: number}} BrokerEvent t_us: microseconds of a playback of learn mode
  * @typedef {Object<string, number> & {at: number}} Sample numbers of an entity at a time
  * @typedef {Object} State
  * @property {Facts|null} hello the message that began the stream
@@ -141,7 +141,7 @@ function addStep(next, key, facts, at) {
 
 /** A new stream repeats the last events: those that are here already are skipped.
  * @param {State} next @param {Message} message */
-function addEvent(next, { at, broker, number, level, name, facts }) {
+function addEvent(next, { at, broker, number, level, name, facts, t_us: us }) {
   const { events } = next;
   for (let i = events.length - 1; i >= 0; i--) {
     const known = events[i];
@@ -150,7 +150,8 @@ function addEvent(next, { at, broker, number, level, name, facts }) {
       break;
     }
   }
-  events.push({ at, broker: /** @type {number} */ (broker), number, level, name, facts });
+  const event = { at, broker: /** @type {number} */ (broker), number, level, name, facts };
+  events.push(us === undefined ? event : { ...event, t_us: us });
 }
 
 /** A snapshot repeats facts with its own time: numbers that it has not changed are no new sample.

@@ -65,6 +65,8 @@ export function drawFlights(layer, session, places, choose) {
     const leastUs = moves ? SHORTEST_MS * session.pace.value : 0;
     const flying = inTheAir(session.model.value.wire, moves ? session.shownUs() : session.now, leastUs);
     const seen = new Set();
+    /** @type {{x: number, y: number}[]} */
+    const named = []; // where names are: of two that would overlap, the newer message has one
     for (const { wire, progress } of flying) {
       const [from, to] = [places().get(wire.source), places().get(wire.target)];
       if (!from || !to) continue;
@@ -73,7 +75,10 @@ export function drawFlights(layer, session, places, choose) {
       marks.set(wire.number, mark);
       const { x, y } = between(from, to, progress);
       mark.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
-      mark.setAttribute("class", lookOf(session.model.value.wire.get(wire.number) ?? wire));
+      const hidden = named.some((one) => Math.abs(one.x - x) < 66 && Math.abs(one.y - y) < 12);
+      if (!hidden) named.push({ x, y });
+      const look = lookOf(session.model.value.wire.get(wire.number) ?? wire);
+      mark.setAttribute("class", hidden ? `${look} unnamed` : look);
     }
     for (const [number, mark] of marks) {
       if (seen.has(number)) continue;

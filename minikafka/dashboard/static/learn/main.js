@@ -60,7 +60,7 @@ async function openFirst(session, mode) {
   const { chapters } = session.model.value.catalogue;
   const { last } = readProgress();
   const known = chapters.some(({ name }) => name === last) ? last : chapters[0]?.name;
-  if (mode.fragment) await session.open({ fragment: mode.fragment });
+  if (mode.fragment) await session.open({ fragment: mode.fragment }, mode.t_us);
   else await session.open({ chapter: mode.chapter ?? known ?? "playground" });
 }
 

@@ -18,8 +18,8 @@ export function marksOf(model, events, words) {
       { us, label: `${words.sentence} ${number}: ${text.slice(0, 40)}`, look: "beat" })),
     ...playback.actions.map(([us, name]) => ({ us, label: `${words.action}: ${name}`, look: "acted" })),
     ...(playback.checkpoints ?? []).map((us) => ({ us, label: words.checkpoint, look: "checkpoint" })),
-    ...events.filter(({ level }) => BAD.has(level)).slice(-MOST).map(({ at, name, broker }) => (
-      { us: usOf(model, at), label: `${words.warning}: ${name} (broker ${broker})`, look: "bad" })),
+    ...events.filter(({ level }) => BAD.has(level)).slice(-MOST).map((event) => (
+      { us: usOf(model, event), label: `${words.warning}: ${event.name}`, look: "bad" })),
   ];
   return marks.sort((a, b) => a.us - b.us);
 }

@@ -57,7 +57,7 @@ export function learned(model, messages) {
         wire.set(message.number, message);
         break;
       case "playback":
-        next.playback = message;
+        next.playback = message.chapter === null ? null : message; // null: nothing is open
         break;
       case "catalogue":
         next.catalogue = message;
@@ -85,9 +85,8 @@ export function currentBeat(model) {
   return model.beats.findLast(({ type }) => type !== "check");
 }
 
-/** Return the wall-clock ms of the simulated hosts as microseconds of the playback.
- * @param {Model} model @param {number} at */
-export function usOf(model, at) {
-  const { playback } = model;
-  return playback ? Math.max(0, playback.now_us - (playback.at - at) * 1000) : 0;
+/** Return the microseconds of the playback at which something was logged.
+ * @param {Model} model @param {{at: number, t_us?: number}} event */
+export function usOf({ playback }, { at, t_us: us }) {
+  return us ?? (playback ? Math.max(0, playback.now_us - (playback.at - at) * 1000) : 0);
 }

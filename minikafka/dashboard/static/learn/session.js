@@ -18,21 +18,31 @@ const FIRST_PACE = 100;
 const STEPS = new Set(["step", "run_until", "act"]); // a step back undoes them
 const MAX_STOPS = 500;
 
+/** @template T @typedef {{value: T}} Signal */
+
 export class LearnSession {
   /** @param {import("./source.js").Source} source @param {string} language */
   constructor(source, language) {
     this.source = source;
+    /** @type {Signal<import("../reducer.js").State>} */
     this.state = signal(emptyState());
+    /** @type {Signal<import("./model.js").Model>} */
     this.model = signal(emptyModel());
+    /** @type {Signal<boolean>} */
     this.playing = signal(false);
-    this.busy = signal(false); // a request that takes longer is on its way
+    /** @type {Signal<boolean>} a request that takes longer is on its way */
+    this.busy = signal(false);
+    /** @type {Signal<number>} microseconds of the cluster in a millisecond of the reader */
     this.pace = signal(FIRST_PACE);
+    /** @type {Signal<string>} */
     this.language = signal(language);
     this.factor = 1; // how much faster than the story suggests the reader plays
     /** @type {number[]} where it stood before the last steps, for a step back */
     this.stops = [];
     this.frame = { fromUs: 0, toUs: 0, since: 0, lasts: SLICE_MS }; // what `shownUs` moves along
     this.queue = Promise.resolve();
+    /** @type {{chapter?: string, recipe?: any, fragment?: string}|null} */
+    this.opened = null;
     /** @type {number|null} */
     this.wantedUs = null; // of a scrub that has not been sent yet
   }
@@ -53,6 +63,7 @@ export class LearnSession {
         return messages;
       } catch (error) {
         this.playing.value = false;
+        if (/** @type {any} */ (error).lost && body.do !== "open") void this.#openAgain();
         this.model.value = { ...this.model.value, problem: /** @type {Error} */ (error).message };
         return [];
       } finally {
@@ -89,6 +100,10 @@ export class LearnSession {
 
   get now() {
     return this.model.value.playback?.now_us ?? 0;
+  }
+
+  get story() {
+    return this.model.value.playback?.story ?? null;
   }
 
   get end() {
@@ -189,21 +204,32 @@ export class LearnSession {
     this.pause();
     this.stops = [];
     this.factor = 1;
+    this.opened = what;
     await this.request({ do: "open", ...what, language: this.language.value });
     if (us) await this.request({ do: "scrub", to_us: us });
   }
 
+  /** A lost session is opened again; what the reader did in it is lost. */
+  async #openAgain() {
+    const { opened, now } = this;
+    if (opened) await this.open(opened, now);
+  }
+
   /** Go on after a sentence, and play. */
   async goOn() {
-    if (this.model.value.playback?.story !== "waiting") return;
+    if (this.story !== "waiting") return;
     await this.request({ do: "continue" });
-    if (this.model.value.playback?.story === "playing") await this.#run();
+    await this.#playOn();
   }
 
   /** @param {number} choice */
   async answer(choice) {
     await this.request({ do: "answer", choice });
-    if (this.model.value.playback?.story === "playing") await this.#run();
+    await this.#playOn();
+  }
+
+  async #playOn() {
+    if (this.story === "playing") await this.#run();
   }
 
   /** @param {string} name @param {Object<string, any>} args */

@@ -7,7 +7,7 @@
  * @typedef {{do: string, [more: string]: any}} Request
  * @typedef {{request: (body: Request) => Promise<any[]>}} Source
  * @typedef {{mode: string, worker?: boolean, chapter?: string, fragment?: string,
- *   language?: string, code?: string}} Mode
+ *   language?: string, t_us?: number}} Mode
  */
 
 /** Read how this page is served. @returns {Promise<Mode>} */
@@ -22,6 +22,8 @@ export async function readMode() {
 export function openSource(mode, onProgress) {
   return mode.worker ? workerSource(onProgress) : serverSource();
 }
+
+const LOST = 502; // the process that played this session has gone
 
 /** @returns {Source} */
 function serverSource() {
@@ -40,7 +42,8 @@ function serverSource() {
       }
       const found = await response.json().catch(() => null);
       if (response.ok && Array.isArray(found)) return found;
-      throw new Error(found?.error ?? `The request failed (status ${response.status}).`);
+      const sentence = found?.error ?? `The request failed (status ${response.status}).`;
+      throw Object.assign(new Error(sentence), { lost: response.status === LOST });
     },
   };
 }

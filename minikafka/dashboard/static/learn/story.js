@@ -101,7 +101,7 @@ function Foot({ session, words, chapter }) {
     ${story === "waiting" && html`<button class="primary" onClick=${() => session.goOn()}>${words.goOn}
       <kbd aria-hidden="true">␣</kbd></button>`}
     ${story === "asking" && html`<p class="muted">${words.asking}</p>`}
-    ${story === "playing" && html`<p class="muted">${playing ? words.working : words.pause}</p>`}
+    ${story === "playing" && html`<p class="muted">${playing ? words.working : words.stands}</p>`}
     ${story === "done" && html`<p class="good notice">${words.done}</p>
       ${next && html`<button class="primary" onClick=${() => session.open({ chapter: next.name })}>${words.next}: ${next.title}</button>`}
       <button onClick=${() => session.open({ chapter: here })}>${words.again}</button>`}

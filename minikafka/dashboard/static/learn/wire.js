@@ -12,8 +12,11 @@ import { hostsOf, spoken } from "./hosts.js";
 import { messageItems } from "./message_items.js";
 import { usOf } from "./model.js";
 import { clockText } from "./pace.js";
-import { autoSpan, filtered, inSpan, LONGEST_US, roundSpan, SHORTEST_US } from "./wire_model.js";
+import {
+  autoSpan, evenScale, filtered, foldedScale, inSpan, LONGEST_US, roundSpan, SHORTEST_US,
+} from "./wire_model.js";
 import { Diagram } from "./wire_picture.js";
+import { wordsOf } from "./words.js";
 
 /** @typedef {import("./model.js").Wire} Wire */
 
@@ -27,6 +30,8 @@ function WireView({ state, session, params }) {
   const [end, setEnd] = useState(/** @type {number|null} */ (null)); // null: now
   const [filter, setFilter] = useState("");
   const [chosen, setChosen] = useState(Number(params.message ?? 0));
+  const [fold, setFold] = useState(true);
+  const words = wordsOf(useSignal(session.language));
   const hosts = hostsOf(state);
   const now = model.playback?.now_us ?? 0;
   const messages = filtered(model.wire.values(), filter);
@@ -41,7 +46,7 @@ function WireView({ state, session, params }) {
     setEnd(Math.min(now, wire.sent_us + span * 0.8));
   }, [wanted]);
   const { shown, hidden } = inSpan(messages, shownSpan, now);
-  const events = state.events.slice(-500).map((event) => ({ ...event, us: usOf(model, event.at) }))
+  const events = state.events.slice(-500).map((event) => ({ ...event, us: usOf(model, event) }))
     .filter(({ us }) => us >= shownSpan.from && us <= shownSpan.to).slice(-EVENTS);
   const move = (/** @type {number} */ by) => {
     const next = to + by * span;
@@ -51,12 +56,13 @@ function WireView({ state, session, params }) {
   if (hosts.length === 0) return html`<${Empty}>No host has been reported yet.<//>`;
   return html`<div class="stack">
     <${Tools} model=${model} filter=${filter} setFilter=${setFilter} span=${span} setZoom=${setZoom} move=${move}
-      atNow=${end === null} toNow=${() => setEnd(null)} />
+      fold=${fold} setFold=${setFold} words=${words} atNow=${end === null} toNow=${() => setEnd(null)} />
     <${Twin} title=${`${count(shown.length, "message")}, ${clockText(Math.max(0, shownSpan.from))} to ${clockText(to)}`}
       about=${hidden ? `${count(hidden, "earlier message")} of this span are not drawn; zoom in to see them.`
         : "Dashed messages are held, crossed ones are lost. Small marks on a column are events of its log."}
       columns=${COLUMNS} rows=${shown} rowKey=${(/** @type {any} */ row) => row.number}>
-      <${Diagram} hosts=${hosts} shown=${shown} events=${events} span=${shownSpan} now=${now} chosen=${chosen} choose=${setChosen} move=${move} />
+      <${Diagram} hosts=${hosts} shown=${shown} events=${events} span=${shownSpan} now=${now}
+        scale=${fold ? foldedScale(shown, shownSpan, now) : evenScale(shownSpan)} chosen=${chosen} choose=${setChosen} move=${move} />
       <${ApiLegend} />
     <//>
     ${selected && html`<${Selected} wire=${selected} session=${session} />`}
@@ -78,8 +84,9 @@ const COLUMNS = [
 ];
 
 /** @param {{model: import("./model.js").Model, filter: string, setFilter: (filter: string) => void, span: number,
- *   setZoom: (span: number) => void, move: (by: number) => void, atNow: boolean, toNow: () => void}} props */
-function Tools({ model, filter, setFilter, span, setZoom, move, atNow, toNow }) {
+ *   setZoom: (span: number) => void, fold: boolean, setFold: (fold: boolean) => void,
+ *   words: import("./words.js").Words, move: (by: number) => void, atNow: boolean, toNow: () => void}} props */
+function Tools({ model, filter, setFilter, span, setZoom, fold, setFold, words, move, atNow, toNow }) {
   const apis = [...new Set([...model.wire.values()].map(({ api }) => api))].sort();
   const place = Math.round(Math.log10(span / SHORTEST_US) * 10);
   const places = Math.round(Math.log10(LONGEST_US / SHORTEST_US) * 10);
@@ -90,6 +97,8 @@ function Tools({ model, filter, setFilter, span, setZoom, move, atNow, toNow }) 
     <label>time shown <input type="range" min="0" max=${places} value=${place} aria-valuetext=${clockText(span)}
       onInput=${(/** @type {any} */ event) => setZoom(roundSpan(SHORTEST_US * 10 ** (Number(event.target.value) / 10)))} />
       <span class="num">${clockText(span)}</span></label>
+    <label><input type="checkbox" checked=${fold} onChange=${(/** @type {any} */ event) =>
+      setFold(event.target.checked)} /> ${words.skipIdle}</label>
     <span class="row"><button class="small" onClick=${() => move(-0.5)}>Earlier</button>
       <button class="small" disabled=${atNow} onClick=${() => move(0.5)}>Later</button>
       <button class="small" aria-pressed=${atNow} onClick=${toNow}>Now</button></span>

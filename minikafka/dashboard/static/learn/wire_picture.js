@@ -1,32 +1,33 @@
 /** The picture of the space-time diagram. One edge can be reached by Tab; arrows go to the others. */
 
+import { duration } from "../parts/format.js";
 import { html, useEffect, useRef } from "../parts/html.js";
 import { brokerColor, BrokerMark, useWidth } from "../parts/svg.js";
 import { markOf } from "./api_marks.js";
 import { describe } from "./flights.js";
 import { spoken } from "./hosts.js";
 import { clockText } from "./pace.js";
-import { neighbour, timeLines } from "./wire_model.js";
+import { neighbour } from "./wire_model.js";
 
 const HEAD = 40;
 const LABELLED = 70; // edges: of more, only the chosen one has its name beside it
 
 /** @typedef {import("./model.js").Wire} Wire */
-/** @typedef {{x: (host: string) => number, y: (us: number) => number, now: number}} Scale */
+/** @typedef {{x: (host: string) => number, y: (us: number) => number, now: number}} Places */
 
 /**
  * @param {{hosts: import("./hosts.js").Host[], shown: Wire[], events: any[], span: {from: number, to: number},
- *   now: number, chosen: number, choose: (number: number) => void, move: (by: number) => void}} props
+ *   now: number, scale: import("./wire_model.js").TimeScale, chosen: number, choose: (number: number) => void, move: (by: number) => void}} props
  */
-export function Diagram({ hosts, shown, events, span, now, chosen, choose, move }) {
+export function Diagram({ hosts, shown, events, span, now, scale, chosen, choose, move }) {
   const [box, width] = useWidth(700);
   const narrow = width < 520;
   const left = narrow ? 20 : 96;
-  const height = Math.max(300, Math.min(680, innerHeight - 330));
+  const height = Math.max(300, Math.min(680, innerHeight - 370));
   const column = (width - left - (narrow ? 32 : 84)) / Math.max(1, hosts.length - 1);
   const columns = new Map(hosts.map(({ name }, i) => [name, left + (narrow ? 12 : 32) + i * column]));
   const x = (/** @type {string} */ host) => columns.get(host) ?? left;
-  const y = (/** @type {number} */ us) => HEAD + ((us - span.from) / (span.to - span.from)) * (height - HEAD);
+  const y = (/** @type {number} */ us) => HEAD + scale.y(us) * (height - HEAD);
   const svg = useRef(/** @type {SVGSVGElement|null} */ (null));
   useWheel(svg, move);
   const reachable = shown.some(({ number }) => number === chosen) ? chosen : shown.at(-1)?.number;
@@ -41,18 +42,26 @@ export function Diagram({ hosts, shown, events, span, now, chosen, choose, move 
     } else return;
     event.preventDefault();
   };
-  const scale = { x, y, now };
+  const places = { x, y, now };
+  let lowest = -Infinity; // lines that are too close have no time beside them
+  const lines = scale.lines.filter((us) => us >= 0).map((us) => {
+    const named = y(us) - lowest > 15;
+    if (named) lowest = y(us);
+    return { us, named };
+  });
   return html`<div ref=${box} class="wire-box">
     <svg ref=${svg} role="group" aria-label="Messages between the hosts over time" class="picture wire-picture" width=${width}
       height=${height + 6} viewBox=${`0 0 ${width} ${height + 6}`} onKeyDown=${press}>
       <clipPath id="wire-clip"><rect x="0" y=${HEAD} width=${width} height=${height - HEAD + 6} /></clipPath>
-      ${timeLines(span).filter((us) => us >= 0).map((us) => html`<g key=${us} aria-hidden="true"><line class="grid" x1=${left} x2=${width} y1=${y(us)} y2=${y(us)} />
-        ${!narrow && html`<text class="muted tick" x="0" y=${y(us) + 4}>${clockText(us)}</text>`}</g>`)}
+      ${lines.map(({ us, named }) => html`<g key=${us} aria-hidden="true"><line class="grid" x1=${left} x2=${width} y1=${y(us)} y2=${y(us)} />
+        ${!narrow && named && html`<text class="muted tick" x="0" y=${y(us) + 4}>${clockText(us)}</text>`}</g>`)}
       ${hosts.map((host) => html`<${Column} key=${host.name} host=${host} x=${x(host.name)} bottom=${height} narrow=${narrow} />`)}
+      ${scale.gaps.map(({ us, lasts }) => html`<g key=${us} aria-hidden="true"><line class="wire-gap" x1=${left} x2=${width} y1=${y(us)} y2=${y(us)} />
+        ${!narrow && html`<text class="muted wire-gap-text" x=${width} text-anchor="end" y=${y(us) + 4}>${duration(lasts / 1000)}</text>`}</g>`)}
       <g clip-path="url(#wire-clip)">
         ${now <= span.to && html`<line class="wire-now" x1=${left} x2=${width} y1=${y(now)} y2=${y(now)} />`}
-        ${events.map((event, i) => html`<${EventTick} key=${i} event=${event} x=${x(`broker-${event.broker}`)} y=${y(event.us)} />`)}
-        ${shown.map((wire) => html`<${Edge} key=${wire.number} wire=${wire} scale=${scale} chosen=${wire.number === chosen}
+        ${events.map((event, i) => html`<${EventTick} key=${i} event=${event} x=${x(event.broker === null ? "client" : `broker-${event.broker}`)} y=${y(event.us)} />`)}
+        ${shown.map((wire) => html`<${Edge} key=${wire.number} wire=${wire} places=${places} chosen=${wire.number === chosen}
           reachable=${wire.number === reachable} named=${shown.length <= LABELLED || wire.number === chosen} choose=${choose} />`)}
       </g>
     </svg></div>`;
@@ -87,15 +96,15 @@ function Column({ host, x, bottom, narrow }) {
 
 /** @param {{event: any, x: number, y: number}} props */
 function EventTick({ event, x, y }) {
-  const label = `${event.name} of broker ${event.broker} at ${clockText(event.us)}`;
+  const label = `${event.name} of ${event.broker === null ? "the client" : `broker ${event.broker}`} at ${clockText(event.us)}`;
   return html`<g role="img" aria-label=${label} class=${`wire-event ${event.level}`}><title>${label}</title>
     <path d=${`M${x - 4} ${y}h8`} /></g>`;
 }
 
-/** @param {{wire: Wire, scale: Scale, chosen: boolean, reachable: boolean, named: boolean,
+/** @param {{wire: Wire, places: Places, chosen: boolean, reachable: boolean, named: boolean,
  *   choose: (number: number) => void}} props */
-function Edge({ wire, scale, chosen, reachable, named, choose }) {
-  const { x, y, now } = scale;
+function Edge({ wire, places, chosen, reachable, named, choose }) {
+  const { x, y, now } = places;
   const { source, target, api, request, sent_us: sent, arrived_us: arrived, lost, held, number } = wire;
   const { color } = markOf(api);
   const part = lost ? 0.5 : held ? 0.7 : arrived === null ? 0.85 : 1;
