@@ -10,6 +10,8 @@ from minikafka.broker.purgatories import Reaper
 from minikafka.client import Admin
 from minikafka.core.client.admin.configs import ConfigAlteration
 from minikafka.core.client.admin.topics import NewTopic
+from minikafka.core.client.assignors.catalogue import ASSIGNORS
+from minikafka.core.client.assignors.range import RANGE
 from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import name_problem
@@ -348,7 +350,7 @@ class Stagehand:
             raise NotPossible(f"the member {given['member']} is in the group {given['group']}")
         member = self._consumers[name] = PlayedMember(self.cluster, *name)
         try:
-            await member.read(given["topic"], given["session_ms"])
+            await member.read(given["topic"], given["session_ms"], given["assignor"])
         finally:
             del self._consumers[name]
 
@@ -560,7 +562,12 @@ _ROWS = (
     ActionRow(
         "join_group",
         "Start a consumer of a group.",
-        (TOPIC, *MEMBER, ActionArgument("session_ms", "number", 10_000, 6_000, 300_000)),
+        (
+            TOPIC,
+            *MEMBER,
+            ActionArgument("session_ms", "number", 10_000, 6_000, 300_000),
+            ActionArgument("assignor", "choice", RANGE.name, choices=tuple(ASSIGNORS)),
+        ),
         Stagehand.join_group,
     ),
     ActionRow("leave_group", "Stop a consumer in order.", MEMBER, Stagehand.leave_group),

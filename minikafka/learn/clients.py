@@ -243,10 +243,11 @@ class PlayedMember:
         self._consumer: Consumer | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    async def read(self, topic: str, session_ms: int) -> None:
+    async def read(self, topic: str, session_ms: int, assignor: str) -> None:
         config = ConsumerConfig(
             group_id=self._group,
             auto_offset_reset="earliest",
+            partition_assignment_strategy=(assignor,),
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=session_ms // 3,
         )

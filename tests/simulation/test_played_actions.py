@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from minikafka.broker.replication.partition import Partition
 from minikafka.core.timer import WheelLevel
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.learn import looks
 from minikafka.learn.actions import ActionHandle
 from minikafka.learn.hosts import host_facts
 from minikafka.learn.playback import Playback
@@ -140,6 +141,21 @@ def test_one_fetch_waits_for_records() -> None:
         done(playback, "read", max_wait_ms=500, offset=1)
         read = [facts["values"].split() for facts in facts_of(playback, "read")]
         assert [[value[:3] for value in values] for values in read] == [[], ["few", "eno"], ["eno"]]
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
+@pytest.mark.parametrize(
+    ("assignor", "expected"), [("range", [[0, 1], [2]]), ("roundrobin", [[0, 2], [1]])]
+)
+def test_a_group_uses_the_wanted_assignor(assignor: str, expected: list[list[int]]) -> None:
+    with begun() as playback:
+        done(playback, "create_topic", topic="three", partitions=3)
+        for member in ("m1", "m2"):
+            begin(playback, "join_group", topic="three", member=member, assignor=assignor)
+        assert playback.run_until(
+            lambda cluster: sorted(looks.shares(cluster, "g").values()) == expected
+        )
         check_replay(playback)
 
 
