@@ -6,5 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 TABLE: Final[Mapping[int, str]] = {
+    8: "reassignment",
+    9: "topic-deletion",
+    10: "rebalance",
+    11: "fetch-sessions",
+    12: "zombies",
+    13: "transactions",
     14: "playground",
 }
