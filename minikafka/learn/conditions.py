@@ -51,6 +51,10 @@ def wheel_turns(take: Take, broker: int | None, purgatory: str | None) -> Condit
             for broker_id, node in take.playback.cluster.nodes().items()
             for reaper in node.parts.purgatories
             if broker in (None, broker_id) and purgatory in (None, reaper.purgatory.name)
+        } | {
+            (1, reaper.purgatory.name): reaper.wake_ups
+            for reaper in take.playback.stagehand.wheels
+            if broker in (None, 1) and purgatory in (None, reaper.purgatory.name)
         }
 
     return Condition(_changed(read), StopOn.EVENT, TICK_US)

@@ -102,6 +102,6 @@ def wire_message(message: WireMessage, at_ms: int) -> Message:
         "sent_us": message.sent_us,
         "arrived_us": message.arrived_us,
         "lost": message.lost,
-        "held": getattr(message, "held", False),
+        "held": message.held,
         "size": message.size_bytes,
     }

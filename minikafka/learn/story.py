@@ -26,6 +26,8 @@ from itertools import islice, repeat
 from types import coroutine
 from typing import Any, Final, NamedTuple
 
+from minikafka.broker.purgatories import Reaper
+from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import NoNode
 from minikafka.learn.messages import WireMessage
@@ -86,11 +88,10 @@ class Beat(NamedTuple):
 
 
 class BegunAction(NamedTuple):
-    """An action that a story has begun. ``num_events`` is how many events there were before."""
+    """An action that a story has begun; ``number`` is its index in the recipe."""
 
     number: int
     name: str
-    num_events: int
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +137,12 @@ class Story:
         return self._playback.cluster
 
     @property
+    def lesson(self) -> Reaper[DelayedOperation] | None:
+        """The purgatory of the action ``timers``, after its first one."""
+        wheels = self._playback.stagehand.wheels
+        return wheels[0] if wheels else None
+
+    @property
     def now_us(self) -> int:
         """The simulated microseconds since the start."""
         return self._playback.now_us
@@ -165,8 +172,7 @@ class Story:
 
     def do(self, name: str, /, **arguments: Value) -> BegunAction:
         """Begin an action of ``actions.py``."""
-        num_events = self._playback.num_events
-        return BegunAction(self._playback.act(name, **arguments), name, num_events)
+        return BegunAction(self._playback.act(name, **arguments), name)
 
     async def finished(
         self,
@@ -176,17 +182,16 @@ class Story:
         pace: float = PACE,
         may_fail: bool = False,
     ) -> None:
-        """Wait until an action has come to its end. Raises StoryBroken if one of this name was not
-        possible or has failed since, unless it ``may_fail``."""
+        """Wait until an action has come to its end. Raises StoryBroken if it was not possible or
+        has failed, unless it ``may_fail``."""
 
         def is_finished() -> bool:
             return self._playback.is_carried_out(act.number)
 
         await self._until(f"the action {act.name} at its end", is_finished, limit_ms, pace)
-        for event in self._events_since(act.num_events):
-            failed = event.name in ("action_not_possible", "client_failed")
-            if failed and not may_fail and event.facts.get("do") == act.name:
-                raise StoryBroken(f"the action {act.name} has failed: {event.facts}")
+        problem = self._playback.stagehand.acts[act.number].problem
+        if problem is not None and not may_fail:
+            raise StoryBroken(f"the action {act.name} has failed: {problem}")
 
     # ------------------------------------------------------------------------------------ waiting
 

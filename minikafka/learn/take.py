@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping
 
 from minikafka.dashboard.messages import EntityKey, Facts, Message
 from minikafka.kernel.errno_names import with_errno_names
+from minikafka.kernel.metrics import Metrics
+from minikafka.learn.actions import MAX_TIMERS
 from minikafka.learn.facts import ClusterState
 from minikafka.learn.happened import Happened
+from minikafka.learn.hosts import host_facts
 from minikafka.learn.playback import Playback, StopOn
 from minikafka.learn.recipe import Recipe, Value
 from minikafka.learn.score import Score, Violation
 from minikafka.learn.story import MESSAGES, Beat, Chapter, StoryState, Telling
+from minikafka.node.purgatories import BrokerPurgatories
 
 
 class Take:
@@ -133,7 +137,16 @@ class Take:
             return None
 
     def _more(self, broker: int | None) -> Mapping[EntityKey, Facts]:
-        return {}
+        """Return what only a simulation has: its hosts, and the timers of the lesson, which are
+        shown with the purgatories of the first broker."""
+        cluster, stagehand = self.playback.cluster, self.playback.stagehand
+        if broker is None:
+            return {("host", facts["name"]): facts for facts in host_facts(cluster)}
+        clock = stagehand.lesson_clock
+        if broker != cluster.broker_ids[0] or clock is None:
+            return {}
+        purgatories = BrokerPurgatories(clock, Metrics(), stagehand.wheels).facts(MAX_TIMERS)
+        return {("purgatory", facts["name"]): facts for facts in purgatories}
 
 
 def reason_of(error: BaseException) -> str:

@@ -172,6 +172,24 @@ def test_a_broker_that_is_down_shows_nothing_but_that() -> None:
         assert group["members"][0]["assignment"] == {"t": [0, 1]}
 
 
+@pytest.mark.mission("LEARN-12")
+def test_hosts_and_the_timers_of_the_lesson_are_shown() -> None:
+    timers = TimedAction(2 * S, "timers", {"delays": "2,8,350"})
+    cut = TimedAction(2 * S, "cut", {"one": "broker-1", "other": "client"})
+    with opened(Recipe(actions=[timers, cut])) as reader:
+        hosts = {key[2] for key in reader.page.entities if key[:2] == (None, "host")}
+        assert hosts == {"broker-1", "broker-2", "broker-3", "zookeeper", "client"}
+        reader.request("scrub", to_us=2 * S)
+        assert reader.page.entities[None, "host", "client"]["links"] == {"broker-1": "cut"}
+        assert reader.page.entities[1, "purgatory", "Lesson"]["num_delayed_operations"] == 3
+        ticks = []
+        for _ in range(4):
+            reader.request("step", what="tick", purgatory="Lesson")
+            ticks.append(reader.page.playback["now_us"] - 2 * S)
+        assert ticks == [2_000, 8_000, 340_000, 350_000], "the last one is demoted first"
+        assert reader.page.entities[1, "purgatory", "Lesson"]["num_delayed_operations"] == 0
+
+
 def random_request(dice: random.Random, now_us: int) -> dict[str, Any]:
     """Return a request that is often right, and often not."""
     to_us = dice.choice(
