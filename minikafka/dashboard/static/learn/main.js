@@ -74,7 +74,8 @@ function App({ session }) {
   const [follow, setFollow] = useState(() => localStorage.getItem(FOLLOW) !== "no");
   const words = wordsOf(language);
   const view = VIEWS.find((one) => one.path === path) ?? VIEWS[0];
-  const close = () => setDialog("");
+  // A dialog reports late that it has closed: another one may be open by then.
+  const close = () => setDialog((/** @type {string} */ now) => (now === dialog ? "" : now));
   useEffect(() => {
     const wanted = wantedOf(params);
     if (!wanted) return;
