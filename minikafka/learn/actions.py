@@ -130,11 +130,13 @@ class ActionHandle:
 
 class Stagehand:
     """Carries out actions on a cluster, and keeps the clients and timers that they have started.
-    ``log`` sees the messages on the wire. ``acts`` lists what has begun."""
+    ``log`` sees the messages on the wire. ``acts`` lists what has begun. ``ack_observers`` are
+    called with partition and offset of each record that was acknowledged outside transactions."""
 
     def __init__(self, cluster: SimCluster, log: MessageLog) -> None:
         self.cluster = cluster
         self.acts: list[ActionHandle] = []
+        self.ack_observers: list[clients.Acknowledged] = []
         self._log = log
         self._consumers: dict[tuple[str, str], PlayedMember] = {}
         self._producers: dict[tuple[str, int], PlayedProducer] = {}
@@ -338,7 +340,12 @@ class Stagehand:
     async def produce(self, given: Arguments) -> None:
         if given["to"] > len(self.cluster.broker_ids):
             raise NotPossible(f"there is no broker {given['to']}")
-        await (clients.send_to_broker if given["to"] else clients.send)(self.cluster, given)
+        send = clients.send_to_broker if given["to"] else clients.send
+        await send(self.cluster, given, self._acknowledged)
+
+    def _acknowledged(self, partition: TopicPartition, offset: int) -> None:
+        for observe in self.ack_observers:
+            observe(partition, offset)
 
     async def read(self, given: Arguments) -> None:
         await (clients.fetch if given["max_wait_ms"] else clients.read)(self.cluster, given)

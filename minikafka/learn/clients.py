@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from minikafka.client import Consumer, ConsumerConfig, ConsumerRecord, Producer, ProducerConfig
 from minikafka.client.connections import Connections
+from minikafka.client.producer.sender import RecordMetadata
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
 from minikafka.core.client.producer.produce_call import ProduceCall, produce
 from minikafka.kernel.cluster import TopicPartition
@@ -17,6 +18,9 @@ from minikafka.kernel.errno_names import with_errno_names
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
+
+# Called with the place of a record that the cluster has acknowledged, when the client learns of it.
+Acknowledged: TypeAlias = Callable[[TopicPartition, int], None]
 
 POLL_MS = 200
 MAX_SHOWN_VALUES = 40
@@ -47,9 +51,16 @@ def _note_sent(
     return failed[0] if failed else None
 
 
-async def send(cluster: SimCluster, given: Mapping[str, Any]) -> None:
+async def send(cluster: SimCluster, given: Mapping[str, Any], acknowledged: Acknowledged) -> None:
     """Send numbered records to the leaders that the brokers name, and note how many were
-    acknowledged."""
+    acknowledged. ``acknowledged`` is called with each that is."""
+
+    def settle(promise: asyncio.Future[RecordMetadata]) -> None:
+        if not promise.cancelled() and promise.exception() is None:
+            topic, number, offset, _ = promise.result()
+            if offset >= 0:
+                acknowledged(TopicPartition(topic, number), offset)
+
     world, key = cluster.client_host.world, given["key"].encode() or None
     config = ProducerConfig(acks=ACKS[given["acks"]])
     partition = None if given["partition"] == ANY_PARTITION else given["partition"]
@@ -57,16 +68,20 @@ async def send(cluster: SimCluster, given: Mapping[str, Any]) -> None:
     async with Producer(world, cluster.client_config, config) as producer:
         for number in range(given["records"]):
             value = _value(given, number)
-            promises.append(await producer.send(given["topic"], value, key, partition=partition))
+            promise = await producer.send(given["topic"], value, key, partition=partition)
+            promise.add_done_callback(settle)
+            promises.append(promise)
             if given["every_ms"]:
                 await world.clock.sleep(given["every_ms"])
     outcomes = await asyncio.gather(*promises, return_exceptions=True)
     _note_sent(cluster, "produced", outcomes, topic=given["topic"])
 
 
-async def send_to_broker(cluster: SimCluster, given: Mapping[str, Any]) -> None:
+async def send_to_broker(
+    cluster: SimCluster, given: Mapping[str, Any], acknowledged: Acknowledged
+) -> None:
     """Send numbered records to one broker, without metadata and retries: as a
-    client does whose metadata are old."""
+    client does whose metadata are old. ``acknowledged`` is called with each that is."""
     world, broker = cluster.client_host.world, given["to"]
     config = replace(cluster.client_config, bootstrap_servers=f"{host_name(broker)}:{PORT}")
     connections = Connections(world, config)
@@ -78,7 +93,10 @@ async def send_to_broker(cluster: SimCluster, given: Mapping[str, Any]) -> None:
             record = (world.clock.wall_ms(), key, _value(given, number), ())
             batch = build_batch([record])
             call = produce([(partition, batch)], acks, config.request_timeout_ms)
-            outcomes.append(await _outcome(connections, call, acks, partition))
+            outcome = await _outcome(connections, call, acks, partition)
+            outcomes.append(outcome)
+            if isinstance(outcome, int):
+                acknowledged(partition, outcome)
             if given["every_ms"]:
                 await world.clock.sleep(given["every_ms"])
     finally:
@@ -88,7 +106,8 @@ async def send_to_broker(cluster: SimCluster, given: Mapping[str, Any]) -> None:
 
 async def _outcome(
     connections: Connections, call: ProduceCall, acks: int, partition: TopicPartition
-) -> KafkaError | None:
+) -> KafkaError | int | None:
+    """Send one record; return its offset, None without a response, or the error."""
     try:
         if not acks:
             await connections.send(BOOTSTRAP_SERVER, call.request)
@@ -98,7 +117,7 @@ async def _outcome(
     except KafkaError as error:
         return error
     code = ErrorCode(row.error_code)
-    return None if code is ErrorCode.NONE else KafkaError(code, str(partition))
+    return row.base_offset if code is ErrorCode.NONE else KafkaError(code, str(partition))
 
 
 async def read(cluster: SimCluster, given: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -22,7 +22,8 @@ class Violation(NamedTuple):
 
 class Score:
     """Follows acknowledged records. Each election shows whether the new leader has them: a record
-    at or above the end of its log is lost, whatever other replicas have, since they truncate.
+    at or above the end of its log is lost, whatever other replicas have, since they truncate. And
+    of two records that were acknowledged with one offset, one is lost: two leaders have had them.
 
     ``topic_id`` returns the id of a topic: what was in a deleted topic is not lost, but deleted.
     ``on_violation`` is called with each violation.
@@ -38,7 +39,7 @@ class Score:
         self.lost = 0
         self._topic_id = topic_id
         self._on_violation = on_violation
-        self._offsets: dict[str, tuple[UUID | None, list[int]]] = {}  # by partition
+        self._offsets: dict[str, tuple[UUID | None, set[int]]] = {}  # by partition
         self._leaders: dict[tuple[str, UUID | None, int], int] = {}
         self._num_followed = 0
         self._first_us: int | None = None
@@ -66,17 +67,20 @@ class Score:
         if offset < 0 or self._num_followed == MAX_ACKNOWLEDGED:
             return
         self._num_followed += 1
-        self._followed(str(partition), partition.topic)[1].append(offset)
+        offsets = self._followed(str(partition), partition.topic)[1]
+        if offset in offsets:
+            self._lose(t_us, str(partition), [offset])
+        offsets.add(offset)
 
     def on_event(self, event: LogEvent) -> None:
         if event.name == "replica_became_leader":
             self._check(event)
 
-    def _followed(self, partition: str, topic: str) -> tuple[UUID | None, list[int]]:
+    def _followed(self, partition: str, topic: str) -> tuple[UUID | None, set[int]]:
         topic_id = self._topic_id(topic)
         known = self._offsets.get(partition)
         if known is None or known[0] != topic_id:
-            known = self._offsets[partition] = (topic_id, [])
+            known = self._offsets[partition] = (topic_id, set())
         return known
 
     def _check(self, event: LogEvent) -> None:
@@ -88,15 +92,17 @@ class Score:
         if first != broker:
             leaders = {"leader": broker, "other_leader": first, "leader_epoch": epoch}
             self._violated(t_us, {"kind": "two_leaders", "partition": partition, **leaders})
-        end = facts["start_offset"]
-        lost = [offset for offset in offsets if offset >= end]
+        lost = sorted(offset for offset in offsets if offset >= facts["start_offset"])
         if lost:
-            offsets[:] = [offset for offset in offsets if offset < end]
-            self.lost += len(lost)
-            self._lost_us = t_us if self._lost_us is None else self._lost_us
-            found = {"leader": broker, "leader_epoch": epoch, "records": len(lost)}
-            found |= {"first_offset": min(lost), "last_offset": max(lost)}
-            self._violated(t_us, {"kind": "records_lost", "partition": partition, **found})
+            offsets.difference_update(lost)
+            self._lose(t_us, partition, lost, leader=broker, leader_epoch=epoch)
+
+    def _lose(self, t_us: int, partition: str, offsets: Sequence[int], **found: int) -> None:
+        self.lost += len(offsets)
+        self._lost_us = t_us if self._lost_us is None else self._lost_us
+        places = {"first_offset": offsets[0], "last_offset": offsets[-1]}
+        facts = {"kind": "records_lost", "partition": partition, "records": len(offsets)}
+        self._violated(t_us, facts | found | places)
 
     def _violated(self, t_us: int, facts: Mapping[str, Any]) -> None:
         violation = Violation(t_us, facts)

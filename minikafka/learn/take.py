@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from minikafka.dashboard.messages import EntityKey, Facts, Message
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errno_names import with_errno_names
 from minikafka.kernel.metrics import Metrics
 from minikafka.learn.actions import MAX_TIMERS
@@ -38,6 +39,7 @@ class Take:
         look = self.state.look
         self.score = Score(look.topic_id, self._on_violation)
         self.playback.cluster.observers.append(self.score.on_event)
+        self.playback.stagehand.ack_observers.append(self._on_acknowledgement)
         self._telling: Telling | None = None
         if chapter is not None:
             self._tell(chapter)
@@ -123,6 +125,9 @@ class Take:
             self.beats = self._telling.beats
 
         self._guarded(begin)
+
+    def _on_acknowledgement(self, partition: TopicPartition, offset: int) -> None:
+        self.score.add(partition, offset, self.now_us)
 
     def _on_violation(self, violation: Violation) -> None:
         self.happened.add(violation.t_us, "violation", "error", violation.facts)
