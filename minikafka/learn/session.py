@@ -18,9 +18,10 @@ from minikafka.learn.chapters.table import TABLE
 from minikafka.learn.conditions import Condition, condition, wheel_turns
 from minikafka.learn.playback import STEP_LIMIT_US, StopOn
 from minikafka.learn.recipe import MAX_US, Recipe, RecipeError
+from minikafka.learn.source_text import source_of
 from minikafka.learn.story import Beat, Chapter, StoryState
 from minikafka.learn.take import Take
-from minikafka.learn.texts import LANGUAGES, SUMMARY, TITLE, Catalogue
+from minikafka.learn.texts import LANGUAGES, SUMMARY, TITLE, Catalogue, CodeLink
 
 ADVANCE_MS: Final = 40  # of wall time, unless the request says otherwise
 MAX_ADVANCE_MS: Final = 5_000
@@ -69,6 +70,7 @@ class Session:
             "recipe": self._recipe,
             "catalogue": self._list,
             "language": self._change_language,
+            "source": self._source,
         }
 
     def request(self, body: object) -> Messages:
@@ -325,6 +327,16 @@ class Session:
         self._language = _language(body)
         beats = [] if self._take is None else [self._beat(beat) for beat in self._shown_beats()]
         return [*beats, self._playback()]
+
+    def _source(self, body: Body) -> Messages:
+        path, name = body.get("path"), body.get("name", "")
+        if not isinstance(path, str) or not isinstance(name, str):
+            raise RequestError("a source has a path and a name")
+        try:
+            found = source_of(CodeLink(path, name))
+        except LookupError as error:
+            raise RequestError(str(error)) from None
+        return [{"type": "source", "path": path, "name": name, **found._asdict()}, self._playback()]
 
     # ----------------------------------------------------------------------------------- messages
 

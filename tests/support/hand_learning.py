@@ -225,7 +225,7 @@ class HandLearning:
             "text": shown,
             "focus": focus,
             "missions": ["TW-5"],
-            "code": [{"path": "minikafka/core/purgatory/timing_wheel.py", "name": "TimingWheel"}],
+            "code": [{"path": "minikafka/core/timer.py", "name": "TimingWheel"}],
         }
         if kind == "ask":
             found |= {
