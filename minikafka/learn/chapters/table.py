@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 TABLE: Final[Mapping[int, str]] = {
+    1: "a-records-way",
+    3: "purgatory",
+    4: "controller-election",
+    5: "a-broker-dies",
+    6: "controlled-shutdown",
+    7: "four-elections",
     8: "reassignment",
     9: "topic-deletion",
     10: "rebalance",
