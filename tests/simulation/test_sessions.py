@@ -190,6 +190,44 @@ def test_hosts_and_the_timers_of_the_lesson_are_shown() -> None:
         assert reader.page.entities[1, "purgatory", "Lesson"]["num_delayed_operations"] == 0
 
 
+def lossy(acks: str) -> Recipe:
+    """A leader that nobody follows any more takes records and dies."""
+    cuts = [
+        TimedAction(2 * S, "cut", {"one": f"broker-{one}", "other": f"broker-{other}"})
+        for one, other in ((1, 2), (1, 3), (2, 3))
+    ]
+    return Recipe(
+        actions=[
+            TimedAction(0, "create_topic", {"topic": "t", "assignment": "1,2,3"}),
+            *cuts,
+            TimedAction(2 * S, "produce", {"records": 7, "acks": acks}),
+            TimedAction(3 * S, "kill", {"broker": 1}),
+            TimedAction(3 * S, "heal_all", {}),
+        ],
+    )
+
+
+@pytest.mark.mission("LEARN-14")
+def test_a_playground_scores_until_acknowledged_records_are_lost() -> None:
+    with opened(lossy("1")) as reader:
+        reader.request("run_until", what="violation", budget_ms=5_000)
+        assert reader.page.playback["reached"]
+        score = reader.page.playback["score"]
+        assert score["acknowledged"] == 7
+        assert score["lost"] >= 6, "the first one may be on its way when the links are cut"
+        assert score["kept_us"] < reader.page.playback["now_us"] - 2 * S
+        (event,) = [it for it in reader.page.events if it["name"] == "violation"]
+        assert event["facts"]["kind"] == "records_lost"
+        now_us = reader.page.playback["now_us"]
+        reader.request("scrub", to_us=S)
+        assert reader.page.playback["score"]["acknowledged"] == 0
+        reader.request("scrub", to_us=now_us)
+        assert reader.page.playback["score"] == score
+    with opened(lossy("all")) as reader:
+        reader.request("scrub", to_us=15 * S)
+        assert reader.page.playback["score"]["lost"] == 0
+
+
 def random_request(dice: random.Random, now_us: int) -> dict[str, Any]:
     """Return a request that is often right, and often not."""
     to_us = dice.choice(
