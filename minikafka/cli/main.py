@@ -32,6 +32,10 @@ VERBS = {
         "run a whole cluster in the foreground: ZooKeeper and N brokers",
     ),
     "ui": ("minikafka.cli.processes.ui", "show what happens inside a cluster, in a browser"),
+    "learn": (
+        "minikafka.cli.processes.learn",
+        "play, stop, rewind and break a simulated cluster, in a browser",
+    ),
     "fake": (
         "minikafka.cli.processes.fake",
         "run brokers for tests in one process, with faults over HTTP",

@@ -44,7 +44,7 @@ EXTRAS: Final[Sequence[Callable[[PageContext], list[BaseRoute]]]] = (
 def page_app(context: PageContext) -> Starlette:
     """Return the application. The guard checks every request before its route runs."""
     routes: list[BaseRoute] = [
-        Route("/", _page(context)),
+        Route("/", index_page(context.guard)),
         Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
         Route("/api/snapshot", _snapshot(context)),
         Route("/api/stream", _stream(context)),
@@ -57,7 +57,7 @@ def page_app(context: PageContext) -> Starlette:
         routes=routes,
         middleware=[Middleware(GuardMiddleware, guard=context.guard)],
         exception_handlers={
-            HttpError: _http_error,
+            HttpError: http_error,
             KafkaError: _gateway_error,
             OSError: _gateway_error,
         },
@@ -106,7 +106,7 @@ def asked(request: Request, cookie: str) -> Asked:
     return Asked(request.method, path, host, origin, token, site)
 
 
-def _page(context: PageContext) -> Callable[[Request], Response]:
+def index_page(guard: Guard) -> Callable[[Request], Response]:
     def page(request: Request) -> Response:
         """Serve the page. With the token in the address, keep it in a cookie, which scripts cannot
         read, and serve the page without it."""
@@ -116,9 +116,8 @@ def _page(context: PageContext) -> Callable[[Request], Response]:
                 raise HttpError(404, "The files of the page are not installed.")
             return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
         response = RedirectResponse("/", status_code=303)
-        if context.guard.is_token(token):
-            name = context.guard.cookie
-            response.set_cookie(name, token, httponly=True, samesite="strict", path="/")
+        if guard.is_token(token):
+            response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")
         return response
 
     return page
@@ -166,7 +165,7 @@ def _recording(file: str) -> Callable[[Request], Response]:
     return recording
 
 
-def _http_error(request: Request, error: Exception) -> Response:
+def http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HttpError)
     return JSONResponse({"error": error.sentence}, error.status)
 

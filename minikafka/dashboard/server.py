@@ -83,7 +83,7 @@ async def serve_page(
         running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
         if write is not None:
             running.append(tasks.create_task(record(broadcast, write), name="record"))
-        server = _Server(page_app(context))
+        server = PageServer(page_app(context))
         serving = tasks.create_task(server.serve([listening]), name="serve")
         ready(guard.address)
         await stopped.wait()
@@ -94,7 +94,7 @@ async def serve_page(
         await serving
 
 
-class _Server(uvicorn.Server):
+class PageServer(uvicorn.Server):
     """uvicorn on the running loop. Signals are left to the process that runs it."""
 
     def __init__(self, app: ASGIApp) -> None:

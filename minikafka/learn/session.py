@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from minikafka.dashboard.messages import Hello, Message, hello_message
 from minikafka.learn.actions import ACTIONS, check_action
@@ -41,6 +41,22 @@ class RequestError(ValueError):
     """A request is wrong, or not possible now. The message is a sentence for a reader."""
 
 
+class CarriedSession(NamedTuple):
+    """What a session takes back in time, beside the simulation: the rest of a request to go back to
+    ``to_us``, and what the reader has seen, chosen and done until now."""
+
+    to_us: int
+    budget_ms: int
+    is_told: bool
+    language: str
+    chapter: str | None
+    whole: Recipe
+    end_us: int
+    branches: list[Message]
+    chosen: dict[int, int]
+    left: list[Beat] | None
+
+
 class Session:
     """``wall_ms`` returns the time of a clock that does not go back, in milliseconds.
 
@@ -48,6 +64,7 @@ class Session:
     """
 
     def __init__(self, wall_ms: Callable[[], float]) -> None:
+        self.checkpoints: list[int] = []  # for the page: times to which the way back is short
         self._wall_ms = wall_ms
         self._language = LANGUAGES[0]
         self._take: Take | None = None
@@ -93,6 +110,61 @@ class Session:
         if self._take is not None:
             self._take.close()
             self._take = None
+
+    # -------------------------------------------------------------------------------- checkpoints
+    # A server keeps copies of a session at earlier times, and goes back to the last one that fits.
+
+    @property
+    def now_us(self) -> int | None:
+        """The simulated time; None if nothing is opened."""
+        return None if self._take is None else self._take.now_us
+
+    @property
+    def is_told(self) -> bool:
+        """Whether what happens is the matter of a story."""
+        return self._take is not None and self._take.is_told
+
+    @property
+    def has_failed(self) -> bool:
+        return self._take is not None and self._take.failed is not None
+
+    @property
+    def language(self) -> str:
+        return self._language
+
+    def carried(self, body: Body) -> CarriedSession | None:
+        """Return what an earlier copy of this session needs for a ``scrub``. None if the request
+        does not go back in time: then it is for this one."""
+        take, to_us = self._take, body.get("to_us")
+        if take is None or type(to_us) is not int or to_us < 0:
+            return None
+        try:
+            budget_ms = _budget(body, SCRUB_MS, SCRUB_MS)
+        except RequestError:
+            return None
+        if to_us >= take.now_us and take.failed is None:
+            return None
+        chapter = None if self._chapter is None else self._chapter.name
+        left = take.beats if take.was_left else None
+        return CarriedSession(
+            to_us, budget_ms, take.is_told, self._language, chapter, self._whole, self._end_us,
+            self._branches, self._chosen, left,
+        )  # fmt: skip
+
+    def go_back(self, carried: CarriedSession) -> Messages:
+        """Go on in an earlier copy of a session, in which nothing may be opened yet."""
+        self._language, self._whole = carried.language, carried.whole
+        self._end_us, self._branches = carried.end_us, carried.branches
+        self._chosen = carried.chosen
+        self._chapter = None if carried.chapter is None else chapter_named(carried.chapter)
+        name = self._whole.chapter
+        self._catalogue = Catalogue.of(name) if name in TABLE.values() else None
+        if self._take is None:
+            self._take = self._retaken(carried.is_told, carried.left)
+        elif not carried.is_told:
+            self._take.playback.recipe = carried.whole
+        self._play(self._take, carried.to_us, carried.budget_ms, goes_on=True)
+        return self._picture()
 
     # ------------------------------------------------------------------------------------ opening
 
@@ -167,12 +239,14 @@ class Session:
 
     def _again(self, before: Take) -> Take:
         """Begin again: with the story, or with the recipe that the reader made after it."""
-        if before.is_told and self._chapter is not None:
-            take = Take(self._chapter.recipe(), self._chapter)
-        else:
-            take = Take(self._whole, None, before.beats if before.was_left else None)
+        take = self._retaken(before.is_told, before.beats if before.was_left else None)
         self._take = take
         return take
+
+    def _retaken(self, is_told: bool, left: list[Beat] | None) -> Take:
+        if is_told and self._chapter is not None:
+            return Take(self._chapter.recipe(), self._chapter)
+        return Take(self._whole, None, left)
 
     def _play(
         self,
@@ -411,7 +485,7 @@ class Session:
             "pace": take.pace,
             "actions": [[a.t_us, a.name, dict(a.arguments)] for a in self._whole.actions],
             "branches": self._branches,
-            "checkpoints": [],
+            "checkpoints": self.checkpoints,
             "failed": take.failed,
             "score": take.score.facts(take.now_us) if is_free else None,
             "language": self._language,

@@ -1,0 +1,41 @@
+"""Recipes in files: one on its own, or with the time at which a reader should look."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from minikafka.learn.recipe import MAX_JSON_BYTES, MAX_US, Recipe, RecipeError
+
+TIME = "t_us"
+
+
+class RecipeReport(NamedTuple):
+    """A recipe, and the time at which what it reports happens; None: no time in particular."""
+
+    recipe: Recipe
+    t_us: int | None = None
+
+    def to_json(self) -> str:
+        """Return one line of JSON. Raises RecipeError if the recipe is too large."""
+        found = json.loads(self.recipe.to_json())
+        if self.t_us is not None:
+            found[TIME] = self.t_us
+        return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def read_report(text: str) -> RecipeReport:
+    """Parse what ``RecipeReport.to_json`` or ``Recipe.to_json`` has written. Raises RecipeError."""
+    if len(text) > MAX_JSON_BYTES:
+        raise RecipeError(f"a recipe has at most {MAX_JSON_BYTES} characters")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecipeError("the recipe is not JSON") from error
+    t_us = None
+    if isinstance(found, dict) and TIME in found:
+        t_us = found.pop(TIME)
+        if type(t_us) is not int or not 0 <= t_us <= MAX_US:
+            raise RecipeError(f"{TIME} is a whole number from 0 to {MAX_US}")
+        text = json.dumps(found)
+    return RecipeReport(Recipe.from_json(text), t_us)
