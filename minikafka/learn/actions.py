@@ -395,12 +395,12 @@ class Stagehand:
     # ------------------------------------------------------------------------------------- timers
 
     async def timers(self, given: Arguments) -> None:
-        """Set timers in the lesson's purgatory, and return when all have expired. The clock of an
-        empty purgatory starts again at 0."""
+        """Set timers in the lesson's purgatory, and return when all have expired. Its clock starts
+        at 0 with the first of them."""
         delays_ms = _numbers("delays", given["delays"], 1, MAX_DELAY_MS)
         if not 0 < len(delays_ms) <= MAX_TIMERS:
             raise NotPossible(f"delays are 1 to {MAX_TIMERS} numbers")
-        if self._timers is None or not self._timers.reaper.purgatory.delayed:
+        if self._timers is None:
             clock = self.cluster.client_host.world.clock
             self._timers = LessonTimers(clock, self._note_timer)
         await self._timers.wait(delays_ms)
