@@ -337,6 +337,16 @@ class Stagehand:
             outcomes = await admin.elect_leaders(election, [partition])
         _raise_failure(outcomes[partition])
 
+    async def delete_records(self, given: Arguments) -> None:
+        """Delete the records before an offset, and note where the log starts now."""
+        partition = _partition(given)
+        async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
+            outcomes = await admin.delete_records({partition: given["offset"]})
+        start = outcomes[partition]
+        if isinstance(start, KafkaError):
+            raise start
+        self.cluster.note("records_deleted", partition=str(partition), low_watermark=start)
+
     async def produce(self, given: Arguments) -> None:
         if given["to"] > len(self.cluster.broker_ids):
             raise NotPossible(f"there is no broker {given['to']}")
@@ -596,6 +606,12 @@ _ROWS = (
         "Move a partition to other brokers, such as 4,5,6; none cancel the move.",
         (TOPIC, PARTITION, ActionArgument("replicas", "text")),
         Stagehand.reassign,
+    ),
+    ActionRow(
+        "delete_records",
+        "Delete the records of a partition before an offset.",
+        (TOPIC, PARTITION, ActionArgument("offset", "number", None, 0, 2**31)),
+        Stagehand.delete_records,
     ),
     ActionRow(
         "elect_leaders",
