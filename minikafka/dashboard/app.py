@@ -106,15 +106,15 @@ def asked(request: Request, cookie: str) -> Asked:
     return Asked(request.method, path, host, origin, token, site)
 
 
-def index_page(guard: Guard) -> Callable[[Request], Response]:
+def index_page(guard: Guard, name: str = "index.html") -> Callable[[Request], Response]:
     def page(request: Request) -> Response:
         """Serve the page. With the token in the address, keep it in a cookie, which scripts cannot
         read, and serve the page without it."""
         token = request.query_params.get("token")
         if token is None:
-            if not (STATIC / "index.html").is_file():
+            if not (STATIC / name).is_file():
                 raise HttpError(404, "The files of the page are not installed.")
-            return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+            return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
         response = RedirectResponse("/", status_code=303)
         if guard.is_token(token):
             response.set_cookie(guard.cookie, token, httponly=True, samesite="strict", path="/")

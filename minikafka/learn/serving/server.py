@@ -44,7 +44,7 @@ def learn_app(guard: Guard, players: Players, mode: Mapping[str, object]) -> Sta
 
     return Starlette(
         routes=[
-            Route("/", index_page(guard)),
+            Route("/", index_page(guard, "learn.html")),
             Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
             Route("/api/mode", read_mode),
             Route("/api/learn", learn, methods=["POST"]),

@@ -17,7 +17,7 @@ export function listenForKeys(session, open) {
     if (target.closest("input, textarea, select, [contenteditable], dialog[open], [role=menu]")) return;
     const pressed = event.key === " " || event.key === "Enter";
     if (pressed && target.closest("button, a, summary, [role=button]")) return;
-    if (event.key.startsWith("Arrow") && target.closest("[role=region], [role=button]")) return;
+    if (event.key.startsWith("Arrow") && target.closest("[role=region]")) return;
     if (doKey(session, open, event)) event.preventDefault();
   };
   document.addEventListener("keydown", press);

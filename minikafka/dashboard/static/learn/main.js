@@ -35,6 +35,7 @@ async function start() {
   const tell = (/** @type {string} */ sentence) => {
     const shown = place.querySelector(":scope > .empty");
     if (shown) shown.textContent = sentence;
+    else console.error(sentence);
   };
   try {
     const mode = await readMode();

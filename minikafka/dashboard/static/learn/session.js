@@ -41,6 +41,7 @@ export class LearnSession {
     this.stops = [];
     this.frame = { fromUs: 0, toUs: 0, since: 0, lasts: SLICE_MS }; // what `shownUs` moves along
     this.queue = Promise.resolve();
+    this.telling = false; // the story's next step is on its way
     /** @type {{chapter?: string, recipe?: any, fragment?: string}|null} */
     this.opened = null;
     /** @type {number|null} */
@@ -217,18 +218,20 @@ export class LearnSession {
 
   /** Go on after a sentence, and play. */
   async goOn() {
-    if (this.story !== "waiting") return;
-    await this.request({ do: "continue" });
-    await this.#playOn();
+    if (this.story === "waiting") await this.#tell({ do: "continue" });
   }
 
   /** @param {number} choice */
   async answer(choice) {
-    await this.request({ do: "answer", choice });
-    await this.#playOn();
+    if (this.story === "asking") await this.#tell({ do: "answer", choice });
   }
 
-  async #playOn() {
+  /** A second click on the same button says nothing new. @param {import("./source.js").Request} body */
+  async #tell(body) {
+    if (this.telling) return;
+    this.telling = true;
+    await this.request(body);
+    this.telling = false;
     if (this.story === "playing") await this.#run();
   }
 

@@ -7,12 +7,13 @@ import { Dialog } from "./dialog.js";
  *   words: import("./words.js").Words}} props */
 export function SourceLink({ code, session, words }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
+  const shown = code.name || code.path.split("/").pop();
   const open = async () => {
     const messages = await session.request({ do: "source", ...code });
     const text = messages.find(({ type }) => type === "source");
     if (text) setFound(text);
   };
-  return html`<button class="code-link" title=${`${words.code}: ${code.path}`} onClick=${open}><code>${code.name}</code></button>
+  return html`<button class="code-link" title=${`${words.code}: ${code.path}`} onClick=${open}><code>${shown}</code></button>
     ${found && html`<${Dialog} title=${`${code.path}, line ${found.line}`} close=${() => setFound(null)} words=${words}>
-      <pre class="source" tabindex="0" role="region" aria-label=${code.name}><code>${found.text}</code></pre><//>`}`;
+      <pre class="source" tabindex="0" role="region" aria-label=${shown}><code>${found.text}</code></pre><//>`}`;
 }

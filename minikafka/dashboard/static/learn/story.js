@@ -10,6 +10,7 @@ import { wordsOf } from "./words.js";
 
 /** @typedef {import("./model.js").Beat} Beat */
 /** @typedef {import("./words.js").Words} Words */
+/** @typedef {{number: number, fork_us: number, end_us: number, recipe: string}} Branch */
 
 /** @param {{session: import("./session.js").LearnSession, follow: boolean,
  *   setFollow: (on: boolean) => void, openChapters: () => void}} props */
@@ -97,7 +98,7 @@ function Foot({ session, words, chapter }) {
   const story = playback?.story ?? null;
   const next = chapter && catalogue.chapters.find(({ number }) => number === chapter.number + 1);
   const here = playback?.chapter;
-  return html`<div class="story-foot">
+  return html`<div class="story-foot" data-story=${story ?? "none"}>
     ${story === "waiting" && html`<button class="primary" onClick=${() => session.goOn()}>${words.goOn}
       <kbd aria-hidden="true">␣</kbd></button>`}
     ${story === "asking" && html`<p class="muted">${words.asking}</p>`}
@@ -107,8 +108,19 @@ function Foot({ session, words, chapter }) {
       <button onClick=${() => session.open({ chapter: here })}>${words.again}</button>`}
     ${story === "left" && html`<p class="notice quiet">${words.left}</p>
       <button onClick=${() => session.open({ chapter: here })}>${words.returnTo}</button>`}
+    <${Branches} session=${session} words=${words} branches=${playback?.branches ?? []} />
     ${playback?.failed && html`<p class="notice bad" role="alert">${words.failed} ${playback.failed}</p>`}
   </div>`;
+}
+
+/** What the reader left behind by acting in the past.
+ * @param {{session: import("./session.js").LearnSession, words: Words, branches: Branch[]}} props */
+function Branches({ session, words, branches }) {
+  if (branches.length === 0) return null;
+  return html`<details class="branches"><summary>${words.branches} (${branches.length})</summary>
+    <ul>${branches.map(({ number, fork_us: at, recipe }) => html`<li key=${number}><button class="small"
+      onClick=${() => session.open({ recipe: JSON.parse(recipe) }, at)}>${words.branch(number, clockText(at))}</button></li>`)}</ul>
+  </details>`;
 }
 
 /** Words between backquotes are code. @param {string} text */
