@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,8 @@ def test_a_link_cannot_name_classes_files_or_addresses(name: str) -> None:
 def test_a_wrong_value_of_a_setting_is_a_clear_error() -> None:
     with pytest.raises(RecipeError, match="cannot be used"):
         Playback(Recipe(settings={"num.partitions": "many"}))
+
+
+def test_the_documentation_lists_every_action() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "learn.md").read_text()
+    assert [name for name in ACTIONS if f"`{name}`" not in text] == []
