@@ -337,6 +337,16 @@ class Stagehand:
             outcomes = await admin.elect_leaders(election, [partition])
         _raise_failure(outcomes[partition])
 
+    async def delete_records(self, given: Arguments) -> None:
+        """Delete the records before an offset, and note where the log starts now."""
+        partition = _partition(given)
+        async with Admin(self.cluster.client_host.world, self.cluster.client_config) as admin:
+            outcomes = await admin.delete_records({partition: given["offset"]})
+        start = outcomes[partition]
+        if isinstance(start, KafkaError):
+            raise start
+        self.cluster.note("records_deleted", partition=str(partition), low_watermark=start)
+
     async def produce(self, given: Arguments) -> None:
         if given["to"] > len(self.cluster.broker_ids):
             raise NotPossible(f"there is no broker {given['to']}")
@@ -395,12 +405,12 @@ class Stagehand:
     # ------------------------------------------------------------------------------------- timers
 
     async def timers(self, given: Arguments) -> None:
-        """Set timers in the lesson's purgatory, and return when all have expired. The clock of an
-        empty purgatory starts again at 0."""
+        """Set timers in the lesson's purgatory, and return when all have expired. Its clock starts
+        at 0 with the first of them."""
         delays_ms = _numbers("delays", given["delays"], 1, MAX_DELAY_MS)
         if not 0 < len(delays_ms) <= MAX_TIMERS:
             raise NotPossible(f"delays are 1 to {MAX_TIMERS} numbers")
-        if self._timers is None or not self._timers.reaper.purgatory.delayed:
+        if self._timers is None:
             clock = self.cluster.client_host.world.clock
             self._timers = LessonTimers(clock, self._note_timer)
         await self._timers.wait(delays_ms)
@@ -596,6 +606,12 @@ _ROWS = (
         "Move a partition to other brokers, such as 4,5,6; none cancel the move.",
         (TOPIC, PARTITION, ActionArgument("replicas", "text")),
         Stagehand.reassign,
+    ),
+    ActionRow(
+        "delete_records",
+        "Delete the records of a partition before an offset.",
+        (TOPIC, PARTITION, ActionArgument("offset", "number", None, 0, 2**31)),
+        Stagehand.delete_records,
     ),
     ActionRow(
         "elect_leaders",

@@ -75,6 +75,12 @@ def log_ends(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
     return {i: each.log.log_end_offset for i, each in replicas.items() if each.has_log}
 
 
+def log_starts(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
+    """Return the log start offset of each replica on the brokers that are up."""
+    replicas = cluster.replicas(partition)
+    return {i: each.log.log_start_offset for i, each in replicas.items() if each.has_log}
+
+
 def high_watermarks(cluster: SimCluster, partition: TopicPartition) -> dict[int, int]:
     replicas = cluster.replicas(partition)
     return {i: each.high_watermark for i, each in replicas.items() if each.has_log}

@@ -15,6 +15,7 @@ from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.learn.actions import Stagehand, check_action
 from minikafka.learn.messages import MessageLog, WireMessage
 from minikafka.learn.recipe import MAX_US, Recipe, RecipeError, Value
+from minikafka.learn.reports import RecipeReport
 from minikafka.simulator.cluster import SETTINGS, LogEvent, SimCluster
 from minikafka.world.sim.loop import START_US
 
@@ -51,7 +52,8 @@ class Playback:
     """Plays a recipe on a simulated cluster. Use it as a context manager, or call ``close``.
 
     All brokers start at 0. Times are microseconds since then. The same recipe, played to the same
-    time, has the same digest, in whatever slices, also with actions that were added meanwhile.
+    time, has the same digest, in whatever slices, also with actions that were added meanwhile. An
+    error that leaves its ``with`` block has a note with the recipe.
     ``messages`` is how many messages of the wire to keep; those on their way are known in any case.
     It has an event loop for itself, so a server plays it in a thread.
 
@@ -63,7 +65,7 @@ class Playback:
         for action in recipe.actions:
             check_action(action.name, action.arguments, recipe.brokers)
         self.recipe = replace(recipe, version=recipe.version or metadata.version("minikafka"))
-        self._settings = _checked_settings(recipe)
+        self._settings = checked_settings(recipe)
         self.wire_observers: list[Callable[[WireMessage, str], None]] = []  # see MessageLog
         self._keep_messages = messages
         self._stop_on = StopOn.NOTHING
@@ -97,6 +99,8 @@ class Playback:
         trace: TracebackType | None,
     ) -> None:
         self._failed = self._failed or error is not None
+        if error is not None:
+            error.add_note(RecipeReport(self.recipe, self.now_us).note())
         self.close()
 
     def close(self) -> None:
@@ -230,7 +234,7 @@ class Playback:
             self.cluster.simulation.loop.stop()
 
 
-def _checked_settings(recipe: Recipe) -> Mapping[str, str]:
+def checked_settings(recipe: Recipe) -> Mapping[str, str]:
     """Return a recipe's settings with the defaults of learn mode. Raises RecipeError."""
     for name in recipe.settings:
         if not name.startswith(_SETTINGS_BEGIN):

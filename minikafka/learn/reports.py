@@ -23,6 +23,14 @@ class RecipeReport(NamedTuple):
             found[TIME] = self.t_us
         return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
+    def note(self) -> str:
+        """Return in words for a log how to look at it."""
+        try:
+            text = self.to_json()
+        except RecipeError as error:
+            return f"It cannot be played as a recipe: {error}."
+        return f"Play it with `minikafka learn --recipe FILE`, where FILE has this line:\n{text}"
+
 
 def read_report(text: str) -> RecipeReport:
     """Parse what ``RecipeReport.to_json`` or ``Recipe.to_json`` has written. Raises RecipeError."""

@@ -70,7 +70,7 @@ class SimCluster:
         self.simulation = SimWorld(seed)
         self.broker_ids = tuple(broker_ids)
         self.observers: list[Callable[[LogEvent], None]] = []
-        self._settings = SETTINGS | dict(settings or {})
+        self.settings: Mapping[str, str] = SETTINGS | dict(settings or {})
         self.own: dict[int, Mapping[str, str]] = {}  # settings of a broker from its next start on
         self._nodes: dict[int, BrokerNode] = {}
         self._processes: dict[int, asyncio.Task[None]] = {}
@@ -145,7 +145,7 @@ class SimCluster:
             host = self.host(broker_id)
             world = host.restart() if broker_id in self._processes else host.world
             own = {**self.own.get(broker_id, {}), "broker.id": str(broker_id)}
-            config = BROKER_CONFIG.parse(self._settings | own)
+            config = BROKER_CONFIG.parse({**self.settings, **own})
             node = self._nodes[broker_id] = BrokerNode(world, config, host.name)
             self._processes[broker_id] = host.start(node.run(), f"broker-{broker_id}")
 

@@ -24,6 +24,7 @@ from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, FREE_BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
+from scripts.lib.chapters import LEARN, learn
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -163,7 +164,7 @@ def file_map() -> str:
     return "\n".join([*lines, ""])
 
 
-DOCUMENTS = {CONFIGURATION: configuration, FILE_MAP: file_map}
+DOCUMENTS = {CONFIGURATION: configuration, FILE_MAP: file_map, LEARN: learn}
 
 if __name__ == "__main__":
     for place, draw in DOCUMENTS.items():

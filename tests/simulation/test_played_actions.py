@@ -160,6 +160,19 @@ def test_a_group_uses_the_wanted_assignor(assignor: str, expected: list[list[int
 
 
 @pytest.mark.mission("LEARN-20")
+def test_records_are_deleted_on_all_replicas() -> None:
+    with begun() as playback:
+        done(playback, "produce", records=5)
+        assert done(playback, "delete_records", offset=3) is None
+        [facts] = facts_of(playback, "records_deleted")
+        assert (facts["partition"], facts["low_watermark"]) == ("t-0", 3)
+        replicas = playback.cluster.replicas(FIRST).values()
+        assert [each.log.log_start_offset for each in replicas] == [3] * 3
+        assert "OFFSET_OUT_OF_RANGE" in (done(playback, "delete_records", offset=6) or "")
+        check_replay(playback)
+
+
+@pytest.mark.mission("LEARN-20")
 def test_a_setting_of_a_topic_is_changed() -> None:
     with begun() as playback:
         assert done(playback, "set_config", name="min.insync.replicas", value="3") is None

@@ -7,6 +7,7 @@ from typing import Final
 
 TABLE: Final[Mapping[int, str]] = {
     1: "a-records-way",
+    2: "timing-wheel",
     3: "purgatory",
     4: "controller-election",
     5: "a-broker-dies",

@@ -18,6 +18,7 @@ async def play(story: Story) -> None:
     await _halt(story)
     await _second_death(story)
     await _resume(story)
+    await _records(story)
 
 
 async def _begin(story: Story) -> None:
@@ -95,8 +96,22 @@ async def _resume(story: Story) -> None:
     await story.wait(ms=FILE_DELAY_MS, pace=10_000)
     copies = [looks.directories(story.cluster, broker, "orders") for broker in (1, 2, 3)]
     story.check("files-gone", copies == [[], [], []])
-    await story.finished(story.do("produce", topic="bills", records=1), pace=20)
+    await story.finished(story.do("produce", topic="bills", records=10), pace=20)
     story.check("bills-lives", looks.isr(story.cluster, BILLS) == (1, 2, 3), focus=("lanes",))
+
+
+async def _records(story: Story) -> None:
+    """Delete some records of the other topic: the response waits for all replicas."""
+    await story.say("only-records", focus=("lanes",))
+    deleted = story.do("delete_records", topic="bills", offset=6)
+    await story.until_message("DeleteRecords", pace=5)
+    await story.wait(ms=1, pace=1)
+    starts = looks.log_starts(story.cluster, BILLS)
+    waits = looks.parked(story.cluster, 1, "DeleteRecords") == 1
+    story.check("leader-first", waits and starts[1] == 6, focus=("purgatories",))
+    await story.finished(deleted, pace=50)
+    starts = looks.log_starts(story.cluster, BILLS)
+    story.check("low-watermark", starts == {1: 6, 2: 6, 3: 6}, focus=("lanes",))
     await story.say("end", focus=("stage",))
 
 
