@@ -216,7 +216,11 @@ class Stagehand:
         self.cluster.simulation.partition(*self._pair(given))
 
     async def heal(self, given: Arguments) -> None:
-        self._open(*self._pair(given))
+        """Open a link, at its normal delay, and release what is held there."""
+        one, other = self._pair(given)
+        self._open(one, other)
+        self.cluster.simulation.links.normalize(one, other)
+        self.cluster.simulation.links.normalize(other, one)
 
     async def heal_all(self, given: Arguments) -> None:
         self.cluster.simulation.heal()

@@ -116,8 +116,15 @@ class Links:
             lane.is_held and (lane.source, lane.target) == (source, target) for lane in self._lanes
         )
 
-    def normalize(self) -> None:
-        """End all that ``slow`` and ``Lane.hold_from`` have done."""
+    def normalize(self, source: str, target: str) -> None:
+        """End what ``slow`` and ``Lane.hold_from`` have done to a direction."""
+        self._slow_us.pop((source, target), None)
+        for lane in list(self._lanes):
+            if (lane.source, lane.target) == (source, target):
+                lane.release()
+
+    def normalize_all(self) -> None:
+        """Do the same for every direction."""
         self._slow_us.clear()
         for lane in list(self._lanes):
             lane.release()

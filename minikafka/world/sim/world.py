@@ -221,7 +221,7 @@ class SimWorld:
     def heal(self) -> None:
         """Open every direction at its normal delay. Messages that were held arrive."""
         self.tracer.add("heal")
-        self.links.normalize()
+        self.links.normalize_all()
         self.links.open_all()
 
     def reset(self, one: str, other: str) -> None:
