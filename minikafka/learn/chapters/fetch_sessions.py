@@ -9,6 +9,7 @@ from minikafka.simulator.cluster import SimCluster
 
 PARTITIONS = 1_000
 A_PARTITION = 24  # bytes: partition 4, fetch offset 8, log start offset 8, maximum of bytes 4
+FETCHES = ("purgatories", "purgatory|1|Fetch")
 EVICTION_MS = 125_000  # two minutes, and some seconds
 SETTINGS = {
     "inter.broker.protocol.version": "2.0",  # Fetch version 8, whose layout the chapter explains
@@ -77,10 +78,10 @@ async def _full_then_incremental(story: Story) -> None:
     incremental = await _fetch(story)
     small = incremental.size_bytes
     story.check("incremental", small < 100, focus=("wire",), size=small, full=size)
-    await story.say("names-nothing", focus=("wire",))
+    await story.say("names-nothing", focus=FETCHES)
     empty = await _response(story, pace=1_000)
     story.check("empty", empty.size_bytes < 40, focus=("wire",), size=empty.size_bytes)
-    await story.say("nothing-new", focus=("purgatories",), size=size * 2)
+    await story.say("nothing-new", focus=("sessions",), size=size * 2)
 
 
 async def _one_record(story: Story) -> None:

@@ -14,6 +14,7 @@ ALL = list(range(8))
 ON_THREE_BROKERS = "1;2;3;1;2;3;1;2"
 SESSION_MS = 10_000
 GROUP, STICKY, RANGE = "billing", "audit", "report"
+BILLING, AUDIT, REPORT = (("groups", f"group||{name}") for name in (GROUP, STICKY, RANGE))
 
 
 async def play(story: Story) -> None:
@@ -33,6 +34,10 @@ def _is_stable(cluster: SimCluster, members: int, name: str = GROUP) -> bool:
     shares = looks.shares(cluster, name)
     stable = _facts(cluster, name)["state"] == "Stable" and len(shares) == members
     return stable and sorted(chain(*shares.values())) == ALL
+
+
+def _purgatory(broker: int, name: str) -> tuple[str, ...]:
+    return ("purgatories", f"purgatory|{broker}|{name}")
 
 
 def _join(story: Story, member: str, group: str, assignor: str) -> None:
@@ -60,8 +65,8 @@ async def _first_member(story: Story) -> tuple[str, int]:
     facts = _facts(story.cluster)
     (first,) = looks.shares(story.cluster, GROUP)
     coordinator = int(facts["coordinator"])
-    story.check("alone", facts["generation"] == 1, focus=("groups",), coordinator=coordinator)
-    story.check("leader", facts["leader"] == first, focus=("groups",))
+    story.check("alone", facts["generation"] == 1, focus=BILLING, coordinator=coordinator)
+    story.check("leader", facts["leader"] == first, focus=BILLING)
     await story.say("join-sync", focus=("wire",))
     return first, coordinator
 
@@ -74,16 +79,17 @@ async def _second_member(story: Story, first: str, coordinator: int) -> str:
     await story.wait(ms=2, pace=1)
     parked = looks.parked(story.cluster, coordinator, "Rebalance")
     preparing = _facts(story.cluster)["state"] == "PreparingRebalance"
-    story.check("parked", preparing and parked == 1, focus=("purgatories",))
-    await story.ask("how-told", right=1)
+    waiting = _purgatory(coordinator, "Rebalance")
+    story.check("parked", preparing and parked == 1, focus=waiting)
+    await story.ask("how-told", right=1, focus=waiting)
     await story.until_event("group_stabilized", pace=100)
     await story.say("joined", focus=("wire",))
     await story.until("two", lambda cluster: _is_stable(cluster, 2), pace=2)
     shares = looks.shares(story.cluster, GROUP)
     (second,) = set(shares) - {first}
-    story.check("halves", sorted(map(len, shares.values())) == [4, 4], focus=("groups",))
-    story.check("generation", _facts(story.cluster)["generation"] == 2, focus=("groups",))
-    await story.say("who-computes", focus=("groups",))
+    story.check("halves", sorted(map(len, shares.values())) == [4, 4], focus=BILLING)
+    story.check("generation", _facts(story.cluster)["generation"] == 2, focus=BILLING)
+    await story.say("who-computes", focus=BILLING)
     return second
 
 
@@ -95,12 +101,13 @@ async def _heartbeats(story: Story, first: str, second: str, coordinator: int) -
     await story.wait(ms=100, pace=100)
     before = _deadlines(story.cluster)
     watches = looks.parked(story.cluster, coordinator, "Heartbeat")
-    story.check("three-watches", watches == 3, focus=("purgatories",))
-    await story.say("heartbeat", focus=("purgatories",))
+    beating = _purgatory(coordinator, "Heartbeat")
+    story.check("three-watches", watches == 3, focus=beating)
+    await story.say("heartbeat", focus=beating)
     await story.wait(ms=7_000, pace=1_000)
     after = _deadlines(story.cluster)
     story.check("renewed", all(after[member] > before[member] for member in before))
-    await story.say("renewed-why", focus=("purgatories",))
+    await story.say("renewed-why", focus=beating)
     return third
 
 
@@ -112,27 +119,27 @@ def _deadlines(cluster: SimCluster) -> dict[str, int]:
 async def _vanish(story: Story, second: str, others: set[str]) -> None:
     """The second consumer dies without a word."""
     kept = {member: set(looks.shares(story.cluster, GROUP)[member]) for member in others}
-    await story.say("vanish", focus=("groups",))
+    await story.say("vanish", focus=BILLING)
     story.do("vanish", group=GROUP, member="m2")
     await story.wait(ms=3_000, pace=1_000)
-    story.check("unnoticed", second in looks.shares(story.cluster, GROUP), focus=("groups",))
+    story.check("unnoticed", second in looks.shares(story.cluster, GROUP), focus=BILLING)
     await story.ask("when-noticed", right=2)
     orphan = looks.shares(story.cluster, GROUP)[second][0]
     story.do("produce", topic="orders", records=5, partition=orphan)
     failed = await story.until_event("member_failed", pace=1_500)
     told = failed["member"] == second and "has failed, removing it from the group" in str(failed)
-    story.check("failed", told, focus=("groups",))
+    story.check("failed", told, focus=BILLING)
     evicted = _facts(story.cluster)["last_eviction"]
     story.check("evicted", evicted is not None and evicted["member"] == second)
-    await story.say("three-reasons", focus=("groups",))
+    await story.say("three-reasons", focus=BILLING)
     read = await story.until_event("consumed", group=GROUP, pace=500)
-    story.check("read-at-last", read["records"] == 5, focus=("groups",), member=read["member"])
+    story.check("read-at-last", read["records"] == 5, focus=BILLING, member=read["member"])
     await story.until("two left", lambda cluster: _is_stable(cluster, 2), pace=500)
     shares = looks.shares(story.cluster, GROUP)
-    story.check("taken-over", set(shares) == others, focus=("groups",))
+    story.check("taken-over", set(shares) == others, focus=BILLING)
     moved = sum(len(kept[member] - set(shares[member])) for member in others)
-    story.check("needless", moved > 0, focus=("groups",), moved=moved)
-    await story.say("round-robin", focus=("groups",))
+    story.check("needless", moved > 0, focus=BILLING, moved=moved)
+    await story.say("round-robin", focus=BILLING)
 
 
 async def _sticky(story: Story) -> None:
@@ -144,8 +151,8 @@ async def _sticky(story: Story) -> None:
             joined = partial(_is_stable, members=count, name=name)
             await story.until(f"{count} in {name}", joined, pace=500)
     blocks = sorted(looks.shares(story.cluster, RANGE).values())
-    story.check("range", blocks == [[0, 1, 2], [3, 4, 5], [6, 7]], focus=("groups",))
-    await story.say("range-why", focus=("groups",))
+    story.check("range", blocks == [[0, 1, 2], [3, 4, 5], [6, 7]], focus=REPORT)
+    await story.say("range-why", focus=REPORT)
     before = looks.shares(story.cluster, STICKY)
     await story.ask("sticky", right=1)
     story.do("vanish", group=STICKY, member="s2")
@@ -153,20 +160,20 @@ async def _sticky(story: Story) -> None:
     await story.until("s2 gone", lambda cluster: _is_stable(cluster, 2, STICKY), pace=500)
     after = looks.shares(story.cluster, STICKY)
     kept = all(set(before[member]) <= set(after[member]) for member in after)
-    story.check("kept", kept, focus=("groups",))
-    story.check("balanced", sorted(map(len, after.values())) == [4, 4], focus=("groups",))
-    await story.say("sticky-why", focus=("groups",))
-    await story.say("sticky-steps", focus=("groups",))
+    story.check("kept", kept, focus=AUDIT)
+    story.check("balanced", sorted(map(len, after.values())) == [4, 4], focus=AUDIT)
+    await story.say("sticky-why", focus=AUDIT)
+    await story.say("sticky-steps", focus=AUDIT)
 
 
 async def _leave(story: Story, first: str) -> None:
     """A consumer that ends in order says so: nobody waits for its session."""
-    await story.say("leave", focus=("groups",))
+    await story.say("leave", focus=BILLING)
     story.do("leave_group", group=GROUP, member="m1")
     left = await story.until_event("member_left", pace=50)
-    story.check("left", left["member"] == first, focus=("groups",))
+    story.check("left", left["member"] == first, focus=BILLING)
     await story.until("one left", lambda cluster: _is_stable(cluster, 1), pace=300)
-    await story.say("end", focus=("groups",))
+    await story.say("end", focus=BILLING)
 
 
 CHAPTER = Chapter(name="rebalance", number=10, seed=10, play=play)

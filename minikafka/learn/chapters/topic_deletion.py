@@ -108,7 +108,9 @@ async def _records(story: Story) -> None:
     await story.wait(ms=1, pace=1)
     starts = looks.log_starts(story.cluster, BILLS)
     waits = looks.parked(story.cluster, 1, "DeleteRecords") == 1
-    story.check("leader-first", waits and starts[1] == 6, focus=("purgatories",))
+    waiting = ("purgatories", "purgatory|1|DeleteRecords")
+    story.check("leader-first", waits and starts[1] == 6, focus=waiting)
+    await story.say("parked", focus=waiting)
     await story.finished(deleted, pace=50)
     starts = looks.log_starts(story.cluster, BILLS)
     story.check("low-watermark", starts == {1: 6, 2: 6, 3: 6}, focus=("lanes",))

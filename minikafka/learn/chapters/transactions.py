@@ -11,6 +11,8 @@ from minikafka.learn.story import Chapter, Story
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 TX, LATE = "payments", "late"
+TRANSACTION = ("transactions", f"transaction||{TX}")
+LANE = ("lanes", "partition|1|orders-0")
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 SETTINGS = {"transaction.state.log.num.partitions": "4", "auto.leader.rebalance.enable": "false"}
 
@@ -60,7 +62,7 @@ async def _begin(story: Story) -> None:
     for topic, assignment in (("orders", "1,2,3"), ("bills", "2,3,1")):
         created = story.do("create_topic", topic=topic, assignment=assignment)
         await story.finished(created, pace=20)
-    await story.say("all-or-nothing", focus=("transactions",))
+    await story.say("all-or-nothing", focus=TRANSACTION)
     story.do("begin_transaction", transactional_id=TX, instance=1, timeout_ms=60_000)
     await story.until_message("InitProducerId", arrived=False, pace=10)
     await story.say("coordinator", focus=("wire",))
@@ -68,7 +70,7 @@ async def _begin(story: Story) -> None:
     facts = _facts(story)
     first = facts["state"] == "Empty" and facts["producer_epoch"] == 0
     ids = {"id": facts["producer_id"], "coordinator": facts["coordinator"]}
-    story.check("producer-id", first, focus=("transactions",), **ids)
+    story.check("producer-id", first, focus=TRANSACTION, **ids)
     await story.say("begin-is-local", focus=("wire",))
 
 
@@ -84,14 +86,14 @@ async def _ongoing(story: Story) -> None:
     await _send(story, "bills", 2, "b")
     facts = _facts(story)
     both = facts["state"] == "Ongoing" and facts["partitions"] == ["bills-0", "orders-0"]
-    story.check("ongoing", both, focus=("transactions",))
+    story.check("ongoing", both, focus=TRANSACTION)
     mark = looks.high_watermarks(story.cluster, ORDERS)[1]
-    story.check("lso", (mark, _offsets(story)) == (3, (0, 3)), focus=("lanes",))
-    await story.ask("who-sees", right=2)
+    story.check("lso", (mark, _offsets(story)) == (3, (0, 3)), focus=LANE)
+    await story.ask("who-sees", right=2, focus=LANE)
     values = await _read(story, "orders", UNCOMMITTED)
     story.check("uncommitted", values == ["a0", "a1", "a2"])
     story.check("committed", await _read(story, "orders", COMMITTED) == [])
-    await story.say("default", focus=("lanes",))
+    await story.say("default", focus=LANE)
 
 
 async def _commit(story: Story) -> None:
@@ -100,14 +102,14 @@ async def _commit(story: Story) -> None:
     await story.until_message("EndTxn", pace=1)
     await story.say("end-txn", focus=("wire",))
     await story.until_message("WriteTxnMarkers", arrived=False, pace=1)
-    story.check("prepared", _facts(story)["state"] == "PrepareCommit", focus=("transactions",))
-    await story.ask("coordinator-dies", right=0)
+    story.check("prepared", _facts(story)["state"] == "PrepareCommit", focus=TRANSACTION)
+    await story.ask("coordinator-dies", right=0, focus=TRANSACTION)
     await story.until(
         "complete", lambda it: _state(looks.transaction(it, TX)) == "CompleteCommit", pace=2
     )
     await story.wait(ms=50, pace=20)
-    story.check("marker", _offsets(story) == (4, 4), focus=("lanes",))
-    await story.say("marker-offset", focus=("lanes",))
+    story.check("marker", _offsets(story) == (4, 4), focus=LANE)
+    await story.say("marker-offset", focus=LANE)
     orders = await _read(story, "orders", COMMITTED)
     bills = await _read(story, "bills", COMMITTED)
     story.check("visible", (len(orders), len(bills)) == (3, 2))
@@ -123,16 +125,16 @@ async def _second_instance(story: Story) -> None:
     await story.finished(begun, pace=20)
     await _send(story, "orders", 2, "c")
     open_at = _offsets(story) == (4, 6)
-    story.check("open-again", open_at, focus=("lanes",))
-    await story.ask("two-instances", right=1)
+    story.check("open-again", open_at, focus=LANE)
+    await story.ask("two-instances", right=1, focus=LANE)
     begun = story.do("begin_transaction", transactional_id=TX, instance=2)
     await story.finished(begun, pace=5)
     await story.wait(ms=50, pace=20)
     facts = _facts(story)
     epoch = facts["producer_epoch"]
-    story.check("new-epoch", epoch > 0, focus=("transactions",), epoch=epoch)
-    story.check("aborted", _offsets(story) == (7, 7), focus=("lanes",))
-    await story.say("abort-marker", focus=("lanes",))
+    story.check("new-epoch", epoch > 0, focus=TRANSACTION, epoch=epoch)
+    story.check("aborted", _offsets(story) == (7, 7), focus=LANE)
+    await story.say("abort-marker", focus=LANE)
     story.do("send_in_transaction", transactional_id=TX, topic="orders", records=1, value="x")
     failed = await story.until_event("client_failed", pace=3)
     refused = any(name in failed["error"] for name in ("PRODUCER_FENCED", "PRODUCER_EPOCH"))
@@ -145,7 +147,7 @@ async def _second_instance(story: Story) -> None:
     story.check("skipped", values == ["a0", "a1", "a2", "d0"])
     values = await _read(story, "orders", UNCOMMITTED)
     story.check("still-there", {"c0", "c1"} <= set(values) and "x0" not in values)
-    await story.say("aborted-index", focus=("lanes",))
+    await story.say("aborted-index", focus=LANE)
 
 
 async def _time_out(story: Story) -> None:
@@ -160,20 +162,20 @@ async def _time_out(story: Story) -> None:
     await story.finished(story.do("produce", topic="orders", records=1, value="plain"), pace=20)
     await story.wait(ms=50, pace=20)
     stable, end = _offsets(story)
-    story.check("behind", stable == end - 2, focus=("lanes",))
+    story.check("behind", stable == end - 2, focus=LANE)
     hidden = "plain0" not in await _read(story, "orders", COMMITTED)
     story.check("hidden", hidden)
-    await story.ask("who-ends-it", right=1)
+    await story.ask("who-ends-it", right=1, focus=LANE)
     await story.until_event("transaction_timed_out", transactional_id=LATE, pace=1_000)
     await story.until(
         "aborted", lambda it: _state(looks.transaction(it, LATE)) == "CompleteAbort", pace=5
     )
     await story.wait(ms=50, pace=20)
     stable, end = _offsets(story)
-    story.check("released", stable == end, focus=("lanes",))
+    story.check("released", stable == end, focus=LANE)
     values = await _read(story, "orders", COMMITTED)
     story.check("plain", "plain0" in values and "e0" not in values)
-    await story.say("end", focus=("transactions",))
+    await story.say("end", focus=TRANSACTION)
 
 
 CHAPTER = Chapter(name="transactions", number=13, seed=13, settings=SETTINGS, play=play)

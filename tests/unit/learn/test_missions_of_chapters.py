@@ -10,11 +10,11 @@ from scripts.lib.chapters import family, mission_rows, ranges, rows_by_chapter
 pytestmark = pytest.mark.mission("LEARN-40")
 
 # Families of mechanisms, all of whose rows are named by chapters but those of LEFT_OUT_ROWS.
-TOLD = """
+IN_CHAPTERS = """
     PRO PRD FET ORD TW PUR DOP HB CEL CRS CDU CTX PSM RSM CCB CFO CSH LEL REA DEL PAR ASG CFG OPS
     CRD R
 """
-FAMILIES = TOLD.split()
+FAMILIES = IN_CHAPTERS.split()
 
 # Families that no chapter tells, and why.
 LEFT_OUT = {
@@ -34,7 +34,7 @@ LEFT_OUT_ROWS = {
 }
 
 
-def test_every_family_is_told_or_left_out() -> None:
+def test_every_family_is_in_a_chapter_or_left_out() -> None:
     families = {family(row) for row in mission_rows()}
     assert {*FAMILIES} | set(LEFT_OUT) == families, "a new family belongs into one of the lists"
     assert not {*FAMILIES} & set(LEFT_OUT)
@@ -47,7 +47,7 @@ def test_the_rows_of_a_family_are_named_by_chapters(name: str) -> None:
     assert not missing, f"no chapter names {ranges(missing)}"
 
 
-def test_what_is_left_out_is_not_named() -> None:
+def test_rows_that_are_left_out_have_no_chapter() -> None:
     named = {row for rows in rows_by_chapter().values() for row in rows}
     told = named & set(LEFT_OUT_ROWS)
     assert not told, "take these rows out of the list"
