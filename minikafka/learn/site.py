@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from minikafka.learn.wasm import SiteError
 from minikafka.learn.wasm.downloads import LOCK, RUNTIME, STDLIB, fetch_pyodide, fetch_wheels, run
-from minikafka.learn.wasm.shipped import STDLIB_LEFT_OUT, sources
+from minikafka.learn.wasm.shipped import STDLIB_LEFT_OUT, add_linked_code, sources
 
 __all__ = [
     "CONTENT_SECURITY_POLICY",
@@ -105,6 +105,7 @@ def write_python(target: Path) -> None:
         with resources.as_file(resources.files("minikafka.learn") / "wasm") as wasm:
             command = ["node", str(wasm / "compile.mjs"), str(pyodide), json.dumps(jobs)]
             run(command, work, "Pyodide does not compile the sources")
+        add_linked_code(target / PACKAGES)
 
 
 def _job(source: Path, target: Path, level: int, without: tuple[str, ...]) -> dict[str, object]:

@@ -1,8 +1,12 @@
-"""Python's side of the worker of a browser tab."""
+"""The session of a browser tab: requests and responses are JSON, as on the server of learn mode."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
+
+from minikafka.learn.session import Session
 
 
 def leave_pyodides_loop() -> None:
@@ -14,3 +18,15 @@ def leave_pyodides_loop() -> None:
     authors of loops.
     """
     asyncio._set_running_loop(None)
+
+
+def open_session(wall_ms: Callable[[], float]) -> Callable[[str], str]:
+    """Return what carries out a request: it takes the JSON of one, and returns that of a list of
+    messages. ``wall_ms`` is the browser's clock."""
+    leave_pyodides_loop()
+    session = Session(wall_ms)
+
+    def carry_out(request: str) -> str:
+        return json.dumps(session.request(json.loads(request)))
+
+    return carry_out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tomllib
 import zipfile
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -65,3 +66,19 @@ def _files() -> Iterator[tuple[str, str]]:
     version = metadata.version("minikafka")
     facts = f"Metadata-Version: 2.1\nName: minikafka\nVersion: {version}\n"
     yield f"minikafka-{version}.dist-info/METADATA", facts
+
+
+def add_linked_code(archive: Path) -> None:
+    """Add the sources that texts of chapters link to, for a reader who opens a link. Python imports
+    the bytecode beside them."""
+    texts = PACKAGE / "learn" / "chapters" / "texts"
+    tables = (tomllib.loads(path.read_text()) for path in sorted(texts.glob("*.toml")))
+    links = {
+        link.partition(":")[0]
+        for table in tables
+        for entry in table.values()
+        for link in entry.get("code", ())
+    }
+    with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
+        for name in sorted(links):
+            target.writestr(name, (PACKAGE.parent / name).read_text())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.learn.site import PYTHON, write_python
+from minikafka.learn.site import write_site
 
 HERE = Path(__file__).parent
 
@@ -24,5 +24,5 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip("node or npm, which build the site, is not installed")
     directory = tmp_path_factory.mktemp("site") / "site"
-    write_python(directory / PYTHON)
+    write_site(directory)
     return directory

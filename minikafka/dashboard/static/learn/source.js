@@ -3,6 +3,8 @@
  * tab in which the same Python runs. Both serve one request after the other.
  */
 
+import { keepOffline } from "./offline.js";
+
 /**
  * @typedef {{do: string, [more: string]: any}} Request
  * @typedef {{request: (body: Request) => Promise<any[]>}} Source
@@ -65,6 +67,7 @@ function workerSource(onProgress) {
     waiting.delete(data.id);
     if (data.error) found?.reject(new Error(data.error));
     else found?.resolve(data.messages);
+    if (data.id === 1) keepOffline(); // not earlier: the worker's own files come first
   };
   worker.onerror = (event) => failAll(event.message || "The simulation's worker could not start.");
   return {
