@@ -271,7 +271,8 @@ class PlayedMember:
             heartbeat_interval_ms=session_ms // 3,
         )
         world = self._cluster.client_host.world
-        self._consumer = Consumer(world, self._cluster.client_config, config)
+        named = replace(self._cluster.client_config, client_id=self._name)  # begins the member id
+        self._consumer = Consumer(world, named, config)
         self._consumer.subscribe([topic])
         self._reading = asyncio.ensure_future(self._poll(self._consumer))
         self._reading.add_done_callback(_retrieve)  # also when this task is cancelled meanwhile
