@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from minikafka.broker.replication.partition import Partition
@@ -58,8 +58,20 @@ from minikafka.zookeeper.znodes import (
 _CLASSIC: Final = "classic"
 _NO_STATE: Final = LeaderAndIsr(NO_LEADER, -1, ())
 
+MANY: Final = 100  # partitions: the offsets of a larger topic are read less often
+MANY_EVERY_US: Final = 500_000  # of simulated time
+
 T = TypeVar("T")
 Entities = dict[EntityKey, Facts]
+
+
+class _ShownTopic(NamedTuple):
+    """The facts of a topic, and what they were made of at ``read_us``."""
+
+    view: TopicView
+    offsets: Mapping[TopicPartition, PartitionOffsets]
+    read_us: int
+    facts: Facts
 
 
 class ClusterLook:
@@ -73,32 +85,34 @@ class ClusterLook:
         self._zxid: int | None = None
         self._online: tuple[int, ...] = ()
         self._view = ClusterView()
+        self._totals = totals(())
         self._topics: dict[str, TopicZnode] = {}
+        # The view of each topic, with its znode and the versions of its states.
+        self._views: dict[str, tuple[TopicZnode, object, TopicView]] = {}
+        self._shown: dict[str, _ShownTopic] = {}
 
-    def entities(self) -> Entities:
-        """Return all entities."""
+    def entities(self, whole: bool = False) -> Entities:
+        """Return all entities; ``whole``: with the present offsets of all topics."""
+        if whole:
+            self._shown.clear()
         nodes = self._cluster.nodes()
         self._refresh(tuple(nodes))
         view = self._view
         shown = shown_topics(view.topics, ())
-        leaders = {
-            TopicPartition(topic.name, number): self._leader(nodes, topic.name, number)
-            for topic in shown
-            for number in islice(topic.partitions, MAX_PARTITIONS)
+        entities: Entities = {
+            ("topic", topic.name): self._topic_facts(nodes, topic) for topic in shown
         }
-        offsets = {tp: _offsets(leader) for tp, leader in leaders.items() if leader is not None}
-        entities: Entities = {("topic", it.name): topic_facts(it, offsets) for it in shown}
         groups, count = self._groups(nodes)
         transactions = self._transactions(nodes)
         entities |= groups | transactions | self._nodes(nodes) | self._reassignments()
         entities["cluster", ""] = cluster_facts(
             view,
             ",".join(f"{host_name(broker)}:{PORT}" for broker in self._cluster.broker_ids),
-            totals(view.topics.values()),
+            self._totals,
             count,
             {
                 "topics": len(shown),
-                "partitions": len(leaders),
+                "partitions": sum(len(topic.partitions) for topic in shown),
                 "groups": len(groups),
                 "transactions": len(transactions),
             },
@@ -135,6 +149,7 @@ class ClusterLook:
         read = {name: self._topic(name) for name in names}
         self._topics = {name: znode for name, znode in read.items() if znode is not None}
         topics = {name: self._topic_view(znode) for name, znode in self._topics.items()}
+        self._totals = totals(topics.values())
         controller = self._read(paths.CONTROLLER, lambda it: ControllerZnode.decode(it).broker_id)
         self._view = ClusterView(
             cluster_id=self.cluster_id,
@@ -163,6 +178,18 @@ class ClusterLook:
         return self._read(paths.topic(name), lambda data: TopicZnode.decode(name, data))
 
     def _topic_view(self, znode: TopicZnode) -> TopicView:
+        tree = self._tree.nodes
+        states = (
+            tree.get(paths.partition_state(TopicPartition(znode.topic, number)))
+            for number in znode.assignment
+        )
+        versions = (self._online, [None if state is None else state.mzxid for state in states])
+        known = self._views.get(znode.topic)
+        if known is None or known[0] is not znode or known[1] != versions:
+            known = self._views[znode.topic] = (znode, versions, self._new_topic_view(znode))
+        return known[2]
+
+    def _new_topic_view(self, znode: TopicZnode) -> TopicView:
         return TopicView(
             znode.topic,
             is_internal=znode.topic in INTERNAL_TOPICS,
@@ -183,6 +210,26 @@ class ClusterLook:
         )
 
     # ------------------------------------------------------------------------------------- others
+
+    def _topic_facts(self, nodes: Mapping[int, BrokerNode], topic: TopicView) -> Facts:
+        known = self._shown.get(topic.name)
+        now_us = self._cluster.simulation.loop.now_us
+        if known is not None and known.view is not topic:
+            known = None
+        every_us = MANY_EVERY_US if len(topic.partitions) > MANY else 0
+        if known is not None and now_us - known.read_us < every_us:
+            return known.facts
+        leaders = {
+            TopicPartition(topic.name, number): self._leader(nodes, topic.name, number)
+            for number in islice(topic.partitions, MAX_PARTITIONS)
+        }
+        offsets = {tp: _offsets(leader) for tp, leader in leaders.items() if leader is not None}
+        if known is not None and known.offsets == offsets:
+            facts = known.facts
+        else:
+            facts = topic_facts(topic, offsets)
+        self._shown[topic.name] = _ShownTopic(topic, offsets, now_us, facts)
+        return facts
 
     def _leader(
         self, nodes: Mapping[int, BrokerNode], topic: str, partition: int

@@ -54,11 +54,14 @@ class ClusterState:
         self._sent.clear()
         for look in self._brokers.values():
             look.sent = 0
-        return self.changes()
+        return self._changes(self.look.entities(whole=True))
 
     def changes(self) -> list[Message]:
         """Return messages about what has changed since the last call."""
-        found = [self._of_source(None, {**self.look.entities(), **self._more(None)})]
+        return self._changes(self.look.entities())
+
+    def _changes(self, entities: Entities) -> list[Message]:
+        found = [self._of_source(None, {**entities, **self._more(None)})]
         nodes = self._cluster.nodes()
         for broker in self._cluster.broker_ids:
             node = nodes.get(broker)
@@ -72,7 +75,11 @@ class ClusterState:
         self._sent[source] = entities
         if sent is None:
             return state_message(source, self.at_ms, entities.items(), reset=True)
-        changed = [(key, facts) for key, facts in entities.items() if sent.get(key) != facts]
+        changed = [
+            (key, facts)
+            for key, facts in entities.items()
+            if (before := sent.get(key)) is not facts and before != facts
+        ]
         removed = [key for key in sent if key not in entities]
         if not changed and not removed:
             return None

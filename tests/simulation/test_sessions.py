@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.learn.chapters.table import TABLE
 from minikafka.learn.facts import ClusterState
 from minikafka.learn.playback import Playback
 from minikafka.learn.recipe import Recipe, TimedAction
@@ -32,6 +33,20 @@ RECIPE = Recipe(
     ],
 )
 END_US = 12 * S
+LONG_US = 100 * S
+SLOWEST = "fetch-sessions"  # a thousand partitions for 150 s; test_chapters.py plays it
+# The first broker, which is the controller, leads and coordinates, dies.
+KILLS = Recipe(
+    "kills",
+    seed=1,
+    actions=[
+        TimedAction(1 * S, "create_topic", {"topic": "t", "assignment": "1,2,3"}),
+        TimedAction(2 * S, "produce", {"topic": "t", "records": 5}),
+        TimedAction(4 * S, "join_group", {"topic": "t", "member": "m1"}),
+        TimedAction(4_100_000, "kill", {"broker": 1}),
+        TimedAction(4_100_000, "kill", {"broker": 3}),
+    ],
+)
 # What a broker samples while it is looked at, so that it depends on when that was.
 SAMPLED = {"request", "requests", "connections"}
 
@@ -188,6 +203,99 @@ def test_hosts_and_the_timers_of_the_lesson_are_shown() -> None:
             ticks.append(reader.page.playback["now_us"] - 2 * S)
         assert ticks == [2_000, 8_000, 340_000, 350_000], "the last one is demoted first"
         assert reader.page.entities[1, "purgatory", "Lesson"]["num_delayed_operations"] == 0
+
+
+def told(reader: Reader, dice: random.Random) -> None:
+    """Click a chapter through to its end, in random slices, with steps between."""
+    playback = reader.page.playback
+    while playback["story"] != "done":
+        if playback["story"] == "asking":
+            reader.request("answer", choice=0)
+        elif playback["story"] == "waiting":
+            reader.request("continue")
+        elif dice.random() < 0.1:
+            reader.request("step", what=dice.choice(["event", "message", "tick"]))
+        else:
+            to_us = playback["now_us"] + int(10 ** (3 + dice.random() * 4))
+            reader.request("advance", to_us=to_us, budget_ms=1_000)
+        playback = reader.page.playback
+        assert playback["failed"] is None
+
+
+@pytest.mark.mission("LEARN-15")
+@pytest.mark.parametrize("name", [name for name in TABLE.values() if name != SLOWEST])
+def test_a_chapter_is_clicked_through_and_scrubbed_back(name: str) -> None:
+    dice = random.Random(name)
+    with Reader() as reader:
+        reader.request("open", chapter=name, language="en")
+        told(reader, dice)
+        beats, end_us = reader.page.beats, reader.page.playback["now_us"]
+        assert sorted(beats) == [*range(1, len(beats) + 1)]
+        middle_us = beats[len(beats) // 2]["t_us"]
+        reader.request("scrub", to_us=middle_us)
+        with Reader() as other:
+            other.request("open", chapter=name, language="en")
+            other.request("scrub", to_us=middle_us)
+            assert reader.page.shown() == other.page.shown()
+            assert reader.page.beats.keys() == other.page.beats.keys()
+        asked = [beat for beat in reader.page.beats.values() if beat["type"] == "ask"]
+        later = reader.page.playback["story"] == "asking"
+        assert all(beat["chosen"] == 0 for beat in (asked[:-1] if later else asked))
+        if end_us < LONG_US:
+            told(reader, dice)
+            assert reader.page.beats == beats, "answers are kept"
+
+
+@pytest.mark.mission("LEARN-15")
+def test_an_action_leaves_the_story_and_a_detour_becomes_a_branch() -> None:
+    with Reader() as reader:
+        reader.request("open", chapter="playground")
+        told(reader, random.Random(1))
+        end_us, actions = reader.page.playback["end_us"], reader.page.playback["actions"]
+        beats = dict(reader.page.beats)
+        reader.request("scrub", to_us=end_us // 2)
+        assert reader.page.playback["actions"] == actions, "the marks of later actions stay"
+        reader.request("act", name="kill", arguments={"broker": 9})
+        assert reader.page.playback["story"] != "left"
+        reader.request("act", name="kill", arguments={"broker": 1})
+        playback = reader.page.playback
+        assert (playback["story"], playback["end_us"]) == ("left", end_us // 2)
+        assert playback["actions"][-1] == [end_us // 2, "kill", {"broker": 1}]
+        (branch,) = playback["branches"]
+        assert (branch["fork_us"], branch["end_us"]) == (end_us // 2, end_us)
+        reader.request("scrub", to_us=end_us * 2)
+        reader.request("scrub", to_us=1)
+        assert reader.page.playback["story"] == "left"
+        assert reader.page.beats == {k: v for k, v in beats.items() if v["t_us"] <= 1}
+        reader.request("language", language="zh")
+        assert reader.page.beats[1]["text"] != beats[1]["text"]
+
+
+@pytest.mark.mission("LEARN-15")
+@pytest.mark.parametrize(
+    ("what", "event"),
+    [("controller", "kill"), ("leader", "kill"), ("isr", "kill"), ("rebalance", "join_group")],
+)
+def test_a_reader_runs_to_a_change(what: str, event: str) -> None:
+    """The change comes after its cause, and not at once."""
+    with opened(KILLS) as reader:
+        reader.request("scrub", to_us=3_990_000)
+        cause_us = next(t_us for t_us, name, _ in reader.page.playback["actions"] if name == event)
+        reader.request("run_until", what=what, budget_ms=5_000)
+        assert reader.page.playback["reached"]
+        assert cause_us <= reader.page.playback["now_us"] < cause_us + 12 * S
+
+
+@pytest.mark.mission("LEARN-15")
+def test_a_reader_runs_to_an_event_and_to_a_message() -> None:
+    with opened(KILLS) as reader:
+        reader.request("run_until", what="replica_became_leader", budget_ms=5_000)
+        assert reader.page.events[-1]["name"] == "replica_became_leader"
+        reader.request("run_until", what="message:OffsetCommit", budget_ms=5_000)
+        assert [it["api"] for it in reader.page.wire.values() if it["arrived_us"] is not None][-1]
+        arrived = [it for it in reader.page.wire.values() if it["api"] == "OffsetCommit"]
+        assert [it["arrived_us"] for it in arrived] == [reader.page.playback["now_us"]]
+        assert not reader.request("run_until", what="no_such_event", budget_ms=1)[-1]["reached"]
 
 
 def lossy(acks: str) -> Recipe:
