@@ -45,14 +45,17 @@ async def _to_the_leader(story: Story) -> None:
     story.do("produce", topic="orders", value="order-")
     await story.until_message("Metadata", target="client", is_request=False, pace=1)
     await story.say("metadata", focus=("wire",))
+    await story.say("steps", focus=("host|client",))
     await story.until_message("Produce", source="client", arrived=False, pace=2)
-    await story.say("produce", focus=("wire",))
+    await story.say("produce", focus=("stage",))
+    await story.say("header", focus=("wire",))
     await story.until_message("Produce", source="client", pace=0.5)
     await story.wait(ms=SERVED_MS)
     await story.say("appended", focus=(LEADER,))
     ends = [log_end(story.cluster, ORDERS, broker) for broker in (1, 2, 3)]
     story.check("only-leader", ends == [1, 0, 0], focus=LANES)
     await story.ask("what-next", right=1, focus=(LEADER,))
+    await story.say("copies-leave", focus=("stage",))
 
 
 async def _to_the_followers(story: Story) -> None:
@@ -135,6 +138,7 @@ async def _keys(story: Story) -> None:
     await story.say("key", focus=("lanes",))
     with_key = _ends(story.cluster)
     story.check("one-partition", sorted(with_key) == [0, 0, 6], focus=("lanes",))
+    await story.say("hash", focus=("lanes",))
     sent = story.do("produce", topic="visits", records=6)
     await story.finished(sent, pace=50)
     await story.say("sticky", focus=("lanes",))

@@ -23,6 +23,7 @@ RECORDS = 300
 
 
 async def play(story: Story) -> None:
+    await story.say("begin", focus=("stage",))
     await story.until("a controller", lambda cluster: controller(cluster) is not None, pace=20)
     chief = story.cluster.controller_id() or 0
     leaving = next(broker for broker in BROKERS if broker != chief)

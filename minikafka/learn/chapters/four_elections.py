@@ -22,6 +22,7 @@ LANE = "partition|2|topic-leader-1"
 
 
 async def play(story: Story) -> None:
+    await story.say("begin", focus=("stage",))
     await story.until("a controller", lambda cluster: controller(cluster) is not None, pace=20)
     await story.wait(ms=500, pace=500)
     await _created(story)

@@ -16,6 +16,7 @@ SERVED_MS = 0.02  # from the arrival of a message until its effect can be seen
 
 
 async def play(story: Story) -> None:
+    await story.say("begin", focus=("stage",))
     await story.until("three brokers", lambda cluster: len(cluster.nodes()) == 3, pace=20)
     created = story.do("create_topic", topic="orders", assignment="1,2,3")
     await story.finished(created, pace=100)

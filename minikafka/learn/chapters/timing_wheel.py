@@ -12,6 +12,7 @@ LAP_MS = 8_000  # of the third level: then all hands stand at slot 0 again
 
 
 async def play(story: Story) -> None:
+    await story.say("begin", focus=("stage",))
     await story.until("a broker", lambda cluster: len(cluster.nodes()) == 1, pace=20)
     await _to_lap(story, 0)
     await story.say("intro", focus=("purgatories",))
