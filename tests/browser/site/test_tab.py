@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,10 @@ def test_chapters_are_clicked_through_in_a_tab_that_opens_without_a_network(
         expect_chapter(page, number)
         play_fast(page)
         assert click_through(page) > 0, name
+    link = page.locator(".code-link").first
+    link.click()
+    expect(page.locator("dialog .source")).to_contain_text(re.compile(r"^(class|def|async def) "))
+    page.keyboard.press("Escape")
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")
     assert [url for url in requested if not url.startswith(server.url)] == []
 
