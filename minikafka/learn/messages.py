@@ -1,4 +1,4 @@
-"""The log of messages on the simulated wire: headers of requests and responses, with times."""
+"""The log of messages on the simulated wire: requests, responses and their times."""
 
 from __future__ import annotations
 
@@ -6,15 +6,32 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.ports import CheckOp, CreateOp, DeleteOp, SetOp, WatchEvent
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.world.sim.links import Address, Lane
 from minikafka.world.sim.transport import Segment, size_bytes
+from minikafka.world.sim.zookeeper import (
+    ZOOKEEPER_HOST,
+    AclWrite,
+    CloseSession,
+    ConnectionClosed,
+    ConnectRequest,
+    ConnectResponse,
+    LoginIsRefused,
+    Ping,
+    Pong,
+    Read,
+    ReadMany,
+    SessionIsExpired,
+    ZnodeWrite,
+)
 
 _API_NAMES = {int(key): key.api_name for key in ApiKey}
 MAX_FRAME_BYTES = 1 << 30
+MAX_NAME = 80  # characters of a name with its znode
 MAX_UNANSWERED = 1_000  # requests of a connection whose response is matched
 
 LaneOf: TypeAlias = Callable[[Address, Address], Lane[Segment] | None]
@@ -39,7 +56,8 @@ class WireMessage:
     arrived_us: int | None = None
     lost: bool = False
     held: bool = False  # by a cut link, a host without power, or a message that is held
-    size_bytes: int = 0  # with the size itself
+    size_bytes: int = 0  # with the size itself; 0 for ZooKeeper's
+    is_zookeeper: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +102,8 @@ class MessageLog:
         self._lane_of = lane_of
         self._count = 0
         self._conversations: dict[tuple[Address, Address], _Conversation] = {}
+        self._of_zookeeper: dict[Lane[Any], deque[WireMessage]] = {}  # on their way
+        self._operations: dict[tuple[str, int], str] = {}  # unanswered, by host and number
 
     def __iter__(self) -> Iterator[WireMessage]:
         return iter(self.messages)
@@ -132,10 +152,52 @@ class MessageLog:
             return  # the connection is being made
         _, direction = self._of(source, target)
         for end, message in direction.on_the_way:
-            held = passing is not None and end > direction.arrived + passing
-            if held != message.held:
-                message.held = held
-                self._on_change(message, "held" if held else "released")
+            self._set_held(message, passing is not None and end > direction.arrived + passing)
+
+    def _set_held(self, message: WireMessage, held: bool) -> None:
+        if held != message.held:
+            message.held = held
+            self._on_change(message, "held" if held else "released")
+
+    # ---------------------------------------------------------------------------------- ZooKeeper
+
+    def message_sent(self, lane: Lane[Any], message: object) -> None:
+        is_request = lane.target == ZOOKEEPER_HOST
+        number: int = getattr(message, "number", 0)
+        client = lane.source if is_request else lane.target
+        name = operation(message)
+        if is_request and number:
+            if len(self._operations) >= MAX_UNANSWERED:
+                del self._operations[next(iter(self._operations))]
+            self._operations[client, number] = name
+        elif number:
+            name = self._operations.pop((client, number), name)
+        self._count += 1
+        sent = WireMessage(
+            self._count, lane.source, lane.target, name, number, is_request, self._now_us(),
+            is_zookeeper=True,
+        )  # fmt: skip
+        self.messages.append(sent)
+        self._of_zookeeper.setdefault(lane, deque()).append(sent)
+        self._on_change(sent, "sent")
+
+    def message_arrived(self, lane: Lane[Any]) -> None:
+        on_the_way = self._of_zookeeper.get(lane)
+        if on_the_way:  # else it was sent before somebody looked
+            message = on_the_way.popleft()
+            if not on_the_way:
+                del self._of_zookeeper[lane]
+            message.arrived_us, message.held = self._now_us(), False
+            self._on_change(message, "arrived")
+
+    def messages_stopped(self, lane: Lane[Any], passing: int | None) -> None:
+        for index, message in enumerate(self._of_zookeeper.get(lane, ())):
+            self._set_held(message, passing is not None and index >= passing)
+
+    def messages_lost(self, lane: Lane[Any]) -> None:
+        for message in self._of_zookeeper.pop(lane, ()):
+            message.lost, message.held = True, False
+            self._on_change(message, "lost")
 
     # ----------------------------------------------------------------------------------- holding
 
@@ -150,6 +212,11 @@ class MessageLog:
                         _index_of_byte(lane, end - message.size_bytes - direction.arrived)
                     )
                     return True
+        for of_zookeeper, messages in self._of_zookeeper.items():
+            for index, message in enumerate(messages):
+                if message.number == number:
+                    of_zookeeper.hold_from(index)
+                    return True
         return False
 
     def release(self, number: int) -> bool:
@@ -161,6 +228,10 @@ class MessageLog:
                 if lane is not None and lane.is_held:
                     lane.release()
                     return True
+        for of_zookeeper, messages in self._of_zookeeper.items():
+            if of_zookeeper.is_held and any(message.number == number for message in messages):
+                of_zookeeper.release()
+                return True
         return False
 
     # ------------------------------------------------------------------------------------- frames
@@ -219,3 +290,32 @@ def _index_of_byte(lane: Lane[Segment], position: int) -> int:
         if position < 0:
             return index
     return len(lane.in_flight())
+
+
+_NAMES: Final = {
+    ConnectRequest: "Connect",
+    ConnectResponse: "Connect",
+    LoginIsRefused: "Connect",
+    SessionIsExpired: "Connect",
+    Ping: "Ping",
+    Pong: "Ping",
+    ReadMany: "Multi",
+    AclWrite: "SetACL",
+    CloseSession: "CloseSession",
+    ConnectionClosed: "ConnectionClosed",
+    WatchEvent: "WatchEvent",
+}
+_READS: Final = {"get": "GetData", "exists": "Exists", "children": "GetChildren", "acl": "GetACL"}
+_WRITES: Final = {CreateOp: "Create", SetOp: "SetData", DeleteOp: "Delete", CheckOp: "Check"}
+
+
+def operation(message: object) -> str:
+    """Return ZooKeeper's name of what a message does, with the znode if there is one."""
+    name = _NAMES.get(type(message), "Response")
+    path: str = getattr(message, "path", "")
+    if isinstance(message, Read):
+        name = _READS[message.kind]
+    elif isinstance(message, ZnodeWrite):
+        name = _WRITES[type(message.ops[0])] if len(message.ops) == 1 else "Multi"
+        path = message.ops[0].path if message.ops else ""
+    return f"{name} {path}"[:MAX_NAME] if path else name

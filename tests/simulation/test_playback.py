@@ -251,6 +251,7 @@ PLAYED_IN_TEST_PLAYED_ACTIONS = {
     "release_message",
     "delete_znode",
     "write_znode",
+    "delete_records",
     "slow_disk",
     "read",
     "set_config",

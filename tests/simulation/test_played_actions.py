@@ -446,6 +446,42 @@ def test_a_request_whose_response_is_held_is_repeated(acks: str, values: str) ->
         check_replay(playback)
 
 
+@pytest.mark.mission("LEARN-29")
+def test_messages_of_zookeeper_are_on_the_wire_and_can_be_held() -> None:
+    with begun(messages=5_000) as playback:
+        names = {message.api for message in playback.messages if message.is_zookeeper}
+        assert {"Connect", "Multi /controller", "WatchEvent /brokers/topics"} <= names
+        creations = [m for m in playback.messages if m.api == "Multi /controller"]
+        requests = [message for message in creations if message.is_request]
+        assert len(requests) >= 2  # who wants to be the controller
+        for request in requests:
+            responses = [
+                m for m in creations if (m.target, m.is_request) == (request.source, False)
+            ]
+            assert len(responses) == 1
+            assert request.arrived_us is not None
+            assert request.sent_us < request.arrived_us <= responses[0].sent_us
+        before = playback.cluster.controller_id()
+        done(playback, "delete_znode")
+        number = sent(playback, api="Multi /controller")
+        done(playback, "hold_message", number=number)
+        held = next(message for message in playback.messages if message.number == number)
+        playback.advance_to(playback.now_us + 100_000)
+        assert held.held
+        assert playback.cluster.controller_id() not in (None, int(held.source[-1]))  # outrun
+        (zookeeper,) = (f for f in host_facts(playback.cluster) if f["name"] == "zookeeper")
+        assert zookeeper["links"] == {held.source: "held"}
+        done(playback, "release_message", number=number)
+        playback.advance_to(playback.now_us + 10_000)
+        assert held.arrived_us is not None
+        assert before is not None
+        done(playback, "cut", one="broker-1", other="zookeeper")
+        playback.advance_to(playback.now_us + 12 * S)
+        pings = [m for m in playback.messages if (m.api, m.source) == ("Ping", "broker-1")]
+        assert pings[-1].held or pings[-1].lost
+        check_replay(playback)
+
+
 STEPS: Mapping[str, Callable[[st.DrawFn], dict[str, Value]]] = {
     "slow_link": lambda draw: link(draw) | {"ms": draw(st.integers(1, 3_000))},
     "normal_link": lambda draw: link(draw),

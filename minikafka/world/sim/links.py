@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.world.sim.entropy import SimEntropy
@@ -32,6 +32,18 @@ class Wiretap(Protocol):
 
     def closed(self, client: Address, server: Address) -> None:
         """Both ends are closed: what has not arrived is lost."""
+
+    def message_sent(self, lane: Lane[Any], message: object) -> None:
+        """A message for ZooKeeper, or from it, leaves. Messages of a lane arrive in order."""
+
+    def message_arrived(self, lane: Lane[Any]) -> None:
+        """The next message of the lane has arrived."""
+
+    def messages_stopped(self, lane: Lane[Any], passing: int | None) -> None:
+        """The messages in flight after the first ``passing`` are held; None: all move again."""
+
+    def messages_lost(self, lane: Lane[Any]) -> None:
+        """What is in flight on the lane is lost."""
 
 
 @dataclass(frozen=True, slots=True)

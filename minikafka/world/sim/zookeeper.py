@@ -166,26 +166,55 @@ class ZookeeperConnection:
         self._receive = receive
         links = service.links
         self._to_server: Lane[Message] = Lane(
-            links, process.host, ZOOKEEPER_HOST, self._on_server_side
+            links,
+            process.host,
+            ZOOKEEPER_HOST,
+            self._on_server_side,
+            stopped=lambda passing: self._note_stopped(self._to_server, passing),
         )
         self._to_client: Lane[Message] = Lane(
-            links, ZOOKEEPER_HOST, process.host, self._on_client_side
+            links,
+            ZOOKEEPER_HOST,
+            process.host,
+            self._on_client_side,
+            stopped=lambda passing: self._note_stopped(self._to_client, passing),
         )
         self._context: Context = process.context()
         self._closed = False
 
     def send(self, message: Message) -> None:
         """Send a message to the server."""
-        self._to_server.send(message)
+        self._send(self._to_server, message)
 
     def reply(self, message: Message) -> None:
         """Send a message to the client."""
-        self._to_client.send(message)
+        self._send(self._to_client, message)
+
+    def _send(self, lane: Lane[Message], message: Message) -> None:
+        wiretap = self._service.links.wiretap
+        if wiretap is not None and not self._closed:
+            wiretap.message_sent(lane, message)
+        lane.send(message)
+
+    def _note_arrived(self, lane: Lane[Message]) -> None:
+        if (wiretap := self._service.links.wiretap) is not None:
+            wiretap.message_arrived(lane)
+
+    def _note_stopped(self, lane: Lane[Message], passing: Sequence[Message] | None) -> None:
+        if (wiretap := self._service.links.wiretap) is not None:
+            wiretap.messages_stopped(lane, None if passing is None else len(passing))
+
+    def _note_lost(self) -> None:
+        if (wiretap := self._service.links.wiretap) is not None:
+            wiretap.messages_lost(self._to_server)
+            wiretap.messages_lost(self._to_client)
 
     def _on_server_side(self, message: Message) -> None:
+        self._note_arrived(self._to_server)
         self._service.on_message(self, message)
 
     def _on_client_side(self, message: Message) -> None:
+        self._note_arrived(self._to_client)
         self._process.loop.call_soon(self._deliver, message, context=self._context)
 
     def _deliver(self, message: Message) -> None:
@@ -194,9 +223,10 @@ class ZookeeperConnection:
 
     def close_by_server(self) -> None:
         """Close the connection from the server's side. Messages in flight are lost."""
+        self._note_lost()
         self._to_server.drop()
         self._to_client.drop()
-        self._to_client.send(ConnectionClosed())
+        self.reply(ConnectionClosed())
 
     def close(self) -> None:
         """Close the connection from the client's side. The messages that are in flight to the
@@ -206,6 +236,7 @@ class ZookeeperConnection:
         self._closed = True
         if self._service.links.entropy.randrange(2):
             self._to_server.deliver_all()
+        self._note_lost()
         self._to_server.close()
         self._to_client.close()
         self._service.forget(self)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.world.sim.links import Address
+from minikafka.world.sim.links import Address, Lane
 from minikafka.world.sim.loop import SimLoop, TimeLimitExceeded
 from minikafka.world.sim.world import SimWorld
 from tests.support.network.wire_end import WireEnd
@@ -36,6 +37,18 @@ class Tap:
 
     def closed(self, client: Address, server: Address) -> None:
         self.ended.append((client, server))
+
+    def message_sent(self, lane: Lane[Any], message: object) -> None:
+        raise AssertionError("no client of ZooKeeper is here")
+
+    def message_arrived(self, lane: Lane[Any]) -> None:
+        raise AssertionError("no client of ZooKeeper is here")
+
+    def messages_stopped(self, lane: Lane[Any], passing: int | None) -> None:
+        raise AssertionError("no client of ZooKeeper is here")
+
+    def messages_lost(self, lane: Lane[Any]) -> None:
+        raise AssertionError("no client of ZooKeeper is here")
 
 
 def talking(seed: int) -> SimWorld:
