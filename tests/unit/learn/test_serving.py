@@ -86,6 +86,23 @@ def test_the_verb_serves_sessions_and_ends_all_processes(tmp_path: Path) -> None
 
 
 @pytest.mark.mission("LEARN-26")
+def test_no_process_outlives_a_server_that_is_killed() -> None:
+    process = subprocess.Popen(
+        own_command("learn", "--port", "0"), stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().strip().removeprefix("page="))
+        assert address.port is not None
+        page = PageServer(address.port, address.query.removeprefix("token="))
+        request(page, "a", do="open", chapter="playground")
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    _, alive = psutil.wait_procs(below, TIMEOUT_S)
+    assert not alive
+
+
+@pytest.mark.mission("LEARN-26")
 def test_only_the_page_may_send_requests() -> None:
     body = {"do": "catalogue"}
     with learn_verb() as (page, _):
