@@ -69,7 +69,7 @@ async def _full_then_incremental(story: Story) -> None:
     fits = PARTITIONS * A_PARTITION < size < PARTITIONS * A_PARTITION + 200
     story.check("full", fits, focus=("wire",), size=size)
     await story.say("twenty-four", focus=("wire",))
-    response = await _response(story, pace=5)
+    response = await _response(story, pace=12)
     session = _session(story.cluster)
     kept = session["partitions"] == PARTITIONS
     story.check("session", kept, focus=("sessions",), id=session["id"])

@@ -57,8 +57,9 @@ async def _catch_up(story: Story) -> None:
     story.check("new-epoch", (state.leader, state.leader_epoch, state.isr) == (1, 1, OLD))
     await story.say("step-2", focus=("wire",))
     await story.say("step-3", focus=("controller",))
+    await story.wait(ms=6, pace=2)
     await story.until(
-        "5 of 6 in sync", lambda it: looks.isr(it, PARTITION) == (1, 2, 3, 4, 5), pace=2
+        "5 of 6 in sync", lambda it: looks.isr(it, PARTITION) == (1, 2, 3, 4, 5), pace=200
     )
     story.check("five", 6 not in looks.isr(story.cluster, PARTITION), focus=(LEADER,))
     await story.say("step-4", focus=(LEADER,))
@@ -75,7 +76,7 @@ async def _new_controller(story: Story) -> None:
     await story.say("delete-controller", focus=("controller",), controller=first)
     story.do("delete_znode", path=paths.CONTROLLER)
     await story.until_event("controller_failover_completed", pace=5)
-    await story.wait(ms=20, pace=5)
+    await story.wait(ms=20, pace=8)
     after = looks.active_controllers(story.cluster)
     (second,) = after
     context = story.cluster.nodes()[second].controller.context
@@ -110,7 +111,7 @@ async def _move(story: Story) -> None:
     await _step(story, 12)
     story.check("request-gone", not looks.has_znode(story.cluster, paths.REASSIGN_PARTITIONS))
     await story.say("steps-11-12", focus=("wire",))
-    await story.wait(ms=200, pace=20)
+    await story.wait(ms=200, pace=60)
     story.check("deleted", sorted(looks.log_ends(story.cluster, PARTITION)) == [*TARGET])
     await story.finished(story.do("produce", topic="orders", records=5), pace=20)
     await story.wait(ms=600, pace=300)

@@ -59,7 +59,7 @@ async def _first_member(story: Story) -> tuple[str, int]:
     await story.finished(created, pace=20)
     await story.say("group", focus=("stage",))
     _join(story, "m1", GROUP, "roundrobin")
-    await story.until_message("JoinGroup", source="client", arrived=False, pace=10)
+    await story.until_message("JoinGroup", source="client", arrived=False, pace=25)
     await story.say("coordinator", focus=("wire",))
     await story.until("m1 in", lambda cluster: _is_stable(cluster, 1), pace=2)
     facts = _facts(story.cluster)
@@ -82,7 +82,7 @@ async def _second_member(story: Story, first: str, coordinator: int) -> str:
     waiting = _purgatory(coordinator, "Rebalance")
     story.check("parked", preparing and parked == 1, focus=waiting)
     await story.ask("how-told", right=1, focus=waiting)
-    await story.until_event("group_stabilized", pace=100)
+    await story.until_event("group_stabilized", pace=500)
     await story.say("joined", focus=("wire",))
     await story.until("two", lambda cluster: _is_stable(cluster, 2), pace=2)
     shares = looks.shares(story.cluster, GROUP)
@@ -96,7 +96,7 @@ async def _second_member(story: Story, first: str, coordinator: int) -> str:
 async def _heartbeats(story: Story, first: str, second: str, coordinator: int) -> str:
     """A third consumer joins; then the group is quiet but for its heartbeats."""
     _join(story, "m3", GROUP, "roundrobin")
-    await story.until("three", lambda cluster: _is_stable(cluster, 3), pace=300)
+    await story.until("three", lambda cluster: _is_stable(cluster, 3), pace=700)
     (third,) = set(looks.shares(story.cluster, GROUP)) - {first, second}
     await story.wait(ms=100, pace=100)
     before = _deadlines(story.cluster)
@@ -149,7 +149,7 @@ async def _sticky(story: Story) -> None:
         _join(story, f"r{count}", RANGE, "range")
         for name in (STICKY, RANGE):
             joined = partial(_is_stable, members=count, name=name)
-            await story.until(f"{count} in {name}", joined, pace=500)
+            await story.until(f"{count} in {name}", joined, pace=900)
     blocks = sorted(looks.shares(story.cluster, RANGE).values())
     story.check("range", blocks == [[0, 1, 2], [3, 4, 5], [6, 7]], focus=REPORT)
     await story.say("range-why", focus=REPORT)
@@ -172,7 +172,7 @@ async def _leave(story: Story, first: str) -> None:
     story.do("leave_group", group=GROUP, member="m1")
     left = await story.until_event("member_left", pace=50)
     story.check("left", left["member"] == first, focus=BILLING)
-    await story.until("one left", lambda cluster: _is_stable(cluster, 1), pace=300)
+    await story.until("one left", lambda cluster: _is_stable(cluster, 1), pace=700)
     await story.say("end", focus=BILLING)
 
 

@@ -26,7 +26,7 @@ async def _begin(story: Story) -> None:
     await story.say("intro", focus=("stage",))
     await story.until("up", looks.is_up, pace=50)
     for topic in ("orders", "bills"):
-        await story.finished(story.do("create_topic", topic=topic, assignment="2,1,3"), pace=20)
+        await story.finished(story.do("create_topic", topic=topic, assignment="2,1,3"), pace=40)
     await story.finished(story.do("produce", topic="orders", records=20), pace=20)
     await story.wait(ms=600, pace=300)
     copies = [looks.directories(story.cluster, broker, "orders") for broker in (1, 2, 3)]
@@ -52,7 +52,8 @@ async def _halt(story: Story) -> None:
     started = states[1] == states[2] == "ReplicaDeletionStarted"
     story.check("started", started and states[3] == "ReplicaDeletionIneligible")
     await story.say("two-requests", focus=("wire",))
-    await story.wait(ms=50, pace=3)
+    await story.wait(ms=12, pace=4)
+    await story.wait(ms=40, pace=30)
     states = looks.replica_states(story.cluster, ORDERS)
     story.check("two-done", states[1] == states[2] == "ReplicaDeletionSuccessful")
     await story.wait(ms=20_000, pace=5_000)

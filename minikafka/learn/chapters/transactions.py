@@ -38,7 +38,7 @@ def _offsets(story: Story) -> tuple[int, int]:
 async def _read(story: Story, topic: str, isolation: str) -> list[str]:
     """Read a topic from its beginning and return the values."""
     story.do("read", topic=topic, isolation=isolation)
-    found = await story.until_event("read", topic=topic, isolation=isolation, pace=100)
+    found = await story.until_event("read", topic=topic, isolation=isolation, pace=300)
     return sorted(found["values"].split())
 
 
@@ -64,7 +64,7 @@ async def _begin(story: Story) -> None:
         await story.finished(created, pace=20)
     await story.say("all-or-nothing", focus=TRANSACTION)
     story.do("begin_transaction", transactional_id=TX, instance=1, timeout_ms=60_000)
-    await story.until_message("InitProducerId", arrived=False, pace=10)
+    await story.until_message("InitProducerId", arrived=False, pace=25)
     await story.say("coordinator", focus=("wire",))
     await story.until_event("transaction_begun", pace=5)
     facts = _facts(story)
@@ -99,7 +99,7 @@ async def _ongoing(story: Story) -> None:
 async def _commit(story: Story) -> None:
     """EndTxn, the decision in the coordinator's log, markers."""
     story.do("commit_transaction", transactional_id=TX)
-    await story.until_message("EndTxn", pace=1)
+    await story.until_message("EndTxn", pace=0.2)
     await story.say("end-txn", focus=("wire",))
     await story.until_message("WriteTxnMarkers", arrived=False, pace=1)
     story.check("prepared", _facts(story)["state"] == "PrepareCommit", focus=TRANSACTION)

@@ -72,7 +72,7 @@ async def _isolated(story: Story, cast: _Cast) -> None:
     lanes = ("lanes", f"partition|{zombie}|orders-0")
     await story.ask("acks-all", right=2, focus=lanes, zombie=zombie)
     story.do("produce", topic="orders", records=1, acks="all", value="z", to=zombie)
-    await story.wait(ms=100, pace=10)
+    await story.wait(ms=100, pace=30)
     parked = looks.parked(story.cluster, zombie, "Produce") == 1
     waiting = ("purgatories", f"purgatory|{zombie}|Produce")
     story.check("parked", parked, focus=waiting, zombie=zombie)
@@ -82,7 +82,7 @@ async def _isolated(story: Story, cast: _Cast) -> None:
 async def _replaced(story: Story, cast: _Cast) -> None:
     """The others elect a controller and a leader, in new epochs."""
     zombie = cast.zombie
-    await story.until_event("controller_failover_completed", pace=500)
+    await story.until_event("controller_failover_completed", pace=800)
     epochs = looks.active_controllers(story.cluster)
     (controller,) = set(epochs) - {zombie}
     story.check("two-controllers", epochs == {zombie: 1, controller: 2}, focus=("stage",))
@@ -109,7 +109,7 @@ async def _back(story: Story, cast: _Cast) -> None:
     """The zombie is heard again: its request is refused, and its log is truncated."""
     zombie, second, third = cast
     story.do("heal_all")
-    refused = await story.until_event("controller_request_refused", pace=1)
+    refused = await story.until_event("controller_request_refused", pace=0.2)
     stale = refused["error"] == "STALE_CONTROLLER_EPOCH" and refused["controller"] == zombie
     known = refused["known_controller_epoch"] == 2
     story.check("stale", stale and known, focus=("wire",), zombie=zombie, third=third)
