@@ -132,9 +132,9 @@ class Session:
     def language(self) -> str:
         return self._language
 
-    def carried(self, body: Body) -> CarriedSession | None:
-        """Return what an earlier copy of this session needs for a ``scrub``. None if the request
-        does not go back in time: then it is for this one."""
+    def carried(self, body: Body, near_us: int) -> CarriedSession | None:
+        """Return what a copy of this session needs for a ``scrub``. None for one forwards by at
+        most ``near_us``, and for a wrong one: ``request`` is for these."""
         take, to_us = self._take, body.get("to_us")
         if take is None or type(to_us) is not int or to_us < 0:
             return None
@@ -142,7 +142,7 @@ class Session:
             budget_ms = _budget(body, SCRUB_MS, SCRUB_MS)
         except RequestError:
             return None
-        if to_us >= take.now_us and take.failed is None:
+        if take.now_us <= to_us <= take.now_us + near_us and take.failed is None:
             return None
         chapter = None if self._chapter is None else self._chapter.name
         left = take.beats if take.was_left else None
@@ -151,8 +151,8 @@ class Session:
             self._branches, self._chosen, left,
         )  # fmt: skip
 
-    def go_back(self, carried: CarriedSession) -> Messages:
-        """Go on in an earlier copy of a session, in which nothing may be opened yet."""
+    def take_over(self, carried: CarriedSession) -> None:
+        """Go on in place of a later copy of this session, in which nothing may be opened yet."""
         self._language, self._whole = carried.language, carried.whole
         self._end_us, self._branches = carried.end_us, carried.branches
         self._chosen = carried.chosen
@@ -163,7 +163,15 @@ class Session:
             self._take = self._retaken(carried.is_told, carried.left)
         elif not carried.is_told:
             self._take.playback.recipe = carried.whole
-        self._play(self._take, carried.to_us, carried.budget_ms, goes_on=True)
+
+    def travel(self, to_us: int, budget_ms: float) -> bool:
+        """Play until ``to_us``, or the budget of wall time is used up. A story goes on by itself.
+        Return whether the time is reached, or never will be."""
+        take = self._opened_take()
+        return self._play(take, to_us, budget_ms, goes_on=True) or take.failed is not None
+
+    def picture(self) -> Messages:
+        """Return everything that a page needs to know."""
         return self._picture()
 
     # ------------------------------------------------------------------------------------ opening

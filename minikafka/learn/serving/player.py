@@ -31,6 +31,8 @@ MAX_CHECKPOINTS: Final = 8
 FIRST_CHECKPOINT_MS: Final = 80  # of work after which there is a checkpoint
 CHECKPOINT_GROWTH: Final = 1.8  # each one after more work than the one before
 MIN_DISTANCE_US: Final = 1_000_000
+NEAR_US: Final = 5_000_000  # a scrub forwards by more makes checkpoints on its way
+TRAVEL_MS: Final = 100  # of work between two looks whether a checkpoint is due
 CHUNK_BYTES: Final = 64 * 1024
 STDIN: Final = 0
 STDOUT: Final = 1
@@ -70,8 +72,7 @@ class Player:
         while (line := self._read_line()) is not None:
             self._serve(_parsed(line))
             if self._is_checkpoint_due():
-                self._marks.append(Mark(self._session.now_us or 0, self._session.is_told))
-                self._fork()
+                self._make_checkpoint()
         _end(0)
 
     # ----------------------------------------------------------------------------------- requests
@@ -81,10 +82,32 @@ class Player:
             if body.get("do") == "open" and self._marks:
                 body.setdefault("language", self._session.language)
                 self._pass_up(_Return(0, body, None, self._buffer))
-            carried = self._session.carried(body) if body.get("do") == "scrub" else None
+            carried = None
+            if body.get("do") == "scrub":
+                carried = self._session.carried(body, NEAR_US)
             if carried is not None:
-                self._pass_up(_Return(self._level_for(carried), body, carried, self._buffer))
+                self._scrub(body, carried)
+                return
         self._answer(lambda: self._session.request(body))
+
+    def _scrub(self, body: dict[str, Any], carried: CarriedSession) -> None:
+        is_forward = carried.to_us >= (self._session.now_us or 0)
+        if is_forward and not self._session.has_failed:
+            self._travel(carried)
+        else:
+            self._pass_up(_Return(self._level_for(carried), body, carried, self._buffer))
+
+    def _travel(self, carried: CarriedSession) -> None:
+        """Play until a time far away, with checkpoints on the way, and send the whole picture."""
+        deadline_ms = self._wall_ms() + carried.budget_ms
+        arrived = False
+        while not arrived and (left_ms := deadline_ms - self._wall_ms()) > 0:
+            begun_ms = self._wall_ms()
+            arrived = self._session.travel(carried.to_us, min(left_ms, TRAVEL_MS))
+            self._worked_ms += self._wall_ms() - begun_ms
+            if not arrived and self._is_checkpoint_due() and not self._make_checkpoint():
+                return  # another request has come back to that checkpoint
+        self._answer(self._session.picture)
 
     def _answer(self, work: Callable[[], list[Any]]) -> None:
         begun_ms = self._wall_ms()
@@ -102,6 +125,11 @@ class Player:
         ]
         return fitting[-1] if fitting else 0
 
+    def _make_checkpoint(self) -> bool:
+        """Return as ``_fork`` does."""
+        self._marks.append(Mark(self._session.now_us or 0, self._session.is_told))
+        return self._fork()
+
     def _is_checkpoint_due(self) -> bool:
         now_us = self._session.now_us
         if now_us is None or len(self._marks) >= MAX_CHECKPOINTS or self._session.has_failed:
@@ -112,9 +140,10 @@ class Player:
 
     # ---------------------------------------------------------------------------------- processes
 
-    def _fork(self) -> None:
-        """Return in the child. This process becomes a checkpoint, which forks again for each return
-        to it, and ends with its child otherwise."""
+    def _fork(self) -> bool:
+        """Return in the child: True in the first one. This process becomes a checkpoint, which
+        forks again for each return to it, and ends with its child otherwise. Such a later child
+        serves the request that has returned, and False is returned in it."""
         self._worked_ms = 0.0
         gc.collect()
         gc.freeze()  # or the next collection would copy all pages that the two share
@@ -130,8 +159,10 @@ class Player:
                 break
             os.close(writing)
             returned = self._child_end(child, reading)
-        if returned is not None:
-            self._go_on(returned)
+        if returned is None:
+            return True
+        self._go_on(returned)
+        return False
 
     def _child_end(self, child: int, reading: int) -> _Return:
         """Wait for the end of the child. Return what is for this checkpoint; end otherwise."""
@@ -151,7 +182,8 @@ class Player:
         if carried is None:
             self._answer(lambda: self._session.request(body))
         else:
-            self._answer(lambda: self._session.go_back(carried))
+            self._session.take_over(carried)
+            self._travel(carried)
 
     def _pass_up(self, returned: _Return) -> None:
         _write_all(self._parent, pickle.dumps(returned))

@@ -131,6 +131,28 @@ def test_a_story_is_left_across_checkpoints(reference: Session) -> None:
 
 
 @pytest.mark.mission("LEARN-25")
+def test_a_long_way_has_checkpoints(reference: Session) -> None:
+    """Also one that was begun at a checkpoint in the middle of another."""
+    with learn_player() as player:
+        player.request("open", recipe=BODY)
+        found = player.request("scrub", to_us=80 * S)
+        reference.request({"do": "open", "recipe": BODY})
+        reference.request({"do": "scrub", "to_us": 80 * S})
+        assert shown(found) == shown(json.loads(json.dumps(reference.picture())))
+        marks = found[-1]["checkpoints"]
+        assert len(marks) > 2
+        for to_us in (marks[1] + 1, 70 * S, marks[0] + 1, 75 * S):
+            found = player.request("scrub", to_us=to_us)
+            assert found[-1]["now_us"] == to_us
+            assert found[-1]["checkpoints"][0] == marks[0]
+            expected = reference.request({"do": "scrub", "to_us": to_us})
+            if found[0]["type"] == "hello":
+                expected = reference.picture()
+            assert shown(found) == shown(json.loads(json.dumps(expected)))
+        assert player.request("advance", to_us=76 * S, **PATIENT)[-1]["now_us"] == 76 * S
+
+
+@pytest.mark.mission("LEARN-25")
 def test_checkpoints_are_few_and_the_way_back_uses_them() -> None:
     with learn_player() as player:
         player.request("open", recipe=BODY)
