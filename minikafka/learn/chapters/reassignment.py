@@ -55,12 +55,14 @@ async def _catch_up(story: Story) -> None:
     await _step(story, 2)
     state = story.cluster.state(PARTITION).leader_and_isr
     story.check("new-epoch", (state.leader, state.leader_epoch, state.isr) == (1, 1, OLD))
+    await story.wait(ms=0.6, pace=0.3)  # the requests leave
     await story.say("step-2", focus=("wire",))
     await story.say("step-3", focus=("controller",))
     await story.wait(ms=6, pace=2)
     await story.until(
         "5 of 6 in sync", lambda it: looks.isr(it, PARTITION) == (1, 2, 3, 4, 5), pace=200
     )
+    await story.wait(ms=10, pace=5)  # the leader learns of it
     story.check("five", 6 not in looks.isr(story.cluster, PARTITION), focus=(LEADER,))
     await story.say("step-4", focus=(LEADER,))
     await story.ask("how-long", right=2)
@@ -100,7 +102,8 @@ async def _move(story: Story) -> None:
     await story.say("step-7", focus=("partition|4|orders-0",))
     await _step(story, 8)
     story.check("out", looks.isr(story.cluster, PARTITION) == TARGET)
-    await story.say("step-8", focus=("lanes",))
+    await story.wait(ms=1, pace=0.5)  # the requests leave
+    await story.say("step-8", focus=("wire",))
     await story.ask("crash-now", right=0)
     union = set(looks.assignment(story.cluster, PARTITION).replicas) >= {*OLD}
     story.check("znode-last", union)
@@ -110,6 +113,7 @@ async def _move(story: Story) -> None:
     await story.say("step-10", focus=("controller",))
     await _step(story, 12)
     story.check("request-gone", not looks.has_znode(story.cluster, paths.REASSIGN_PARTITIONS))
+    await story.wait(ms=1, pace=0.5)  # the requests leave
     await story.say("steps-11-12", focus=("wire",))
     await story.wait(ms=200, pace=60)
     story.check("deleted", sorted(looks.log_ends(story.cluster, PARTITION)) == [*TARGET])

@@ -83,6 +83,7 @@ async def _second_member(story: Story, first: str, coordinator: int) -> str:
     story.check("parked", preparing and parked == 1, focus=waiting)
     await story.ask("how-told", right=1, focus=waiting)
     await story.until_event("group_stabilized", pace=500)
+    await story.wait(ms=1, pace=0.5)  # the responses leave
     await story.say("joined", focus=("wire",))
     await story.until("two", lambda cluster: _is_stable(cluster, 2), pace=2)
     shares = looks.shares(story.cluster, GROUP)

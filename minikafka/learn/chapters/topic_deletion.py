@@ -51,6 +51,7 @@ async def _halt(story: Story) -> None:
     states = looks.replica_states(story.cluster, ORDERS)
     started = states[1] == states[2] == "ReplicaDeletionStarted"
     story.check("started", started and states[3] == "ReplicaDeletionIneligible")
+    await story.wait(ms=0.4, pace=0.2)  # the requests leave
     await story.say("two-requests", focus=("wire",))
     await story.wait(ms=12, pace=4)
     await story.wait(ms=40, pace=30)
@@ -85,6 +86,7 @@ async def _resume(story: Story) -> None:
     await story.ask("three-returns", right=0)
     story.do("start", broker=3)
     await story.until_event("topic_deletion_resumed", pace=10)
+    await story.until_message("StopReplica", target="broker-3", arrived=False, pace=2)
     await story.say("resumed", focus=("controller",))
     await story.until_event("topic_deletion_completed", pace=3)
     topic, config = paths.topic("orders"), paths.config("topics", "orders")
