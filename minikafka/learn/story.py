@@ -130,7 +130,7 @@ class Story:
         self.pace = PACE
         self._num_seen = 0  # events before the chapter went on last
         self._fresh_messages: deque[tuple[WireMessage, str]] = deque(maxlen=MAX_FRESH)
-        playback.wire_observers.append(self._on_wire)
+        playback.wire_observers.append(lambda *change: self._fresh_messages.append(change))
 
     @property
     def cluster(self) -> SimCluster:
@@ -146,10 +146,6 @@ class Story:
     def now_us(self) -> int:
         """The simulated microseconds since the start."""
         return self._playback.now_us
-
-    def _on_wire(self, message: WireMessage, change: str) -> None:
-        if not message.is_zookeeper:
-            self._fresh_messages.append((message, change))
 
     # -------------------------------------------------------------------------------------- beats
 
@@ -253,7 +249,8 @@ class Story:
         pace: float = PACE,
     ) -> WireMessage:
         """Wait until a request or a response of this API has arrived, or has been sent, since the
-        chapter went on last. Raises StoryBroken after the limit."""
+        chapter went on last. Those of ZooKeeper are named as on the wire, such as "Multi
+        /controller". Raises StoryBroken after the limit."""
         change = "arrived" if arrived else "sent"
 
         def find() -> Any:

@@ -58,15 +58,19 @@ async def _killed(story: Story, victim: int) -> None:
 
 
 async def _expired(story: Story, chief: int, victim: int) -> None:
-    await story.until(
-        "the end of the session",
-        lambda cluster: not is_registered(cluster, victim),
+    await story.until_message(
+        "WatchEvent /brokers/ids",
+        source="zookeeper",
+        target=f"broker-{chief}",
+        is_request=False,
+        arrived=False,
         limit_ms=10_000,
         pace=2_000,
     )
-    await story.say("expired", focus=("host|zookeeper",), victim=victim)
-    gone = story.cluster.leader(ORDERS[0]) == victim
-    story.check("leader-is-gone", gone, focus=("host|zookeeper",), victim=victim)
+    await story.say("expired", focus=("stage", "host|zookeeper"), victim=victim)
+    on_paper = story.cluster.leader(ORDERS[0]) == victim
+    gone = not is_registered(story.cluster, victim)
+    story.check("leader-is-gone", gone and on_paper, focus=("host|zookeeper",), victim=victim)
     await story.until_event("brokers_failed", pace=1)
     await story.say("failure", focus=(f"controller|{chief}|",), controller=chief, victim=victim)
 

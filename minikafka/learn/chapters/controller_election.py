@@ -41,6 +41,9 @@ async def _the_first(story: Story) -> int:
         pace=5,
     )
     await story.say("registered", focus=(ZOOKEEPER, *BROKERS))
+    for _ in range(2):  # of the three candidates
+        await story.until_message("Multi /controller", target="zookeeper", arrived=False, pace=1)
+    await story.say("candidates", focus=("stage",))
     elected = await story.until_event("controller_elected", pace=1)
     first: int = elected["broker"]
     await story.say("race", focus=(ZOOKEEPER, f"host|broker-{first}"), controller=first)
@@ -78,6 +81,10 @@ async def _deleted_by_hand(story: Story, first: int) -> int:
     await story.wait(ms=100, pace=50)
     await story.ask("delete", right=2, focus=(ZOOKEEPER,))
     story.do("delete_znode", path=paths.CONTROLLER)
+    await story.until_message(
+        "WatchEvent /controller", source="zookeeper", is_request=False, arrived=False, pace=1
+    )
+    await story.say("watch-fires", focus=("stage",))
     await story.until_event("controller_resigned", broker=first, pace=1)
     await story.say("resigned", focus=(f"controller|{first}|",), controller=first)
     before = _records(story.cluster)
