@@ -66,9 +66,11 @@ def write_site(args: argparse.Namespace) -> int:
     from minikafka.learn.site import write_site as write
 
     try:
-        write(Path(args.site))
+        size = write(Path(args.site))
     except SiteError as error:
         raise ConfigError(f"--site {args.site}: {error}") from None
+    sizes = f"{size.size_bytes / 1e6:.1f} MB, {size.gzip_bytes / 1e6:.1f} MB with gzip"
+    print(f"wrote {size.files} files to {args.site}: {sizes}")
     return 0
 
 
