@@ -25,6 +25,7 @@ __all__ = [
     "SiteError",
     "SiteSize",
     "keep_offline",
+    "write_mode",
     "write_python",
     "write_site",
 ]
@@ -78,8 +79,14 @@ def _write_page(directory: Path) -> None:
     assert _MARK in page
     policy = f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
     (directory / "index.html").write_text(page.replace(_MARK, f"{_MARK}\n  {policy}", 1))
+    write_mode(directory)
+
+
+def write_mode(directory: Path, **facts: str) -> None:
+    """Write what the page reads first. ``documents`` is where its link to documents leads."""
     (directory / "api").mkdir(exist_ok=True)
-    (directory / "api" / "mode").write_text(json.dumps({"mode": "learn", "worker": True}))
+    mode = {"mode": "learn", "worker": True, **facts}
+    (directory / "api" / "mode").write_text(json.dumps(mode))
 
 
 def write_python(target: Path) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from minikafka.learn.site import SiteError, SiteSize, keep_offline, write_site
+from minikafka.learn.site import SiteError, SiteSize, keep_offline, write_mode, write_site
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = "manual"
@@ -62,6 +62,7 @@ def write_all(directory: Path) -> SiteSize:
     """Write the whole site. Raises SiteError."""
     write_site(directory)
     write_manual(ROOT, (directory / MANUAL).absolute())
+    write_mode(directory, documents=f"{MANUAL}/index.html")
     return keep_offline(directory)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.learn.site import write_site
+from minikafka.learn.site import keep_offline, write_mode, write_site
 
 HERE = Path(__file__).parent
 
@@ -25,4 +25,6 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("node or npm, which build the site, is not installed")
     directory = tmp_path_factory.mktemp("site") / "site"
     write_site(directory)
+    write_mode(directory, documents="manual/index.html")
+    keep_offline(directory)
     return directory

@@ -39,8 +39,9 @@ def test_chapters_are_clicked_through_in_a_tab_that_opens_without_a_network(
         expect_chapter(page, number)
         play_fast(page)
         assert click_through(page) > 0, name
-    link = page.locator(".code-link").first
-    link.click()
+    documents = page.get_by_role("link", name="Documents")
+    expect(documents).to_have_attribute("href", "manual/index.html")
+    page.locator(".code-link").first.click()
     expect(page.locator("dialog .source")).to_contain_text(re.compile(r"^(class|def|async def) "))
     page.keyboard.press("Escape")
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")

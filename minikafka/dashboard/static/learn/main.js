@@ -43,7 +43,7 @@ async function start() {
     await session.request({ do: "catalogue", language: session.language.value });
     if (!wantedOf(route.value.params)) await openFirst(session, mode);
     place.replaceChildren();
-    render(html`<${App} session=${session} />`, place);
+    render(html`<${App} session=${session} documents=${mode.documents ?? ""} />`, place);
   } catch (error) {
     tell(/** @type {Error} */ (error).message);
   }
@@ -65,8 +65,8 @@ async function openFirst(session, mode) {
   else await session.open({ chapter: mode.chapter ?? known ?? "playground" });
 }
 
-/** @param {{session: LearnSession}} props */
-function App({ session }) {
+/** @param {{session: LearnSession, documents: string}} props `documents`: where a link to them leads */
+function App({ session, documents }) {
   const state = useSignal(session.state);
   const model = useSignal(session.model);
   const language = useSignal(session.language);
@@ -92,7 +92,7 @@ function App({ session }) {
   useFocus(model, follow, path);
   useViewChange(view);
   return html`
-    <${Header} session=${session} words=${words} open=${setDialog} />
+    <${Header} session=${session} words=${words} open=${setDialog} documents=${documents} />
     <div class="body learn-body">
       <${Navigation} current=${view} />
       <main id="main" tabindex="-1" aria-label=${view.title}>
@@ -146,13 +146,15 @@ function useViewChange(view) {
   }, [view]);
 }
 
-/** @param {{session: LearnSession, words: import("./words.js").Words, open: (dialog: string) => void}} props */
-function Header({ session, words, open }) {
+/** @param {{session: LearnSession, words: import("./words.js").Words, open: (dialog: string) => void,
+ *   documents: string}} props */
+function Header({ session, words, open, documents }) {
   const language = useSignal(session.language);
   return html`<header class="top">
     <a class="brand" href="#/stage"><img src="static/icon.svg" alt="" width="28" height="28" />
       <span>minikafka learn</span></a>
     <span class="spread"></span>
+    ${documents && html`<a href=${documents}>${words.documents}</a>`}
     <button class="small" onClick=${() => open("act")}>${words.act} …</button>
     <button class="small" onClick=${() => open("recipe")}>${words.link}</button>
     <span class="choice" role="group" aria-label=${words.language}>

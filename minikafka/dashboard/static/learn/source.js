@@ -9,7 +9,7 @@ import { keepOffline } from "./offline.js";
  * @typedef {{do: string, [more: string]: any}} Request
  * @typedef {{request: (body: Request) => Promise<any[]>}} Source
  * @typedef {{mode: string, worker?: boolean, chapter?: string, fragment?: string,
- *   language?: string, t_us?: number}} Mode
+ *   language?: string, t_us?: number, documents?: string}} Mode
  */
 
 /** Read how this page is served. @returns {Promise<Mode>} */
