@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
+from minikafka.learn.chapters.table import TABLE
+from scripts.lib import learn_pictures
 from scripts.lib.screenshots import FOLDER, PICTURES, SCHEMES, pictures, shown
 
 PNG = b"\x89PNG\r\n"
@@ -24,3 +26,19 @@ def test_each_picture_is_drawn_from_the_seed(chromium: Browser) -> None:
 def test_the_pictures_of_the_docs_are_there() -> None:
     names = {f"{picture.name}-{scheme}.png" for picture in PICTURES for scheme in SCHEMES}
     assert {path.name for path in FOLDER.iterdir()} == names | {"failover.webp"}
+
+
+@pytest.mark.mission("LEARN-39")
+def test_a_chapter_is_drawn_at_its_sentence(chromium: Browser) -> None:
+    name = "playground"
+    at = learn_pictures.moment(name, learn_pictures.DRAWN[name])
+    with learn_pictures.served() as address:
+        ((_, drawn),) = learn_pictures.pictures(chromium, address, {name: at})
+    assert drawn.startswith(b"RIFF")
+
+
+@pytest.mark.mission("LEARN-39")
+def test_the_docs_have_a_small_picture_of_each_chapter() -> None:
+    files = {path.stem: path.stat().st_size for path in learn_pictures.FOLDER.iterdir()}
+    assert set(files) == {*TABLE.values(), "record"}
+    assert max(files[name] for name in TABLE.values()) <= learn_pictures.MAX_BYTES

@@ -42,12 +42,27 @@ export function markFocus(focus) {
     }
   };
   mark();
-  const observer = new MutationObserver(mark);
+  let shown = show(main);
+  const observer = new MutationObserver(() => {
+    mark();
+    shown = shown || show(main); // a view that draws later
+  });
   observer.observe(main, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-entity"] });
   return () => {
     observer.disconnect();
     for (const element of main.querySelectorAll("[data-focus]")) element.removeAttribute("data-focus");
   };
+}
+
+/** Scroll so that what the sentence is about can be seen. @param {Element} main
+ * @returns {boolean} whether there is such a thing */
+function show(main) {
+  const last = [...main.querySelectorAll("[data-focus]")].at(-1);
+  if (!last) return false;
+  const { top, bottom } = last.getBoundingClientRect();
+  const seen = top >= 60 && bottom <= innerHeight - 80; // between the header and the transport
+  if (!seen) last.scrollIntoView({ block: bottom - top > innerHeight / 2 ? "start" : "center" });
+  return true;
 }
 
 /** The protocol and a coordinator report the same group. @type {Object<string, string>} */

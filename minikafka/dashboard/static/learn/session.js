@@ -208,6 +208,7 @@ export class LearnSession {
     this.opened = what;
     await this.request({ do: "open", ...what, language: this.language.value });
     if (us) await this.request({ do: "scrub", to_us: us });
+    else if (this.story === "playing") void this.#run(); // it begins without a sentence
   }
 
   /** A lost session is opened again; what the reader did in it is lost. */

@@ -20,7 +20,20 @@ export function roundSpan(us) {
 /** Return the span that shows the last some messages. @param {Wire[]} messages @param {number} now */
 export function autoSpan(messages, now) {
   const first = messages.at(-AUTO) ?? messages[0];
-  return roundSpan(first ? Math.max(2000, now - first.sent_us) : 10_000);
+  return first ? Math.min(LONGEST_US, Math.max(2000, now - first.sent_us)) : 10_000;
+}
+
+/** Return the messages whose names can stand beside them: names that would overlap are left out.
+ * @param {{number: number, x: number, y: number}[]} places @param {number} chosen it has a name
+ * @returns {Set<number>} */
+export function namedOnes(places, chosen) {
+  const first = places.filter(({ number }) => number === chosen);
+  /** @type {{number: number, x: number, y: number}[]} */
+  const named = [];
+  for (const one of [...first, ...places]) {
+    if (!named.some(({ x, y }) => Math.abs(one.x - x) < 90 && Math.abs(one.y - y) < 11)) named.push(one);
+  }
+  return new Set(named.map(({ number }) => number));
 }
 
 /** @param {Iterable<Wire>} wire @param {string} filter "", "calm" (leave out what is always there),

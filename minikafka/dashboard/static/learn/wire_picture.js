@@ -7,10 +7,9 @@ import { markOf } from "./api_marks.js";
 import { describe } from "./flights.js";
 import { spoken } from "./hosts.js";
 import { clockText } from "./pace.js";
-import { neighbour } from "./wire_model.js";
+import { namedOnes, neighbour } from "./wire_model.js";
 
 const HEAD = 40;
-const LABELLED = 70; // edges: of more, only the chosen one has its name beside it
 
 /** @typedef {import("./model.js").Wire} Wire */
 /** @typedef {{x: (host: string) => number, y: (us: number) => number, now: number}} Places */
@@ -43,18 +42,19 @@ export function Diagram({ hosts, shown, events, span, now, scale, chosen, choose
     event.preventDefault();
   };
   const places = { x, y, now };
+  const named = namedOnes(shown.map((wire) => ({ number: wire.number, ...nameOf(wire, places) })), chosen);
   let lowest = -Infinity; // lines that are too close have no time beside them
   const lines = scale.lines.filter((us) => us >= 0).map((us) => {
-    const named = y(us) - lowest > 15;
-    if (named) lowest = y(us);
-    return { us, named };
+    const apart = y(us) - lowest > 15;
+    if (apart) lowest = y(us);
+    return { us, apart };
   });
   return html`<div ref=${box} class="wire-box">
     <svg ref=${svg} role="group" aria-label="Messages between the hosts over time" class="picture wire-picture" width=${width}
       height=${height + 6} viewBox=${`0 0 ${width} ${height + 6}`} onKeyDown=${press}>
       <clipPath id="wire-clip"><rect x="0" y=${HEAD} width=${width} height=${height - HEAD + 6} /></clipPath>
-      ${lines.map(({ us, named }) => html`<g key=${us} aria-hidden="true"><line class="grid" x1=${left} x2=${width} y1=${y(us)} y2=${y(us)} />
-        ${!narrow && named && html`<text class="muted tick" x="0" y=${y(us) + 4}>${clockText(us)}</text>`}</g>`)}
+      ${lines.map(({ us, apart }) => html`<g key=${us} aria-hidden="true"><line class="grid" x1=${left} x2=${width} y1=${y(us)} y2=${y(us)} />
+        ${!narrow && apart && html`<text class="muted tick" x="0" y=${y(us) + 4}>${clockText(us)}</text>`}</g>`)}
       ${hosts.map((host) => html`<${Column} key=${host.name} host=${host} x=${x(host.name)} bottom=${height} narrow=${narrow} />`)}
       ${scale.gaps.map(({ us, lasts }) => html`<g key=${us} aria-hidden="true"><line class="wire-gap" x1=${left} x2=${width} y1=${y(us)} y2=${y(us)} />
         ${!narrow && html`<text class="muted wire-gap-text" x=${width} text-anchor="end" y=${y(us) + 4}>${duration(lasts / 1000)}</text>`}</g>`)}
@@ -62,7 +62,7 @@ export function Diagram({ hosts, shown, events, span, now, scale, chosen, choose
         ${now <= span.to && html`<line class="wire-now" x1=${left} x2=${width} y1=${y(now)} y2=${y(now)} />`}
         ${events.map((event, i) => html`<${EventTick} key=${i} event=${event} x=${x(event.broker === null ? "client" : `broker-${event.broker}`)} y=${y(event.us)} />`)}
         ${shown.map((wire) => html`<${Edge} key=${wire.number} wire=${wire} places=${places} chosen=${wire.number === chosen}
-          reachable=${wire.number === reachable} named=${shown.length <= LABELLED || wire.number === chosen} choose=${choose} />`)}
+          reachable=${wire.number === reachable} named=${named.has(wire.number)} choose=${choose} />`)}
       </g>
     </svg></div>`;
 }
@@ -101,6 +101,11 @@ function EventTick({ event, x, y }) {
     <path d=${`M${x - 4} ${y}h8`} /></g>`;
 }
 
+/** Where a message's name is: beside its sender. @param {Wire} wire @param {Places} places */
+function nameOf({ source, target, sent_us: sent }, { x, y }) {
+  return { x: x(source) + Math.sign(x(target) - x(source) || 1) * 10, y: y(sent) - 4 };
+}
+
 /** @param {{wire: Wire, places: Places, chosen: boolean, reachable: boolean, named: boolean,
  *   choose: (number: number) => void}} props */
 function Edge({ wire, places, chosen, reachable, named, choose }) {
@@ -126,7 +131,7 @@ function Edge({ wire, places, chosen, reachable, named, choose }) {
     <line ...${line} class="wire-reach" /><line ...${line} class="wire-line" />
     ${lost ? html`<path d="M-5-5 5 5M5-5-5 5" class="wire-cross" transform=${`translate(${to.x} ${to.y})`} />`
       : arrived !== null && html`<path d="M0 0-8-3.5V3.5Z" class="wire-tip" transform=${`translate(${to.x} ${to.y}) rotate(${turn.toFixed(1)})`} />`}
-    ${named && html`<text class="wire-name" x=${from.x + Math.sign(to.x - from.x || 1) * 10} y=${from.y + (to.y - from.y) * 0.1 - 4}
+    ${named && html`<text class="wire-name" ...${nameOf(wire, places)}
       text-anchor=${to.x < from.x ? "end" : "start"}>${api} ${wire.correlation_id}</text>`}
   </g>`;
 }

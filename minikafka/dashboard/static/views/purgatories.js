@@ -106,7 +106,7 @@ function Purgatory({ facts, broker }) {
       about="Each ring is a wheel. The hand is the clock, the marked slot is where the wheel stands. When the hand reaches a slot in use, its tasks move inwards to a finer wheel; at the centre they have expired."
       columns=${WHEEL_COLUMNS} rows=${model.wheels.map(wheelRow)} rowKey=${(/** @type {any} */ row) => row.level}
       tools=${html`<${Choice} label="Speed of the wheels" options=${speeds} chosen=${slower} choose=${setSlower} />`}>
-      <div class="dial-and-legend"><div class="dial-box" ref=${ref}>
+      <div class="dial-and-legend" data-entity=${`purgatory|${broker}|${facts.name}`}><div class="dial-box" ref=${ref}>
         <${Dial} model=${model} now=${now} size=${size} moving=${slower !== 0} expired=${expired}
           label=${`Timing wheels of purgatory ${facts.name} of broker ${broker}`} /></div>
         <${Legend} model=${model} facts=${facts} slower=${slower} /></div>

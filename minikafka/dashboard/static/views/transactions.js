@@ -18,7 +18,8 @@ const PAGE = 20; // lanes
 function Transactions({ state, api, params }) {
   const [search, setSearch] = useState(params.name ?? "");
   const [open, setOpen] = useState(false);
-  const [windowMs, setWindowMs] = useState(60000);
+  // A transaction of learn mode lasts for milliseconds of a virtual clock.
+  const [windowMs, setWindowMs] = useState(document.documentElement.dataset.mode === "learn" ? 1000 : 60000);
   const lanes = lanesOf(state).filter((lane) => lane.name.includes(search) && (!open || isOpen(lane.row.state)));
   const rows = transactionRows(state).filter((row) => row.name.includes(search) && (!open || isOpen(row.state)));
   const any = transactionRows(state).length > 0;
@@ -28,7 +29,7 @@ function Transactions({ state, api, params }) {
         onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} /></label>
       <label><input type="checkbox" checked=${open} onChange=${(/** @type {any} */ event) => setOpen(event.target.checked)} /> only open ones</label>
       <label>time <select value=${String(windowMs)} onChange=${(/** @type {any} */ event) => setWindowMs(Number(event.target.value))}>
-        <option value="15000">last 15 s</option><option value="60000">last minute</option>
+        <option value="1000">last second</option><option value="15000">last 15 s</option><option value="60000">last minute</option>
         <option value="300000">last 5 minutes</option><option value="1800000">last 30 minutes</option>
       </select></label>
     </div>`}
