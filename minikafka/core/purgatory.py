@@ -239,10 +239,7 @@ class Purgatory(Generic[OpT]):
         if operation.try_complete():
             return True
         for key in keys:
-            watchers = self._watchers.get(key)
-            if watchers is None:
-                watchers = self._watchers[key] = Watchers(self._in_lists)
-            watchers.watch(operation)
+            self.watch_also(operation, key)
         if operation.try_complete():
             return True
         if not operation.is_completed:
@@ -251,6 +248,14 @@ class Purgatory(Generic[OpT]):
                 timer.catch_up(now_ms)
             operation.attach_timer(timer.add(operation, now_ms + operation.delay_ms))
         return False
+
+    def watch_also(self, operation: OpT, key: Hashable) -> None:
+        """Let a parked operation watch one more key. The caller tries the operation, or checks the
+        key, if something has happened to it already."""
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            watchers = self._watchers[key] = Watchers(self._in_lists)
+        watchers.watch(operation)
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations that watch ``key``. Returns how many this call completed."""

@@ -264,7 +264,8 @@ class BrokerParts:
             self._world.clock,
             self._world.entropy,
             metrics,
-            self.replicas.hosted.topic_name,
+            self.replicas.hosted,
+            self.logs.log_start_moves,
             self._config.integer("max.incremental.fetch.session.cache.slots"),
             self.memory,
         )

@@ -15,6 +15,7 @@ from minikafka.broker.fetch.reader import (
     end_of,
 )
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.partition import Partition
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
@@ -65,6 +66,7 @@ class DelayedFetch(DelayedOperation):
     """
 
     __slots__ = (
+        "_before_read",
         "_bug",
         "_contain",
         "_on_expired",
@@ -88,7 +90,10 @@ class DelayedFetch(DelayedOperation):
         on_expired: Callable[[FetchParams], None],
         parked: ParkedFetches,
         contain: Contain | None = None,
+        before_read: Callable[[], None] | None = None,
     ) -> None:
+        """``before_read`` is called before the logs are read for the response. It may call
+        ``also_wait_for``."""
         super().__init__(params.max_wait_ms)
         self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(entries)
         self.is_from_follower = params.is_from_follower
@@ -99,12 +104,17 @@ class DelayedFetch(DelayedOperation):
         self._reply = reply
         self._on_expired = on_expired
         self._contain = contain
+        self._before_read = before_read
         self._bug: Exception | None = None
         self._watched = [
             (partition, partition.state.leader_epoch, entry)
             for entry in entries
             for partition in (hosted.require(entry.topic_partition),)
         ]
+
+    def also_wait_for(self, partition: Partition, entry: FetchEntry) -> None:
+        """Wait for one more partition, whose result is the last one."""
+        self._watched.append((partition, partition.state.leader_epoch, entry))
 
     def try_complete(self) -> bool:
         try:
@@ -153,6 +163,9 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
+        before_read, self._before_read = self._before_read, None
+        if before_read is not None:
+            before_read()
         reply, entries = self._reply, [entry for _, _, entry in self._watched]
         # A completed operation may stay in watch lists until the next purge; its records must not.
         del self._reply

@@ -38,7 +38,7 @@ class PreferredReplicas:
                 replica,
                 self._rack(replica),
                 state.log_end_offset,
-                now_ms - state.last_caught_up_ms,
+                now_ms - partition.last_caught_up_ms(replica),
             )
             for replica, state in partition.followers.items()
             if replica in isr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ from minikafka.broker.fetch.delayed_fetch import (
     HighWatermarkAnnouncer,
     ParkedFetches,
 )
+from minikafka.broker.fetch.follower_sessions import FollowerFetch
 from minikafka.broker.fetch.reader import (
     FetchEntry,
     FetchParams,
@@ -132,29 +133,31 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         reply: FetchReply,
         contain: Contain | None = None,
+        following: FollowerFetch | None = None,
     ) -> None:
         """Read the entries, and call ``reply`` with one result per entry.
 
         ``reply`` is called before this returns if there are ``min_bytes`` of records, an urgent
         result or no time to wait, and all records are in the page cache. Otherwise it is called
         after a read from disk, or when a ``DelayedFetch`` completes. The partitions of a very large
-        fetch are read in slices; then it is always called later.
+        fetch are read in slices; then it is always called later. A follower's session may add
+        entries to ``following`` while it is parked, and so results.
 
         The fetch offsets of a follower acknowledge the records below them. If that moves a high
         watermark, the delayed operations that wait for it complete synchronously."""
         if len(entries) > ENTRIES_AT_ONCE:
-            self._start_slices(params, entries, reply, contain)
+            self._start_slices(params, entries, reply, contain, following)
             return
         if self._parks_unread(params, entries):
-            self._watch(self._delayed(params, entries, reply, contain), entries)
+            self._watch(self._delayed(params, entries, reply, contain, following), entries)
             return
         reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
         if reading.cold:
             self._report_progress(reading)
-            proceed = partial(self._fetch_from_disk, params, entries, reply, contain)
+            proceed = partial(self._fetch_from_disk, params, entries, reply, contain, following)
             self._cold_reads.then(params, reading.cold, proceed)
         else:
-            self._respond_or_park(params, entries, reading, reply, contain)
+            self._respond_or_park(params, entries, reading, reply, contain, following)
 
     def _fetch_from_disk(
         self,
@@ -162,9 +165,10 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         reply: FetchReply,
         contain: Contain | None,
+        following: FollowerFetch | None,
     ) -> None:
         reading = self._reader.read_all(params, entries, self._clock.monotonic_ms())
-        self._respond_or_park(params, entries, reading, reply, contain)
+        self._respond_or_park(params, entries, reading, reply, contain, following)
 
     def _start_slices(
         self,
@@ -172,10 +176,11 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         reply: FetchReply,
         contain: Contain | None,
+        following: FollowerFetch | None,
     ) -> None:
         assert self._tasks is not None, "fetches come after start"
         task = self._tasks.create_task(
-            self._fetch_in_slices(params, entries, reply, contain), name="large-fetch"
+            self._fetch_in_slices(params, entries, reply, contain, following), name="large-fetch"
         )
         self._slicing.add(task)
         task.add_done_callback(self._slicing.discard)
@@ -186,6 +191,7 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         reply: FetchReply,
         contain: Contain | None,
+        following: FollowerFetch | None,
     ) -> None:
         """As ``fetch``, but other connections are served after each slice. The delayed operations
         that wait for a slice's progress complete with the slice."""
@@ -197,13 +203,13 @@ class RecordFetches:
             await asyncio.sleep(0)
         reading = slices.reading._replace(advanced=[], lowered=[])
         if reading.cold:
-            proceed = partial(self._fetch_from_disk, params, entries, reply, contain)
+            proceed = partial(self._fetch_from_disk, params, entries, reply, contain, following)
             self._cold_reads.then(params, reading.cold, proceed)
         elif any(self._hosted.get(entry.topic_partition) is None for entry in entries):
             size = sum(len(result.records) for result in reading.results)
             self._respond(params, reading, size, reply)  # a replica has gone meanwhile
         else:
-            self._respond_or_park(params, entries, reading, reply, contain)
+            self._respond_or_park(params, entries, reading, reply, contain, following)
 
     def _respond_or_park(
         self,
@@ -212,8 +218,10 @@ class RecordFetches:
         reading: FetchReading,
         reply: FetchReply,
         contain: Contain | None,
+        following: FollowerFetch | None,
     ) -> None:
-        size, is_urgent = 0, params.max_wait_ms <= 0 or not entries
+        nothing = not entries and (following is None or following.is_empty)
+        size, is_urgent = 0, params.max_wait_ms <= 0 or nothing
         for result in reading.changed:
             size += len(result.records)
             if result.is_urgent:
@@ -224,11 +232,11 @@ class RecordFetches:
             return
         # Made before other requests complete: their reads may take a partition offline, and then
         # this operation, which knows the partitions as they were, completes with that error.
-        operation = self._delayed(params, entries, reply, contain)
+        operation = self._delayed(params, entries, reply, contain, following)
         self._report_progress(reading)
         if reading.unsent:
             self._announcer.add(reading.unsent)
-        self._watch(operation, entries)
+        self._watch(operation, entries, following)
 
     def _parks_unread(self, params: FetchParams, entries: Sequence[FetchEntry]) -> bool:
         """Whether the fetch of a consumer that waits for many bytes would find fewer. Otherwise a
@@ -251,8 +259,9 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         reply: FetchReply,
         contain: Contain | None,
+        following: FollowerFetch | None,
     ) -> DelayedFetch:
-        return DelayedFetch(
+        operation = DelayedFetch(
             params,
             entries,
             self._hosted,
@@ -261,13 +270,23 @@ class RecordFetches:
             self._count_expired,
             self._parked,
             contain,
+            None if following is None else following.before_read,
         )
+        if following is not None:
+            following.park(operation, self._purgatories.fetch.purgatory.watch_also)
+        return operation
 
-    def _watch(self, operation: DelayedFetch, entries: Sequence[FetchEntry]) -> None:
+    def _watch(
+        self,
+        operation: DelayedFetch,
+        entries: Sequence[FetchEntry],
+        following: FollowerFetch | None = None,
+    ) -> None:
         """Park a fetch, unless it can complete now."""
-        self._purgatories.fetch.try_complete_else_watch(
-            operation, [entry.topic_partition for entry in entries]
-        )
+        keys: list[Hashable] = [entry.topic_partition for entry in entries]
+        if following is not None and not keys:
+            keys.append(following.key)
+        self._purgatories.fetch.try_complete_else_watch(operation, keys)
         if not operation.is_completed:
             self._parked.add(operation)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
+from minikafka.broker.fetch.follower_sessions import FollowerFetch, FollowerSession
 from minikafka.broker.fetch.reader import FetchEntry, ReadResult
 from minikafka.broker.record_formats import FETCH_FORMATS, FetchFormat
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     MAX_EPOCH,
     NO_SESSION,
     PARTITION_BYTES,
+    CachedPartition,
     FetchSession,
     FetchSessionCache,
     PartitionKey,
@@ -86,31 +89,31 @@ class FetchContext(NamedTuple):
 
     entries: Sequence[FetchEntry]
     respond: Callable[[Sequence[ReadResult]], SessionResponse]
-
-
-ResolveName: TypeAlias = Callable[..., str | None]
+    following: FollowerFetch | None = None  # with the same ``entries``, which may then grow
 
 
 class FetchSessions:
     """The fetch sessions of one broker (Kafka's ``FetchManager``). Their partitions are counted in
     ``memory``; while it is used up, consumers are served without new sessions.
 
-    ``topic_name`` returns the name of a topic id, or None. It is called again for partitions whose
-    topic id was unknown when they were added to the session."""
+    The names of topic ids are looked up again for partitions whose id was unknown when they were
+    added to the session. ``log_start_moves`` returns how often log starts have moved."""
 
     def __init__(
         self,
         clock: Clock,
         entropy: Entropy,
         metrics: Metrics,
-        topic_name: ResolveName,
+        hosted: HostedPartitions,
+        log_start_moves: Callable[[], int],
         slots: int = DEFAULT_SLOTS,
         memory: MemoryBudget | None = None,
     ) -> None:
         self._clock = clock
         self._memory = memory or MemoryBudget()
         self._entropy = entropy
-        self._topic_name = topic_name
+        self._hosted = hosted
+        self._log_start_moves = log_start_moves
         cache: FetchSessionCache[FetchEntry] = FetchSessionCache(slots)
         self.cache = cache
         self._request_saved = metrics.counter(
@@ -131,21 +134,22 @@ class FetchSessions:
         request: FetchRequest,
         named: Sequence[FetchEntry],
         version: FetchVersion,
-        privileged: bool,
+        replica_id: int,
     ) -> FetchContext:
-        """Return the context of ``request``, which names the partitions ``named``.
+        """Return the context of ``request``, which names the partitions ``named``. ``replica_id``
+        is -1 for consumers.
 
-        ``privileged`` is true for followers. Raises KafkaError as ``FetchSessionCache.resume``."""
+        Raises KafkaError as ``FetchSessionCache.resume``."""
         epoch = request.session_epoch
         if not is_full(epoch):
-            return self._incremental(request, named, version)
+            return self._incremental(request, named, version, replica_id)
         if request.session_id != NO_SESSION:
             self.cache.close(request.session_id)
             self._count()
         if epoch == FINAL_EPOCH:
             return FetchContext(named, lambda results: SessionResponse(NO_SESSION, named, results))
         return FetchContext(
-            named, lambda results: self._open(named, results, version.by_id, privileged)
+            named, lambda results: self._open(named, results, version.by_id, replica_id)
         )
 
     def _open(
@@ -153,16 +157,16 @@ class FetchSessions:
         named: Sequence[FetchEntry],
         results: Sequence[ReadResult],
         by_id: bool,
-        privileged: bool,
+        replica_id: int,
     ) -> SessionResponse:
         """Create a session, if the cache has room, and return the response to a full request."""
         now_ms = self._clock.monotonic_ms()
         # Of a partition that is named twice, the last entry counts.
         keyed = {key_of(entry): place for place, entry in enumerate(named)}
         self._limit()
-        if not self.cache.make_room(privileged, len(keyed), now_ms):
+        if not self.cache.make_room(replica_id >= 0, len(keyed), now_ms):
             return SessionResponse(NO_SESSION, named, results)
-        session: FetchSession[FetchEntry] = FetchSession(self._new_id(), privileged, by_id, now_ms)
+        session = self._new_session(replica_id, by_id, now_ms)
         session.fill(
             [(key, named[place]) for key, place in keyed.items()],
             [results[place] for place in keyed.values()],
@@ -171,6 +175,14 @@ class FetchSessions:
         self._count()
         return SessionResponse(session.id, named, results)
 
+    def _new_session(self, replica_id: int, by_id: bool, now_ms: int) -> FetchSession[FetchEntry]:
+        session_id = self._new_id()
+        if replica_id < 0:
+            return FetchSession(session_id, False, by_id, now_ms)
+        return FollowerSession(
+            session_id, replica_id, by_id, now_ms, self._hosted, self._log_start_moves
+        )
+
     def _new_id(self) -> int:
         while True:
             session_id = 1 + self._entropy.randrange(MAX_EPOCH)
@@ -178,7 +190,11 @@ class FetchSessions:
                 return session_id
 
     def _incremental(
-        self, request: FetchRequest, named: Sequence[FetchEntry], version: FetchVersion
+        self,
+        request: FetchRequest,
+        named: Sequence[FetchEntry],
+        version: FetchVersion,
+        replica_id: int,
     ) -> FetchContext:
         if named:
             self._limit()
@@ -193,10 +209,14 @@ class FetchSessions:
             )
         finally:
             self._count()
+        self._request_saved.mark((len(session) - len(named)) * version.partition_bytes)
+        if isinstance(session, FollowerSession):
+            if session.replica_id == replica_id and not version.records.is_converted:
+                return self._following(session, version)
+            session.unsettle_all()
         epoch = session.epoch
         partitions = list(session.partitions.items())
-        entries = self._entries(session)
-        self._request_saved.mark((len(partitions) - len(named)) * version.partition_bytes)
+        entries = self._entries(partitions)
 
         def respond(results: Sequence[ReadResult]) -> SessionResponse:
             if session.epoch != epoch:  # the next request has overtaken this one
@@ -211,6 +231,24 @@ class FetchSessions:
 
         return FetchContext(entries, respond)
 
+    def _following(self, session: FollowerSession, version: FetchVersion) -> FetchContext:
+        """Return the context of a follower, with only the partitions that may have changed."""
+        epoch, size = session.epoch, len(session)
+        fetch = session.begin(self._entries)
+
+        def respond(results: Sequence[ReadResult]) -> SessionResponse:
+            if session.epoch != epoch:  # the next request has overtaken this one
+                return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            places = session.respond(fetch.sent, results)
+            self._response_saved.mark((size - len(places)) * version.response_bytes)
+            return SessionResponse(
+                session.id if size else NO_SESSION,
+                [fetch.entries[place] for place in places],
+                [results[place] for place in places],
+            )
+
+        return FetchContext(fetch.entries, respond, fetch)
+
     def _limit(self) -> None:
         """Let consumers' sessions grow by what the memory has left."""
         self.cache.consumers_max_partitions = self._memory.session_room // PARTITION_BYTES
@@ -218,12 +256,15 @@ class FetchSessions:
     def _count(self) -> None:
         self._memory.set_sessions(self.cache.partitions * PARTITION_BYTES)
 
-    def _entries(self, session: FetchSession[FetchEntry]) -> list[FetchEntry]:
+    def _entries(
+        self, partitions: Iterable[tuple[PartitionKey, CachedPartition[FetchEntry]]]
+    ) -> list[FetchEntry]:
+        """Return the requests for partitions of a session, with the names of their topics."""
         entries = []
-        for cached in session.partitions.values():
+        for _, cached in partitions:
             entry = cached.request
             if not entry.topic_partition.topic and entry.topic_id is not None:
-                name = self._topic_name(entry.topic_id) or ""
+                name = self._hosted.topic_name(entry.topic_id) or ""
                 topic_partition = TopicPartition(name, entry.topic_partition.partition)
                 entry = cached.request = entry._replace(topic_partition=topic_partition)
             entries.append(entry)

@@ -88,6 +88,7 @@ class HostedPartitions:
 
     def identify(self, partition: Partition, topic_id: UUID) -> None:
         """Set the topic id of a hosted partition."""
+        partition.unsettle()
         partition.topic_id = topic_id
         self._topics.setdefault(topic_id, set()).add(partition.topic_partition)
 

@@ -18,7 +18,7 @@ Two invariants are asserted at every change:
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
@@ -113,6 +113,19 @@ class FollowerResponses:
         return replica_id >= 0 and self.high_watermarks.get(replica_id) != high_watermark
 
 
+class SettledSession(Protocol):
+    """A follower's fetch session that reads a partition only after its next change."""
+
+    @property
+    def last_used_ms(self) -> int:
+        """The time of its last request, which has repeated that of every settled partition."""
+        ...
+
+    def unsettle(self, partition: Partition) -> None:
+        """Called before the partition changes."""
+        ...
+
+
 class Partition:
     """One replica of a partition, leader or follower (Kafka's ``kafka.cluster.Partition``).
 
@@ -124,6 +137,7 @@ class Partition:
         "_live",
         "_log",
         "_min_isr",
+        "_settled",
         "_submit_isr",
         "broker_id",
         "config",
@@ -158,6 +172,7 @@ class Partition:
         self._live = live
         self._submit_isr = submit_isr
         self._min_isr = 1
+        self._settled: dict[int, SettledSession] = {}  # by follower
 
     # ------------------------------------------------------------------------------------ facts
 
@@ -237,11 +252,49 @@ class Partition:
         log = self.readable_log(current_leader_epoch, leader_only)
         return EpochEnd(*log.end_offset_for_epoch(epoch))
 
+    # ---------------------------------------------------------------------------- settled sessions
+
+    def settle(self, replica_id: int, session: SettledSession) -> None:
+        """Call ``session.unsettle`` before the next change that a Fetch of this follower would see,
+        in its response or in the state of the follower. It must be in the ISR, and its last fetch
+        from the log end. A session of before that had settled reads the partition again."""
+        before = self._settled.pop(replica_id, None)
+        if before is not None:
+            before.unsettle(self)
+        self._settled[replica_id] = session
+
+    def leave(self, replica_id: int, session: SettledSession) -> None:
+        """Forget a session, which reads the partition again."""
+        if self._settled.get(replica_id) is session:
+            del self._settled[replica_id]
+            self._has_fetched(replica_id, session)
+
+    def unsettle(self) -> None:
+        """Let all fetch sessions read this partition again. Called before every change."""
+        settled, self._settled = self._settled, {}
+        for replica_id, session in settled.items():
+            self._has_fetched(replica_id, session)
+            session.unsettle(self)
+
+    def _has_fetched(self, replica_id: int, session: SettledSession) -> None:
+        """Record the last fetch of a follower that was settled: it was caught up then. It may have
+        fetched later without this session."""
+        follower = self.followers.get(replica_id)
+        if follower is not None and follower.last_fetch_ms < session.last_used_ms:
+            self.followers[replica_id] = facts.still_caught_up(follower, session.last_used_ms)
+
+    def last_caught_up_ms(self, replica_id: int) -> int:
+        """Return when a follower last had all records of this leader."""
+        recorded_ms = self.followers[replica_id].last_caught_up_ms
+        session = self._settled.get(replica_id)
+        return recorded_ms if session is None else max(recorded_ms, session.last_used_ms)
+
     # -------------------------------------------------------------------------------------- log
 
     def open_log(self, log: UnifiedLog, checkpointed_high_watermark: int) -> None:
         """Set the partition's log. The high watermark starts at the checkpointed one, limited to
         the range of the log."""
+        self.unsettle()
         self._log = log
         self._set_high_watermark(log, self._within(log, checkpointed_high_watermark))
 
@@ -261,6 +314,7 @@ class Partition:
     def truncate_to(self, offset: int) -> None:
         """Truncate the log and lower the high watermark. Raises as the log does; then the log may
         be truncated in part."""
+        self.unsettle()
         log = self.log
         try:
             log.truncate_to(offset)
@@ -269,6 +323,7 @@ class Partition:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records and start the log at ``offset``. Raises as ``truncate_to``."""
+        self.unsettle()
         log = self.log
         try:
             log.truncate_fully_and_start_at(offset)
@@ -277,6 +332,7 @@ class Partition:
 
     def close(self) -> None:
         """Give up role and log, after the replica was stopped for deletion or its disk failed."""
+        self.unsettle()
         self.state = LeadershipState()
         self.followers = {}
         self.is_leader = False
@@ -302,6 +358,8 @@ class Partition:
         self._commit_up_to(log, bounded_high_watermark(self.high_watermark, start, end))
 
     def _commit_up_to(self, log: UnifiedLog, high_watermark: int) -> None:
+        if self._settled:
+            self.unsettle()
         self.high_watermark = high_watermark
         if log.transactions.unreplicated:
             log.transactions.committed_up_to(high_watermark)
@@ -335,6 +393,7 @@ class Partition:
         leader_and_isr = instruction.leader_and_isr
         if self._is_outdated(leader_and_isr):
             return False
+        self.unsettle()
         log = self.log
         new_leader = not self.is_leader
         self.responses.clear()
@@ -369,6 +428,7 @@ class Partition:
         leader_and_isr = instruction.leader_and_isr
         if self._is_outdated(leader_and_isr):
             return False
+        self.unsettle()
         new_epoch = leader_and_isr.leader_epoch > self.state.leader_epoch
         self.followers = {}
         self.state = facts.as_follower(
@@ -401,6 +461,8 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.state.isr.committed)} replicas in sync, {self._min_isr} required",
             )
+        if self._settled:
+            self.unsettle()
         info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin, guard)
         return info, self.advance_high_watermark(now_ms)
 
@@ -487,6 +549,15 @@ class Partition:
         self.followers[replica_id] = after
         self._maybe_expand(replica_id, after)
         return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
+
+    def is_in_sync_at(self, replica_id: int, log_end_offset: int) -> bool:
+        """Whether a follower is in the ISR, and its last fetch was from ``log_end_offset``."""
+        follower = self.followers.get(replica_id)
+        return (
+            follower is not None
+            and follower.log_end_offset == log_end_offset
+            and replica_id in self.state.isr.committed
+        )
 
     def still_caught_up(self, replica_id: int, log_end_offset: int, now_ms: int) -> bool:
         """Record that a follower repeats its last fetch, from the log end. False, without a record,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
+from minikafka.broker.fetch.follower_sessions import FollowerFetch
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.broker.fetch.sessions import (
     FETCH_VERSIONS,
@@ -104,7 +105,7 @@ class FetchHandler:
         entries: Sequence[FetchEntry] = self._entries(request, version)
         session: FetchContext | None = None
         if request.session_epoch != FINAL_EPOCH or request.session_id:
-            session = self._sessions.context(request, entries, version, params.is_from_follower)
+            session = self._sessions.context(request, entries, version, params.replica_id)
             entries = session.entries
         record_format = version.records
         if record_format.is_converted and entries:
@@ -128,12 +129,16 @@ class FetchHandler:
                 selected = session.respond(results)
             reply(self._response(context, version, params.isolation, selected))
 
-        if not entries:
+        following = None if session is None else session.following
+        if not entries and (following is None or following.is_empty):
             respond(())
         elif self._authorization is None:
-            self._replicas.fetches.fetch(params, entries, respond, context.contain)
+            fetches = self._replicas.fetches
+            fetches.fetch(params, entries, respond, context.contain, following)
         else:
-            work = self._fetch_allowed(self._authorization, context, params, entries, respond)
+            work = self._fetch_allowed(
+                self._authorization, context, params, entries, respond, following
+            )
             return begun(work, reply)
         return None
 
@@ -144,11 +149,14 @@ class FetchHandler:
         params: FetchParams,
         entries: Sequence[FetchEntry],
         respond: Callable[[Sequence[ReadResult]], None],
+        following: FollowerFetch | None,
     ) -> None:
         """Fetch from the partitions that the client may read, and refuse the others. As in Kafka, a
         topic id that is unknown is not decided about."""
         if params.is_from_follower:
             is_follower = authorization.may_follow(context)
+            if following is not None and not is_follower:
+                following.take_in_all()
             refused = frozenset[int]() if is_follower else frozenset(range(len(entries)))
         else:
             topics = [e.topic_partition.topic for e in entries if e.topic_partition.topic]
@@ -159,7 +167,8 @@ class FetchHandler:
                 if entry.topic_partition.topic and entry.topic_partition.topic not in readable
             )
         if not refused:
-            self._replicas.fetches.fetch(params, entries, respond, context.contain)
+            fetches = self._replicas.fetches
+            fetches.fetch(params, entries, respond, context.contain, following)
             return
 
         def respond_to_all(results: Sequence[ReadResult]) -> None:

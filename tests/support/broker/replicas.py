@@ -330,7 +330,8 @@ class ReplicaCluster:
             self.clock,
             SimEntropy(broker_id),
             metrics,
-            replicas.hosted.topic_name,
+            replicas.hosted,
+            logs.log_start_moves,
             self._session_slots,
             self.memory,
         )

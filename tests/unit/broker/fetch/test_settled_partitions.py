@@ -1,0 +1,258 @@
+"""Followers' sessions that leave unchanged partitions out: nobody sees a difference but in cost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.broker.fetch.follower_sessions import FollowerSession
+from minikafka.broker.fetch.reader import FetchReader
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.protocol.records.record import decode_records
+from tests.support.broker.deletions import delete_records
+from tests.support.broker.replicas import (
+    TOPIC,
+    TOPIC_ID,
+    TP,
+    Node,
+    ReplicaCluster,
+    error_of,
+)
+
+PARTITIONS = 4
+FOLLOWER, OTHER = 2, 3
+VERSION = 12
+
+# What a run shows: a name and facts.
+Seen = list[tuple[Any, ...]]
+
+
+class Follower:
+    """Broker 2, played by the test: one Fetch at a time, as of ``LeaderSession``, in one of two
+    sessions."""
+
+    def __init__(self, node: Node, seen: Seen) -> None:
+        self.node = node
+        self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self.starts = dict.fromkeys(range(PARTITIONS), 0)
+        self.epoch = 0
+        self.parked: list[Any] | None = None
+        self._seen = seen
+        self._session = (0, 0)
+        self._named: dict[int, tuple[int, int, int]] = {}
+        self._other = self._session, self._named
+
+    def change_session(self) -> None:
+        """Continue the session of before, which knows nothing of the fetches since."""
+        self._other, (self._session, self._named) = (self._session, self._named), self._other
+        self.parked = None
+
+    def fetch(self, max_wait_ms: int, max_bytes: int = 1 << 20) -> None:
+        """Send the next Fetch; an earlier one that is parked is overtaken."""
+        wanted = {i: (self.ends[i], self.starts[i], self.epoch) for i in range(PARTITIONS)}
+        is_full = self._session[0] == 0
+        named = {i: at for i, at in wanted.items() if is_full or self._named.get(i) != at}
+        self._named = wanted
+        partitions = [
+            FetchPartition(i, epoch, end, log_start_offset=start, partition_max_bytes=1 << 20)
+            for i, (end, start, epoch) in named.items()
+        ]
+        request = FetchRequest(
+            replica_id=FOLLOWER,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            session_id=self._session[0],
+            session_epoch=self._session[1],
+            topics=[FetchTopic(TOPIC, TOPIC_ID, partitions)] if partitions else [],
+        )
+        try:
+            self.parked = self.node.ask(request, VERSION)
+        except KafkaError as error:
+            self._seen.append(("refused", error.code.name))
+            self.lose_session()
+            return
+        self._session = (self._session[0], self._session[1] + 1)
+        self.take()
+
+    def take(self) -> None:
+        """Apply the response, if there is one."""
+        if not self.parked:
+            return
+        (response,), self.parked = self.parked, None
+        rows = sorted(
+            (p.partition_index, p.error_code, p.high_watermark, p.log_start_offset,
+             [r.value for r in decode_records(p.records or b"")])
+            for topic in response.responses for p in topic.partitions
+        )  # fmt: skip
+        self._seen.append(("response", response.error_code, rows))
+        if response.error_code:
+            self.lose_session()
+            return
+        self._session = (response.session_id, self._session[1])
+        for index, error, _, start, values in rows:
+            if not error:
+                self.ends[index] = max(self.ends[index], start) + len(values)
+                self.starts[index] = max(self.starts[index], start)
+
+    def lose_session(self) -> None:
+        self._session, self._named, self.parked = (0, 0), {}, None
+
+
+def look(cluster: ReplicaCluster, seen: Seen) -> None:
+    """Note everything about the partitions that a follower's fetches decide."""
+    for index in range(PARTITIONS):
+        tp = TopicPartition(TOPIC, index)
+        partition = cluster[1].replicas.hosted.get(tp)
+        if partition is None or not partition.is_leader:
+            seen.append((index, "no leader"))
+            continue
+        times = {
+            replica: (*state[:2], partition.last_caught_up_ms(replica))
+            for replica, state in partition.followers.items()
+        }
+        seen.append((index, partition.high_watermark, partition.state.isr, times))
+
+
+async def play(seed: int, steps: int) -> Seen:
+    """Play a random life of a leader with two followers; return all that can be seen of it."""
+    chance, seen = random.Random(seed), Seen()
+    async with ReplicaCluster([1]) as cluster:
+        node, epoch = cluster[1], 0
+        await cluster.elect(1, partitions=range(PARTITIONS))
+        follower, broker = Follower(node, seen), cluster.metadata.alive[FOLLOWER]
+        pending: list[tuple[str, list[Any]]] = []
+
+        def any_partition() -> TopicPartition:
+            return TP._replace(partition=chance.randrange(PARTITIONS))
+
+        def produce() -> None:
+            acks = chance.choice((-1, 1))
+            pending.append(
+                ("produced", node.produce("v", acks=acks, topic_partition=any_partition()))
+            )
+
+        def other_fetches() -> None:
+            tp = any_partition()
+            partition = node.replicas.hosted.get(tp)
+            if partition is not None and partition.is_leader:
+                end = partition.log.log_end_offset
+                fetched = node.fetch(end, replica_id=OTHER, max_wait_ms=0, topic_partition=tp,
+                                     log_start_offset=partition.log.log_start_offset)  # fmt: skip
+                pending.append(("other", fetched))
+
+        def delete() -> None:
+            pending.append(("deleted", delete_records(node, -1, topic_partition=any_partition())))
+
+        async def elect() -> None:
+            nonlocal epoch
+            epoch += chance.choice((0, 1))
+            isr = chance.choice(((1, 2, 3), (1, 2), (1, 3)))
+            some = chance.sample(range(PARTITIONS), chance.randint(1, PARTITIONS))
+            if epoch > follower.epoch:
+                some = list(range(PARTITIONS))
+            await cluster.elect(1, isr, epoch=epoch, partitions=some)
+            follower.epoch = epoch
+
+        def die_or_live() -> None:
+            """The follower is dead for the leader, so that it does not join the ISR, or back."""
+            alive = cluster.metadata.alive
+            if alive.pop(FOLLOWER, None) is None:
+                alive[FOLLOWER] = broker
+
+        actions: list[tuple[int, Callable[[], Any]]] = [
+            (
+                6,
+                lambda: follower.fetch(chance.choice((0, 100, 500))),
+            ),
+            (4, lambda: cluster.clock.advance(chance.choice((1, 60, 500, 3_000)))),
+            (3, produce),
+            (3, other_fetches),
+            (1, delete),
+            (1, elect),
+            (1, follower.lose_session),
+            (1, follower.change_session),
+            (1, die_or_live),
+        ]
+        for _ in range(steps):
+            done = chance.choices([act for _, act in actions], [weight for weight, _ in actions])[
+                0
+            ]()
+            if asyncio.iscoroutine(done):
+                await done
+            await cluster.clock.advance(0)
+            follower.take()
+            seen += [(name, repr(found)) for name, found in pending if found]
+            pending = [(name, found) for name, found in pending if not found]
+            look(cluster, seen)
+    return seen
+
+
+@pytest.mark.mission("FET-14")
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 80))
+def test_nobody_sees_which_partitions_are_left_out(seed: int, steps: int) -> None:
+    settled = asyncio.run(play(seed, steps))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FollowerSession, "_settle", lambda *arguments: None)
+        assert asyncio.run(play(seed, steps)) == settled
+
+
+async def test_a_partition_without_room_in_the_response_is_read_again() -> None:
+    seen: Seen = []
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, partitions=range(PARTITIONS))
+        follower = Follower(cluster[1], seen)
+        for max_bytes in (1 << 20, 1 << 20, 100, 100, 100):
+            follower.fetch(0, max_bytes)
+            if len(seen) == 2:  # all are settled
+                for index in range(PARTITIONS):
+                    cluster[1].produce("v", topic_partition=TP._replace(partition=index))
+        sent = [row[0] for _, _, rows in seen[2:] for row in rows if row[-1]]
+        assert len(set(sent)) == 3
+
+
+@pytest.mark.mission("FET-14")
+async def test_partitions_that_do_not_change_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    read_into = FetchReader.read_into
+
+    def counted(self: FetchReader, reading: Any, params: Any, entries: Any, *rest: Any) -> None:
+        read.append(len(entries))
+        read_into(self, reading, params, entries, *rest)
+
+    monkeypatch.setattr(FetchReader, "read_into", counted)
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, partitions=range(PARTITIONS))
+        await cluster.clock.advance(10_000)
+        read.clear()
+        await cluster.clock.advance(10_000)
+        assert len(read) >= 30  # two followers, each every 500 ms
+        assert set(read) == {0}
+        produced = cluster[1].produce("v")
+        await cluster.clock.advance(100)
+        assert error_of(produced) is ErrorCode.NONE
+        assert set(read) == {0, 1}
+
+
+async def test_a_stopped_replica_ends_a_parked_fetch_that_left_it_out() -> None:
+    seen: Seen = []
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, partitions=range(PARTITIONS))
+        follower = Follower(cluster[1], seen)
+        for _ in range(2):
+            follower.fetch(0)
+        follower.fetch(500)
+        assert not follower.parked
+        cluster[1].replicas.disk_failed(TP, OSError("broken"))
+        await cluster.clock.advance(0)
+        follower.take()
+        assert seen[-1][2][0][:2] == (0, ErrorCode.KAFKA_STORAGE_ERROR)
