@@ -158,6 +158,7 @@ class FollowerSession(FetchSession[FetchEntry]):
         """Return the next request: the partitions that may have changed. ``entries_of`` returns
         their requests."""
         self.notice_moves()
+        assert len(self._to_read) + len(self._settled) == len(self.partitions)
         sent = list(self._to_read.items())
         self._underway = FollowerFetch(self, sent, entries_of(sent))
         return self._underway

@@ -260,6 +260,7 @@ class Partition:
         from the log end. A session of before that had settled reads the partition again."""
         before = self._settled.pop(replica_id, None)
         if before is not None:
+            self._has_fetched(replica_id, before)
             before.unsettle(self)
         self._settled[replica_id] = session
 
