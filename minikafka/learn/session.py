@@ -41,6 +41,18 @@ class RequestError(ValueError):
     """A request is wrong, or not possible now. The message is a sentence for a reader."""
 
 
+class Branch(NamedTuple):
+    """What the reader has replaced by acting in the past, at ``fork_us``; it was played until
+    ``end_us``. ``left`` are the beats of its story if that was left."""
+
+    number: int
+    fork_us: int
+    end_us: int
+    recipe: Recipe
+    is_told: bool
+    left: list[Beat] | None
+
+
 class CarriedSession(NamedTuple):
     """What a session takes back in time, beside the simulation: the rest of a request to go back to
     ``to_us``, and what the reader has seen, chosen and done until now."""
@@ -52,7 +64,7 @@ class CarriedSession(NamedTuple):
     chapter: str | None
     whole: Recipe
     end_us: int
-    branches: list[Message]
+    branches: list[Branch]
     chosen: dict[int, int]
     left: list[Beat] | None
 
@@ -72,7 +84,7 @@ class Session:
         self._catalogue: Catalogue | None = None
         self._whole = Recipe()  # with the actions after now, if the reader has gone back
         self._end_us = 0
-        self._branches: list[Message] = []
+        self._branches: list[Branch] = []
         self._chosen: dict[int, int] = {}  # by the number of the question
         self._sent_beats = 0
         self._requests: Mapping[str, Callable[[Body], Messages]] = {
@@ -84,6 +96,7 @@ class Session:
             "continue": self._continue,
             "answer": self._answer,
             "act": self._act,
+            "branch": self._go_to_branch,
             "recipe": self._recipe,
             "catalogue": self._list,
             "language": self._change_language,
@@ -133,8 +146,13 @@ class Session:
         return self._language
 
     def carried(self, body: Body, near_us: int) -> CarriedSession | None:
-        """Return what a copy of this session needs for a ``scrub``. None for one forwards by at
-        most ``near_us``, and for a wrong one: ``request`` is for these."""
+        """Return what a copy of this session needs for a ``scrub`` or a ``branch``. None for a
+        scrub forwards by at most ``near_us``, and for what is wrong: ``request`` is for these."""
+        if body.get("do") == "branch":
+            try:
+                return self._carried_to_branch(body)
+            except RequestError:
+                return None
         take, to_us = self._take, body.get("to_us")
         if take is None or type(to_us) is not int or to_us < 0:
             return None
@@ -330,21 +348,41 @@ class Session:
             raise RequestError("the simulation has failed; go back to act")
         check_action(name, arguments, take.playback.recipe.brokers)
         take.playback.recipe.until(take.now_us).then(take.now_us, name, arguments)  # or RecipeError
-        before, end_us = self._whole, self._end_us
+        before, end_us, was_told = self._whole, self._end_us, take.is_told
+        left = list(take.beats) if take.was_left else None
         take.act(name, arguments)
         recipe = take.playback.recipe
         if before.actions != recipe.actions[:-1]:
-            self._branches.append(
-                {
-                    "number": len(self._branches) + 1,
-                    "fork_us": take.now_us,
-                    "end_us": end_us,
-                    "recipe": before.to_json(),
-                }
-            )
+            number = max((branch.number for branch in self._branches), default=0) + 1
+            self._branches.append(Branch(number, take.now_us, end_us, before, was_told, left))
             del self._branches[:-MAX_BRANCHES]
         self._whole, self._end_us = recipe, take.now_us
         return self._news()
+
+    def _go_to_branch(self, body: Body) -> Messages:
+        """Exchange what is played for a branch, and go to the moment before the two part."""
+        carried = self._carried_to_branch(body)
+        problems = self._drop_take()
+        self._take = None
+        self.take_over(carried)
+        self.travel(carried.to_us, carried.budget_ms)
+        return [*problems, *self._picture()]
+
+    def _carried_to_branch(self, body: Body) -> CarriedSession:
+        take, number = self._opened_take(), body.get("number")
+        branch = next((it for it in self._branches if it.number == number), None)
+        if branch is None:
+            raise RequestError("there is no such branch")
+        left = list(take.beats) if take.was_left else None
+        here = branch._replace(
+            end_us=self._end_us, recipe=self._whole, is_told=take.is_told, left=left
+        )
+        return CarriedSession(
+            max(0, _parting_us(here, branch) - 1), _budget(body, SCRUB_MS, SCRUB_MS),
+            branch.is_told, self._language, None if self._chapter is None else self._chapter.name,
+            branch.recipe, branch.end_us,
+            [here if it is branch else it for it in self._branches], self._chosen, branch.left,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------------------------ reading
 
@@ -475,7 +513,11 @@ class Session:
     def _playback(self) -> Message:
         take = self._take
         if take is None:
-            return {"type": "playback", "at": 0, "chapter": None, "language": self._language}
+            return {
+                "type": "playback", "at": 0, "now_us": 0, "end_us": 0, "chapter": None,
+                "title": None, "story": None, "pace": None, "actions": [], "branches": [],
+                "checkpoints": [], "failed": None, "score": None, "language": self._language,
+            }  # fmt: skip
         recipe = take.playback.recipe
         title = None
         if self._catalogue is not None:
@@ -492,7 +534,10 @@ class Session:
             "story": None if story is None else story.value,
             "pace": take.pace,
             "actions": [[a.t_us, a.name, dict(a.arguments)] for a in self._whole.actions],
-            "branches": self._branches,
+            "branches": [
+                {"number": it.number, "fork_us": it.fork_us, "end_us": it.end_us}
+                for it in self._branches
+            ],
             "checkpoints": self.checkpoints,
             "failed": take.failed,
             "score": take.score.facts(take.now_us) if is_free else None,
@@ -541,6 +586,16 @@ def _opened(body: Body) -> tuple[Recipe, Chapter | None]:
     found = chapter_named(recipe.chapter)
     is_untouched = replace(recipe, version="") == found.recipe()
     return recipe, found if is_untouched else None
+
+
+def _parting_us(one: Branch, other: Branch) -> int:
+    """Return the time of the first action that the two do not share."""
+    for mine, theirs in zip(one.recipe.actions, other.recipe.actions, strict=False):
+        if mine != theirs:
+            return min(mine.t_us, theirs.t_us)
+    shared = min(len(one.recipe.actions), len(other.recipe.actions))
+    rest = [*one.recipe.actions[shared:], *other.recipe.actions[shared:]]
+    return rest[0].t_us if rest else min(one.fork_us, one.end_us)
 
 
 def _chapter_row(number: int, name: str, language: str) -> dict[str, Any]:

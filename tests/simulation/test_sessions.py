@@ -266,6 +266,18 @@ def test_an_action_leaves_the_story_and_a_detour_becomes_a_branch() -> None:
         (branch,) = playback["branches"]
         assert (branch["fork_us"], branch["end_us"]) == (end_us // 2, end_us)
         reader.request("scrub", to_us=end_us * 2)
+        detour = reader.page.shown()
+        assert reader.request("branch", number=5)[0]["type"] == "problem"
+        reader.request("branch", number=branch["number"])
+        assert reader.page.playback["now_us"] == end_us // 2 - 1
+        assert reader.page.playback["story"] == "playing"
+        told(reader, random.Random(2))
+        assert reader.page.playback["actions"] == actions
+        assert reader.page.beats == beats, "the story is the branch"
+        reader.request("branch", number=branch["number"])
+        assert reader.page.playback["story"] == "left"
+        reader.request("scrub", to_us=end_us * 2)
+        assert reader.page.shown() == detour
         reader.request("scrub", to_us=1)
         assert reader.page.playback["story"] == "left"
         assert reader.page.beats == {k: v for k, v in beats.items() if v["t_us"] <= 1}
@@ -373,6 +385,7 @@ def random_request(dice: random.Random, now_us: int) -> dict[str, Any]:
             {"do": "act", "name": dice.choice(["x", 5]), "arguments": {}},
             {"do": "act", "name": "produce", "arguments": {"records": 5, "topic": "t"}},
             {"do": "act", "name": "heal_all", "arguments": arguments},
+            {"do": "branch", "number": dice.choice([1, 2, "x"])},
             {"do": "recipe"},
             {"do": "catalogue", "language": dice.choice(["en", "zh", "xx"])},
             {"do": "language", "language": dice.choice(["en", "zh", 1])},

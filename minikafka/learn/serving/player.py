@@ -83,7 +83,7 @@ class Player:
                 body.setdefault("language", self._session.language)
                 self._pass_up(_Return(0, body, None, self._buffer))
             carried = None
-            if body.get("do") == "scrub":
+            if body.get("do") in ("scrub", "branch"):
                 carried = self._session.carried(body, NEAR_US)
             if carried is not None:
                 self._scrub(body, carried)
@@ -91,7 +91,7 @@ class Player:
         self._answer(lambda: self._session.request(body))
 
     def _scrub(self, body: dict[str, Any], carried: CarriedSession) -> None:
-        is_forward = carried.to_us >= (self._session.now_us or 0)
+        is_forward = body["do"] == "scrub" and carried.to_us >= (self._session.now_us or 0)
         if is_forward and not self._session.has_failed:
             self._travel(carried)
         else:

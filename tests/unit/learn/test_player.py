@@ -88,19 +88,22 @@ def test_checkpoints_show_the_same_as_a_replay(seed: int, reference: Session) ->
         twins = Twins(player, reference)
         twins.request("open", recipe=BODY)
         marks: list[int] = []
-        for _ in range(18):
+        branches: list[Any] = []
+        for _ in range(20):
             move = dice.random()
             if move < 0.6:
                 to_us = twins.now_us + dice.randrange(3 * S)
                 playback = twins.request("advance", to_us=to_us, **PATIENT)
-            elif move < 0.9:
+            elif move > 0.92 and branches:
+                playback = twins.request("branch", number=dice.choice(branches)["number"])
+            elif move < 0.8:
                 playback = twins.request("scrub", to_us=dice.randrange(twins.now_us + 2 * S))
             else:
                 arguments = {"broker": dice.randrange(1, 4)}
                 playback = twins.request(
                     "act", name=dice.choice(["kill", "start"]), arguments=arguments
                 )
-            marks = playback["checkpoints"]
+            marks, branches = playback["checkpoints"], playback["branches"]
             assert marks == sorted(marks)
             assert len(marks) <= MAX_CHECKPOINTS
             assert all(mark <= playback["now_us"] for mark in marks)
@@ -126,6 +129,8 @@ def test_a_story_is_left_across_checkpoints(reference: Session) -> None:
         twins.request("act", name="kill", arguments={"broker": 1})
         playback = twins.request("advance", to_us=twins.now_us + 9 * S, **PATIENT)
         assert playback["story"] == "left"
+        assert twins.request("branch", number=1)["story"] != "left"
+        assert twins.request("branch", number=1)["story"] == "left"
         assert twins.request("scrub", to_us=S)["story"] == "left"
         assert twins.request("open", chapter="playground")["story"] != "left"
 

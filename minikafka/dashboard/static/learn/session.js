@@ -211,6 +211,13 @@ export class LearnSession {
     else if (this.story === "playing") void this.#run(); // it begins without a sentence
   }
 
+  /** Exchange what is played for another branch, before the two part. @param {number} number */
+  toBranch(number) {
+    this.pause();
+    this.stops = [];
+    return this.request({ do: "branch", number });
+  }
+
   /** A lost session is opened again; what the reader did in it is lost. */
   async #openAgain() {
     const { opened, now } = this;

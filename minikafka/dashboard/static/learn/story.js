@@ -10,7 +10,7 @@ import { wordsOf } from "./words.js";
 
 /** @typedef {import("./model.js").Beat} Beat */
 /** @typedef {import("./words.js").Words} Words */
-/** @typedef {{number: number, fork_us: number, end_us: number, recipe: string}} Branch */
+/** @typedef {{number: number, fork_us: number, end_us: number}} Branch */
 
 /** @param {{session: import("./session.js").LearnSession, follow: boolean,
  *   setFollow: (on: boolean) => void, openChapters: () => void}} props */
@@ -118,8 +118,8 @@ function Foot({ session, words, chapter }) {
 function Branches({ session, words, branches }) {
   if (branches.length === 0) return null;
   return html`<details class="branches"><summary>${words.branches} (${branches.length})</summary>
-    <ul>${branches.map(({ number, fork_us: at, recipe }) => html`<li key=${number}><button class="small"
-      onClick=${() => session.open({ recipe: JSON.parse(recipe) }, at)}>${words.branch(number, clockText(at))}</button></li>`)}</ul>
+    <ul>${branches.map(({ number, fork_us: at }) => html`<li key=${number}><button class="small"
+      onClick=${() => session.toBranch(number)}>${words.branch(number, clockText(at))}</button></li>`)}</ul>
   </details>`;
 }
 
