@@ -103,7 +103,7 @@ async def _commit(story: Story) -> None:
     await story.say("end-txn", focus=("wire",))
     await story.until_message("WriteTxnMarkers", arrived=False, pace=1)
     story.check("prepared", _facts(story)["state"] == "PrepareCommit", focus=TRANSACTION)
-    await story.ask("coordinator-dies", right=0, focus=TRANSACTION)
+    await story.say("no-return", focus=TRANSACTION)
     await story.until(
         "complete", lambda it: _state(looks.transaction(it, TX)) == "CompleteCommit", pace=2
     )
