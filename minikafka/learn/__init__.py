@@ -1,6 +1,7 @@
 """Learn mode: a simulated cluster that is played in slices, stopped, changed and scrubbed back.
 
 A ``Recipe`` (seed, settings, actions at their times) decides everything that happens; a
-``Playback`` plays it. The command line and the tests may use this package. Start reading at
-``playback.py``.
+``Playback`` plays it, the story of a chapter acts in it, and a ``Session`` shows it to a page. The
+command line and the tests may use this package. Start reading at ``playback.py``, then
+``story.py`` and ``session.py``.
 """

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from minikafka.learn.chapters.table import TABLE
+from minikafka.learn.cluster_look import MANY
 from minikafka.learn.facts import ClusterState
 from minikafka.learn.playback import Playback
 from minikafka.learn.recipe import Recipe, TimedAction
@@ -187,6 +188,33 @@ def test_a_broker_that_is_down_shows_nothing_but_that() -> None:
         assert reader.page.entities[1, "reachable", ""] == {"debug": True}
         group = reader.page.entities[None, "consumer_group", "g"]
         assert group["members"][0]["assignment"] == {"t": [0, 1]}
+
+
+@pytest.mark.mission("LEARN-12")
+def test_the_offsets_of_a_very_large_topic_are_shown_within_a_while() -> None:
+    wide: dict[str, int | str] = {"topic": "t", "partitions": MANY + 20}
+    written: dict[str, int | str] = {"topic": "t", "records": 7, "partition": 5}
+    recipe = Recipe(
+        actions=[
+            TimedAction(0, "create_topic", wide),
+            TimedAction(8 * S, "produce", written),
+        ]
+    )
+
+    def high_watermark() -> int:
+        partitions = reader.page.entities[None, "topic", "t"]["partitions"]
+        found: int = partitions[5]["high_watermark"]
+        return found
+
+    with opened(recipe) as reader:
+        reader.request("scrub", to_us=8 * S)
+        assert high_watermark() == 0
+        for t_us in range(8 * S, 9 * S, 50_000):
+            reader.request("advance", to_us=t_us, budget_ms=1_000)
+        assert high_watermark() == 7
+        reader.request("scrub", to_us=9 * S - 1)
+        reader.request("scrub", to_us=8 * S + 300_000)
+        assert high_watermark() == 7, "a whole picture has the present offsets"
 
 
 @pytest.mark.mission("LEARN-12")
