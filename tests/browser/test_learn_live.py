@@ -11,11 +11,10 @@ from playwright.sync_api import Page, expect
 
 from minikafka.learn.chapters.table import TABLE
 from tests.support.browser import OpenPage
+from tests.support.clicked_chapter import click_through, play_fast
 from tests.support.learning import (
     ROOM_MS,
-    go_fast,
     learning,
-    read_to_the_end,
     sentences,
     story_of,
     wait_for_more,
@@ -53,7 +52,7 @@ def clock(page: Page) -> str:
 
 def to_the_first_playing_moment(page: Page) -> None:
     """Read until the brokers run and messages have passed."""
-    go_fast(page)
+    play_fast(page)
     story = story_of(page)
     while page.evaluate("document.querySelectorAll('.host:not(.down)').length") < 5:
         beats = sentences(page)
@@ -164,6 +163,6 @@ def test_a_playing_cluster_fits_320_pixels_and_passes_axe(
 @pytest.mark.parametrize("name", TABLE.values())
 def test_a_chapter_is_clicked_through(open_page: OpenPage, address: str, name: str) -> None:
     page = opened(open_page, address, f"stage?chapter={name}")
-    go_fast(page)
-    assert read_to_the_end(page) > 2
+    play_fast(page)
+    assert click_through(page) > 2
     assert page.locator(".beat.check, .beat.say").count() > 2

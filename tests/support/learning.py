@@ -1,4 +1,4 @@
-"""A process of ``minikafka learn``, and a reader who goes through its chapters in a browser."""
+"""A process of ``minikafka learn``, and how far its page has come with a story."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ ROOM_MS = 120_000  # for the next sentence of a story on a loaded machine
 NEXT = "() => !['playing', 'none'].includes(document.querySelector('.story-foot').dataset.story)"
 MOVED = """([beats, story]) => document.querySelectorAll('.beat').length !== beats
     || document.querySelector('.story-foot').dataset.story !== story"""
-FASTEST = """slider => {
-    slider.value = slider.max;
-    slider.dispatchEvent(new Event("input", {bubbles: true}));
-}"""
 
 
 @contextmanager
@@ -48,24 +44,3 @@ def sentences(page: Page) -> int:
 def wait_for_more(page: Page, beats: int, story: str) -> None:
     """Wait until the page shows more than these beats, or another state of the story."""
     page.wait_for_function(MOVED, arg=[beats, story], timeout=ROOM_MS)
-
-
-def go_fast(page: Page) -> None:
-    page.get_by_role("slider", name="Speed").evaluate(FASTEST)
-
-
-def read_to_the_end(page: Page, most: int = 200) -> int:
-    """Click through a chapter, with the first answer to each question. Return how many clicks it
-    took. A failure that the page shows raises AssertionError."""
-    for clicks in range(most):
-        story = story_of(page)
-        assert page.locator("main .notice.bad, .story .notice.bad").all_inner_texts() == []
-        if story in ("done", "left"):
-            return clicks
-        beats = sentences(page)
-        if story == "asking":
-            page.locator(".option:enabled").first.click()
-        else:
-            page.locator(".story-foot .primary").click()
-        wait_for_more(page, beats, story)
-    raise AssertionError("the chapter does not end")

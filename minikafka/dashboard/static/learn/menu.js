@@ -1,13 +1,13 @@
 /** The menu of a host, a link or a message: opened by click, context menu or keyboard. */
 
-import { html, useEffect, useRef } from "../parts/html.js";
+import { html, useLayoutEffect, useRef } from "../parts/html.js";
 
 /** @typedef {{label: string, act: () => void, reason?: string, danger?: boolean, title?: string}} Item */
 
 /** @param {{title: string, items: Item[], x: number, y: number, close: () => void}} props */
 export function Menu({ title, items, x, y, close }) {
   const box = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => { // a key pressed right after the menu has opened is for the menu
     const before = /** @type {HTMLElement|SVGElement|null} */ (document.activeElement);
     const menu = /** @type {HTMLElement} */ (box.current);
     const parent = /** @type {HTMLElement} */ (menu.offsetParent ?? document.body);
