@@ -59,7 +59,7 @@ def test_a_malformed_catalogue_is_an_error(more: str, reason: str) -> None:
         Catalogue.parsed("x", document)
 
 
-def test_a_catalogue_has_a_title_and_what_is_used() -> None:
+def test_a_catalogue_has_a_title_and_all_keys_that_a_chapter_uses() -> None:
     with pytest.raises(TextError, match="no key summary"):
         Catalogue.parsed("x", '[title]\nen = "T"\nzh = "题"\n')
     with pytest.raises(TextError, match="no key other"):
