@@ -1,4 +1,5 @@
-"""What tests of the static site share: the site, built once for each worker process."""
+"""What tests of the static site share: the site, built once for each worker process. The modules
+that need it are one group of pytest-xdist, so that one process builds it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.site)
-            item.add_marker(pytest.mark.xdist_group("site"))  # one of them builds it
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from minikafka import dashboard
 from minikafka.learn.recipe import Recipe, TimedAction
 from tests.support import played_recipes
 
+pytestmark = pytest.mark.xdist_group("site")
+
 S = 1_000_000
 UNTIL_US = 12 * S
 PLAY = Path(__file__).parent / "play.mjs"

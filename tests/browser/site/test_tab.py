@@ -15,6 +15,8 @@ from scripts.lib.static_server import StaticServer, serving
 from tests.support.browser import OpenPage
 from tests.support.clicked_chapter import LIMIT_MS, click_through, play_fast
 
+pytestmark = pytest.mark.xdist_group("site")
+
 
 @pytest.fixture
 def server(built_site: Path) -> Iterator[StaticServer]:
