@@ -135,6 +135,13 @@ class Metadata:
             f"leader of {topic_partition}",
         )
 
+    @property
+    def _is_incomplete(self) -> bool:
+        """Whether a topic that is followed is unknown as yet, such as one that is being created.
+        Then its metadata are requested again (Kafka's ``Metadata.handleMetadataResponse``)."""
+        found = (self.view.topics.get(name) for name in self._topics)
+        return any(topic is not None and topic.error in STALE_METADATA for topic in found)
+
     async def _next_update(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -156,7 +163,9 @@ class Metadata:
                 if error.code in LOGIN_REFUSED:
                     self._refuse_waiters(error)
             else:
-                failures = 0
+                failures = failures + 1 if self._is_incomplete else 0
+                if failures:
+                    self._needed.set()
             delay_ms = self._backoff.delay_ms(max(0, failures - 1), self._world.entropy.random())
             await wait_for_event(self._urgent, delay_ms)
 
