@@ -23,13 +23,24 @@ class RecipeReport(NamedTuple):
             found[TIME] = self.t_us
         return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
-    def note(self) -> str:
-        """Return in words for a log how to look at it."""
+    def link(self) -> str:
+        """Return the end of an address: any page of learn mode opens the recipe there. Raises
+        RecipeError if it is too long for a link."""
+        moment = "" if self.t_us is None else f"&t={self.t_us}"
+        return f"#/stage?recipe={self.recipe.to_fragment()}{moment}"
+
+    def note(self, file: str = "FILE") -> str:
+        """Return in words for a log how to look at it. ``file`` has what ``to_json`` returns."""
         try:
             text = self.to_json()
         except RecipeError as error:
             return f"It cannot be played as a recipe: {error}."
-        return f"Play it with `minikafka learn --recipe FILE`, where FILE has this line:\n{text}"
+        where = f", where {file} has this line:\n{text}" if file == "FILE" else f"\n{text}"
+        try:
+            link = f"\nor at the address of a page of learn mode, followed by\n{self.link()}"
+        except RecipeError:
+            link = ""
+        return f"Play it with `minikafka learn --recipe {file}`{where}{link}"
 
 
 def read_report(text: str) -> RecipeReport:

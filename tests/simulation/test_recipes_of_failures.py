@@ -31,8 +31,14 @@ FIRST = TopicPartition("t", 0)
 
 
 def note_of(error: BaseException) -> RecipeReport:
-    """Return the recipe in the last line of an error's last note."""
-    return read_report(error.__notes__[-1].splitlines()[-1])
+    """Return the recipe in an error's last note, which has it as JSON and as a link."""
+    text, _, link = error.__notes__[-1].splitlines()[-3:]
+    report = read_report(text)
+    path, _, query = link.partition("?")
+    fields = dict(field.split("=", 1) for field in query.split("&"))
+    assert path == "#/stage"
+    assert RecipeReport(Recipe.from_fragment(fields["recipe"]), int(fields["t"])) == report
+    return report
 
 
 @pytest.mark.mission("LEARN-28")

@@ -38,7 +38,7 @@ def noting(run: Run, folder: Callable[[], Path]) -> Run:
                 file.write_text(report.to_json())
                 error.add_note(
                     "The same faults at the same times, under a load of numbered records:\n"
-                    f"minikafka learn --recipe {file}\n{report.to_json()}"
+                    f"{report.note(str(file))}"
                 )
             raise
 
