@@ -186,7 +186,8 @@ class Session:
         """Play until ``to_us``, or the budget of wall time is used up. A story goes on by itself.
         Return whether the time is reached, or never will be."""
         take = self._opened_take()
-        return self._play(take, to_us, budget_ms, goes_on=True) or take.failed is not None
+        self._play(take, to_us, budget_ms, goes_on=True)
+        return take.now_us >= to_us or take.failed is not None  # a story may wait at that very time
 
     def picture(self) -> Messages:
         """Return everything that a page needs to know."""
