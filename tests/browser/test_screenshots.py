@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from minikafka.learn.chapters.table import TABLE
+from minikafka.learn.texts import Catalogue
 from scripts.lib import learn_pictures
 from scripts.lib.screenshots import FOLDER, PICTURES, SCHEMES, pictures, shown
 
@@ -39,6 +40,8 @@ def test_a_chapter_is_drawn_at_its_sentence(chromium: Browser) -> None:
 
 @pytest.mark.mission("LEARN-39")
 def test_the_docs_have_a_small_picture_of_each_chapter() -> None:
+    for name, key in learn_pictures.DRAWN.items():
+        assert key in Catalogue.of(name).entries, name
     files = {path.stem: path.stat().st_size for path in learn_pictures.FOLDER.iterdir()}
     assert set(files) == {*TABLE.values(), "record"}
     assert max(files[name] for name in TABLE.values()) <= learn_pictures.MAX_BYTES
