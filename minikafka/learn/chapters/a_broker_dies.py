@@ -91,7 +91,8 @@ async def _elected(story: Story, chief: int, victim: int, heir: int) -> None:
         limit_ms=2_000,
         pace=5,
     )
-    await story.say("others-shrunk", focus=("lanes",), victim=victim)
+    await story.until_message("Produce", target="client", is_request=False, arrived=False, pace=1)
+    await story.say("others-shrunk", focus=("lanes", "wire"), victim=victim)
     story.check(
         "two-each", all(len(isr(story.cluster, tp)) == 2 for tp in ORDERS), focus=("lanes",)
     )

@@ -132,7 +132,8 @@ async def _its_own_old_node(story: Story, fourth: int) -> None:
     await story.ask("old-self", right=1, focus=(host, ZOOKEEPER), controller=fourth)
     named = story.cluster.controller_id() == fourth
     nobody = active_controllers(story.cluster) == []
-    story.check("nobody", named and nobody, focus=(ZOOKEEPER,), controller=fourth)
+    held = named and nobody and _awaits_registration(story.cluster, fourth)
+    story.check("nobody", held, focus=(ZOOKEEPER,), controller=fourth)
     elected = await story.until_event("controller_elected", limit_ms=15_000, pace=1_000)
     fifth: int = elected["broker"]
     await _take_over(story, fifth)
@@ -150,6 +151,12 @@ def _check_elected(story: Story, key: str, elected: int, epoch: int) -> None:
     named = story.cluster.controller_id() == elected
     held = alone and named and controller_epoch(story.cluster) == epoch
     story.check(key, held, focus=(f"controller|{elected}|",), controller=elected)
+
+
+def _awaits_registration(cluster: SimCluster, broker: int) -> bool:
+    """Return whether the broker runs and its znode still belongs to its former life."""
+    starts = cluster.is_alive(broker) and broker not in cluster.nodes()
+    return starts and is_registered(cluster, broker)
 
 
 def _records(cluster: SimCluster) -> int:

@@ -119,7 +119,8 @@ async def _too_few_in_sync(story: Story) -> None:
         limit_ms=30_000,
         pace=3_000,
     )
-    await story.say("too-few", focus=(PRODUCE, LEADER))
+    await story.until_message("Produce", source="broker-1", is_request=False, pace=500)
+    await story.say("too-few", focus=(PRODUCE, "wire"))
     enough = len(isr(story.cluster, ORDERS)) >= 3
     mark = high_watermark(story.cluster, ORDERS, 1)
     story.check("two-in-sync", not enough and mark == 2, focus=(LEADER,))
