@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from playwright.sync_api import Browser
 
@@ -32,7 +34,8 @@ def test_the_pictures_of_the_docs_are_there() -> None:
 @pytest.mark.mission("LEARN-39")
 def test_a_chapter_is_drawn_at_its_sentence(chromium: Browser) -> None:
     name = "playground"
-    at = learn_pictures.moment(name, learn_pictures.DRAWN[name])
+    with ThreadPoolExecutor(1) as thread:  # here Playwright's loop runs
+        at = thread.submit(learn_pictures.moment, name, learn_pictures.DRAWN[name]).result()
     with learn_pictures.served() as address:
         ((_, drawn),) = learn_pictures.pictures(chromium, address, {name: at})
     assert drawn.startswith(b"RIFF")
