@@ -1,7 +1,7 @@
 """Fetch sessions of followers: each request reads only the partitions that may have changed.
 
-A follower of thousands of partitions sends a Fetch twice a second, and nearly all of them have no
-news. A partition is *settled* in the session of a follower when the next read would only repeat the
+A follower of thousands of partitions sends a Fetch twice a second, and most of them have not
+changed. A partition is *settled* in a follower's session when the next read would only repeat the
 last response: the follower is in the ISR, has all records, and knows the watermarks. From then on
 the session leaves the partition out, until the partition reports its next change (an append, a
 watermark, an epoch, its end) by ``unsettle``, or the follower names it again. So an idle partition
@@ -69,7 +69,7 @@ class FollowerFetch:
             self._take_in(sent, partition, operation)
 
     def add(self, sent: Sent, partition: Partition) -> None:
-        """A settled partition is about to change."""
+        """Add a settled partition, which is about to change, once the request is parked."""
         if self._parked is None:
             self._late.append((sent, partition))
         else:

@@ -15,6 +15,7 @@ from minikafka.broker.fetch.follower_sessions import FollowerSession
 from minikafka.broker.fetch.reader import FetchReader
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.records.record import decode_records
 from tests.support.broker.deletions import delete_records
@@ -317,3 +318,31 @@ async def test_a_follower_of_an_older_epoch_is_fenced() -> None:
         await cluster.elect(1, epoch=1, partitions=[2])
         follower.fetch(0)
         assert seen[-1][2] == [(2, ErrorCode.FENCED_LEADER_EPOCH, -1, -1, [])]
+
+
+class Refusing:
+    """An authorization that lets no broker fetch as a follower."""
+
+    def may_follow(self, context: Any) -> bool:
+        return False
+
+    async def readable(self, context: Any, topics: Any) -> frozenset[str]:
+        raise AssertionError("of consumers only")
+
+
+async def test_a_follower_that_may_no_longer_fetch_is_refused_every_partition() -> None:
+    seen: Seen = []
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, partitions=range(PARTITIONS))
+        follower = Follower(cluster[1], seen)
+        for _ in range(3):
+            follower.fetch(0)
+        assert seen[-1] == ("response", 0, [])  # all are settled
+        handler: Any = cluster[1].handlers[ApiKey.FETCH]
+        handler._authorization = Refusing()
+        follower.fetch(500)
+        await cluster.clock.advance(0)
+        follower.take()
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        rows: list[tuple[Any, ...]] = seen[-1][2]
+        assert [row[:2] for row in rows] == [(i, refused) for i in range(PARTITIONS)]
