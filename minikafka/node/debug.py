@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minikafka.core.controller.states import machines
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.http_server import BadQuery, Query, Route
+from minikafka.kernel.slices import in_slices
+from minikafka.network.http_server import BadQuery, HttpText, Query, Route
 from minikafka.node.event_feed import MAX_WAIT_MS, EventFeed
 from minikafka.node.purgatories import BrokerPurgatories
 from minikafka.node.state_facts import StateFacts
 
 DEFAULT_LIMIT = 100
+ROWS_AT_ONCE = 4  # of a response encoded in slices
 MAX_NUMBER = 2**53  # which JSON's numbers can be
 MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
 
@@ -105,13 +108,15 @@ def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str,
 
     async def read_state(since: int, topics: list[str]) -> Any:
         changes = await state.since(since, topics)
-        return {
+        others = {
             "broker": broker_id,
             "last": changes.last,
             "reset": changes.reset,
-            "changed": [change._asdict() for change in changes.changed],
             "removed": [{"kind": kind, "name": name} for kind, name in changes.removed],
         }
+        return await object_with_rows(
+            others, "changed", (change._asdict() for change in changes.changed)
+        )
 
     def show_state(query: Query) -> Any:
         """Return the entities that have changed since the response whose ``last`` is ``since``. All
@@ -121,6 +126,17 @@ def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str,
         return read_state(_number(query, "since", 0, MAX_NUMBER), topics)
 
     return {"/events.json": show_events, "/state.json": show_state}
+
+
+async def object_with_rows(
+    others: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]
+) -> HttpText:
+    """Return a JSON object with a list under ``name`` besides ``others``, which is not empty.
+
+    The rows are encoded in slices: all the facts of a broker at once would take milliseconds."""
+    encoded = [json.dumps(row) async for row in in_slices(rows, ROWS_AT_ONCE)]
+    text = f"{json.dumps(others)[:-1]}, {json.dumps(name)}: [{', '.join(encoded)}]}}\n"
+    return HttpText(text.encode(), "application/json")
 
 
 def limit(query: Query) -> int:

@@ -20,6 +20,7 @@ from minikafka.kernel.cluster import TopicPartition
 MAX_PARTITIONS: Final = 1000  # beside those of watched topics, of which there may be as many
 AT_ONCE: Final = 125
 CHOICE_MS: Final = 5_000  # how long partitions are taken for those there are, if as many
+CHOSEN_AT_ONCE: Final = 10  # which takes as long as one comparison
 KIND: Final = "partition"
 
 # From which broker a follower fetches, and how many offsets it is behind.
@@ -53,10 +54,10 @@ class PartitionFacts:
 
     def look(self, topics: frozenset[str], now_ms: int) -> Generator[None, None, None]:
         """Compare the partitions of ``topics`` and the next ``AT_ONCE`` of the others; yields after
-        each."""
+        each. Now and then all partitions are gone through, to choose those."""
         is_old = now_ms - self._chosen_ms >= CHOICE_MS
         if is_old or topics != self._topics or len(self._hosted) != self._count:
-            self._choose(topics, now_ms)
+            yield from self._choose(topics, now_ms)
         start = self._next if self._next < len(self._others) else 0
         self._next = start + AT_ONCE
         for partition in [*self._watched, *self._others[start : self._next]]:
@@ -64,14 +65,17 @@ class PartitionFacts:
                 self._compare(partition)
             yield
 
-    def _choose(self, topics: frozenset[str], now_ms: int) -> None:
+    def _choose(self, topics: frozenset[str], now_ms: int) -> Generator[None, None, None]:
         self._topics, self._chosen_ms, self._count = topics, now_ms, len(self._hosted)
         watched: list[Partition] = []
         others: list[Partition] = []
-        for partition in self._hosted:
+        for number, partition in enumerate(list(self._hosted)):
             if partition.has_log:
                 (watched if partition.topic_partition.topic in topics else others).append(partition)
+            if number % CHOSEN_AT_ONCE == 0:
+                yield
         self._watched, self._others = watched[:MAX_PARTITIONS], others[:MAX_PARTITIONS]
+        yield
         chosen = {each.topic_partition for each in (*self._watched, *self._others)}
         for topic_partition in [tp for tp in self._known if tp not in chosen]:
             del self._known[topic_partition]

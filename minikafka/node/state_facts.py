@@ -19,8 +19,8 @@ from minikafka.node.wiring import BrokerParts
 
 MAX_OTHERS: Final = 100  # groups, transactions, sessions of Fetch, operations of a purgatory
 # How many are looked at in a turn of the loop, for some tenths of a millisecond.
-PARTITIONS_AT_ONCE: Final = 50
-OTHERS_AT_ONCE: Final = 4
+PARTITIONS_AT_ONCE: Final = 20
+OTHERS_AT_ONCE: Final = 1
 FRESH_MS: Final = 100  # requests within so long share one look
 MAX_TOPICS: Final = 50  # which pages watch
 WATCHED_MS: Final = 30_000  # since a request has named the topic
