@@ -75,12 +75,13 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             ),
         },
     )
-    jvm = session.sparkContext._gateway.proc
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
     yield session
     try:
         session.stop()
     except ConnectionRefusedError:  # each test after its death has failed; after the last one
-        warnings.warn(f"the JVM of Spark ended before it was stopped: {jvm.poll()}", stacklevel=1)
+        warnings.warn(f"the JVM of Spark ended before it was stopped: {gateway.proc.poll()}", stacklevel=1)
 
 
 @pytest.fixture
