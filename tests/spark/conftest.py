@@ -81,7 +81,9 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     try:
         session.stop()
     except ConnectionRefusedError:  # each test after its death has failed; after the last one
-        warnings.warn(f"the JVM of Spark ended before it was stopped: {gateway.proc.poll()}", stacklevel=1)
+        warnings.warn(
+            f"the JVM of Spark ended before it was stopped: {gateway.proc.poll()}", stacklevel=1
+        )
 
 
 @pytest.fixture
