@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin import groups as group_calls
@@ -26,9 +26,14 @@ from minikafka.core.client.cluster_view import (
     merge,
     metadata_request,
 )
-from minikafka.core.client.consumer.group_calls import offset_fetch
+from minikafka.core.client.consumer.group_calls import (
+    MANY_GROUPS_VERSION,
+    Offsets,
+    offset_fetch,
+    offset_fetch_of_groups,
+)
 from minikafka.core.client.consumer.list_offsets_call import list_offsets
-from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata
+from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.core.config_resources import SOFTWARE_VERSION, ResourceType
 from minikafka.dashboard.cluster_facts import (
     BrokerAbout,
@@ -41,6 +46,7 @@ from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.metadata import MetadataResponse
 
 TIMEOUT_MS: Final = 2_000  # of one request
@@ -53,6 +59,7 @@ MEDIUM_MAX_AGE_MS: Final = 2_500  # unless a broker has logged something meanwhi
 LARGE: Final = 2_000
 LARGE_MAX_AGE_MS: Final = 10_000
 AT_ONCE: Final = 20  # requests about groups under way
+GROUPS_AT_ONCE: Final = 100  # in a request
 
 # The broker does not respond, and will not respond to the next call either.
 SILENT: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
@@ -186,22 +193,38 @@ class ClusterReader:
 
     async def committed(
         self, coordinators: Mapping[str, int], errors: Errors
-    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Return the offsets that groups have committed."""
+    ) -> dict[str, Offsets]:
+        """Return the offsets that groups have committed: by few requests to each coordinator,
+        or before Kafka 3.0 by one for each group."""
+        found: dict[str, Offsets] = {}
 
-        async def one(
-            group_id: str, broker_id: int
-        ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        async def all_of(broker_id: int, group_ids: list[str]) -> None:
+            call = offset_fetch_of_groups(group_ids)
+            async with self._few:
+                outcomes = await self._try("OffsetFetch", broker_id, call, errors)
+            for group_id, outcome in (outcomes or {}).items():
+                if not isinstance(outcome, KafkaError):
+                    found[group_id] = outcome
+                elif (failed := FailedCall("OffsetFetch", broker_id, str(outcome))) not in errors:
+                    errors.append(failed)
+
+        async def one(broker_id: int, group_id: str) -> None:
             call = offset_fetch(group_id, None, require_stable=False)
             async with self._few:
-                return await self._try("OffsetFetch", broker_id, call, errors)
+                offsets = await self._try("OffsetFetch", broker_id, call, errors)
+            if offsets is not None:
+                found[group_id] = offsets
 
-        found = await asyncio.gather(*(one(*row) for row in coordinators.items()))
-        return {
-            group_id: offsets
-            for group_id, offsets in zip(coordinators, found, strict=True)
-            if offsets is not None
-        }
+        tries: list[Coroutine[Any, Any, None]] = []
+        for broker_id, group_ids in _keys_by_value(coordinators).items():
+            versions = self._session.connections.versions(broker_id)
+            if versions.get(ApiKey.OFFSET_FETCH, (0, 0))[1] >= MANY_GROUPS_VERSION:
+                starts = range(0, len(group_ids), GROUPS_AT_ONCE)
+                tries += [all_of(broker_id, group_ids[i : i + GROUPS_AT_ONCE]) for i in starts]
+            else:
+                tries += [one(broker_id, group_id) for group_id in group_ids]
+        await asyncio.gather(*tries)
+        return found
 
     async def list_transactions(self, errors: Errors) -> list[TransactionListing]:
         """Return the transactions of all brokers (from Kafka 3.0 on), by transactional id."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from minikafka.core.client.calls import (
+    Call,
     CoordinatorCall,
     CoordinatorKey,
     error_of,
@@ -24,16 +25,21 @@ from minikafka.protocol.messages.offset_commit import (
 )
 from minikafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 
 # OffsetFetch can leave out the offsets of open transactions from this version on (KIP-447).
 STABLE_OFFSETS_VERSION: Final = 7
 
-_ONE_GROUP_VERSION: Final = 7  # of OffsetFetch; later versions name several groups in a request
+_ONE_GROUP_VERSION: Final = 7  # of OffsetFetch
+MANY_GROUPS_VERSION: Final = 8  # from this one on a request names several groups
 
 PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
+Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
 
 
 def group_key(group_id: str) -> CoordinatorKey:
@@ -79,7 +85,7 @@ def offset_commit(
 
 def offset_fetch(
     group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
-) -> CoordinatorCall[dict[TopicPartition, OffsetAndMetadata]]:
+) -> CoordinatorCall[Offsets]:
     """Build an OffsetFetch call for ``partitions``, or for all committed offsets if None.
 
     Partitions without a committed offset are missing from the result; the call raises the
@@ -88,21 +94,9 @@ def offset_fetch(
     needs request version ``STABLE_OFFSETS_VERSION``.
     """
 
-    def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+    def read(response: OffsetFetchResponse) -> Offsets:
         raise_for(response.error_code, group_id)
-        rows = [
-            (TopicPartition(topic.name, row.partition_index), row)
-            for topic in response.topics
-            for row in topic.partitions
-        ]
-        raise_gravest(error_of(row.error_code, str(tp)) for tp, row in rows)
-        return {
-            tp: OffsetAndMetadata(
-                row.committed_offset, row.metadata or "", row.committed_leader_epoch
-            )
-            for tp, row in sorted(rows, key=lambda found: found[0])
-            if row.committed_offset >= 0
-        }
+        return _committed(response.topics)
 
     topics = None
     if partitions is not None:
@@ -110,3 +104,39 @@ def offset_fetch(
         topics = [OffsetFetchRequestTopic(name, numbers) for name, numbers in by_topic.items()]
     request = OffsetFetchRequest(group_id, topics, require_stable=require_stable)
     return CoordinatorCall(request, read, _ONE_GROUP_VERSION, coordinator=group_key(group_id))
+
+
+def offset_fetch_of_groups(group_ids: Iterable[str]) -> Call[dict[str, Offsets | KafkaError]]:
+    """Build an OffsetFetch call for all committed offsets of groups with the same coordinator,
+    which must support ``MANY_GROUPS_VERSION`` (KIP-709). The result has the offsets of each group,
+    or its KafkaError."""
+
+    def read(response: OffsetFetchResponse) -> dict[str, Offsets | KafkaError]:
+        found: dict[str, Offsets | KafkaError] = {}
+        for group in response.groups:
+            try:
+                raise_for(group.error_code, group.group_id)
+                found[group.group_id] = _committed(group.topics)
+            except KafkaError as error:
+                found[group.group_id] = error
+        return found
+
+    groups = [OffsetFetchRequestGroup(group_id, topics=None) for group_id in group_ids]
+    return Call(OffsetFetchRequest(groups=groups), read)
+
+
+def _committed(
+    topics: Iterable[OffsetFetchResponseTopic] | Iterable[OffsetFetchResponseTopics],
+) -> Offsets:
+    """Return the offsets of a response, without partitions that have none. Raises KafkaError."""
+    rows = [
+        (TopicPartition(topic.name, row.partition_index), row)
+        for topic in topics
+        for row in topic.partitions
+    ]
+    raise_gravest(error_of(row.error_code, str(tp)) for tp, row in rows)
+    return {
+        tp: OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
+        for tp, row in sorted(rows, key=lambda found: found[0])
+        if row.committed_offset >= 0
+    }
