@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from minikafka.columnar.decode import Slice, decode_to_arrow, next_offset
 from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.consumer.fetch_request import (
@@ -22,7 +23,6 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
-from minikafka.spark.read.decode import Slice, decode_to_arrow, next_offset
 from minikafka.spark.read.offsets import EARLIEST, LATEST
 from minikafka.spark.read.planning import ADVICE_FAIL, DataLossError, OffsetRange
 from minikafka.world.real.wall_clock import WallClock

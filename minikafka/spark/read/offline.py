@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from minikafka.columnar.decode import Slice, decode_to_arrow
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, TopicSelection
-from minikafka.spark.read.decode import Slice, decode_to_arrow
 from minikafka.spark.read.offsets import EARLIEST, Offsets, names
 from minikafka.spark.read.planning import (
     ADVICE_FAIL,

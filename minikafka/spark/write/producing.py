@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from minikafka.columnar.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.core.client.errors import STALE_METADATA
 from minikafka.core.client.producer.produce_call import ProduceCall, produce
 from minikafka.core.client.producer.transaction_calls import TransactionalProducer, new_producer_id
@@ -16,7 +17,6 @@ from minikafka.protocol.records.compression import Compression
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
 from minikafka.spark.read.offsets import names
-from minikafka.spark.write.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minikafka.columnar.partitioning import partitions_of_keys
+from minikafka.columnar.varints import Ints
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.spark.varints import Ints
-from minikafka.spark.write.murmur2 import partitions_of_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa

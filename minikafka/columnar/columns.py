@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from minikafka.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.protocol.records.batch import CorruptRecordError
-from minikafka.spark.varints import Bytes, Ints, decode_varints
 
 if TYPE_CHECKING:
     import pyarrow as pa

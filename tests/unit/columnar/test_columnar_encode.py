@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
+from minikafka.columnar import encode  # noqa: E402
+from minikafka.columnar.encode import ProducerStamp, encode_batches  # noqa: E402
+from minikafka.columnar.partitioning import buffers_of, partitions_of_keys  # noqa: E402
+from minikafka.columnar.partitioning import murmur2 as murmur2_of_all  # noqa: E402
 from minikafka.core.client.producer.partitioner import murmur2, partition_for_key  # noqa: E402
 from minikafka.protocol.records.batch import crc_is_valid, iterate_batches  # noqa: E402
 from minikafka.protocol.records.compression import Compression  # noqa: E402
 from minikafka.protocol.records.record import decode_records  # noqa: E402
-from minikafka.spark.write import encode  # noqa: E402
-from minikafka.spark.write.encode import ProducerStamp, encode_batches  # noqa: E402
-from minikafka.spark.write.murmur2 import buffers_of, partitions_of_keys  # noqa: E402
-from minikafka.spark.write.murmur2 import murmur2 as murmur2_of_all  # noqa: E402
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 contents = st.one_of(st.none(), st.binary(max_size=12), st.binary(min_size=60, max_size=70))

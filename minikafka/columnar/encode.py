@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from minikafka.columnar.partitioning import buffers_of
+from minikafka.columnar.varints import Ints, put_varints, varint_sizes, zigzag
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     NO_LEADER_EPOCH,
@@ -20,8 +22,6 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
-from minikafka.spark.varints import Ints, put_varints, varint_sizes, zigzag
-from minikafka.spark.write.murmur2 import buffers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

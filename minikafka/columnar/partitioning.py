@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from minikafka.spark.varints import Bytes, Ints
+from minikafka.columnar.varints import Bytes, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from minikafka.columnar.columns import binary_column, headers_column
+from minikafka.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.core.client.consumer.fetched import AbortedTransactions
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
@@ -18,8 +20,6 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record_layout import RECORD, FieldKind
-from minikafka.spark.read.columns import binary_column, headers_column
-from minikafka.spark.varints import Bytes, Ints, decode_varints
 
 if TYPE_CHECKING:
     import pyarrow as pa

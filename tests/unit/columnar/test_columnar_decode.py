@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
+from minikafka.columnar.decode import Slice, decode_to_arrow, next_offset  # noqa: E402
 from minikafka.kernel.errors import KafkaError  # noqa: E402
 from minikafka.protocol.records.batch import (  # noqa: E402
     CorruptRecordError,
@@ -25,7 +26,6 @@ from minikafka.protocol.records.control import (  # noqa: E402
     encode_end_txn_marker,
 )
 from minikafka.protocol.records.record import decode_records  # noqa: E402
-from minikafka.spark.read.decode import Slice, decode_to_arrow, next_offset  # noqa: E402
 
 SCHEMA = pa.schema(
     [
