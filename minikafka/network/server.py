@@ -34,7 +34,7 @@ from minikafka.network.large_writes import LargeWrites
 from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.protocol.frames import FrameError, FrameReader
+from minikafka.protocol.frames import FrameError, FrameReader, ReadBuffers
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
 # In one turn of the loop a connection is served so many frames, and no further one after so many
@@ -181,7 +181,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._config = config
         self._on_frame = on_frame
         self._log = log
-        self._reader = FrameReader(config.socket_request_max_bytes, reuse=True)
+        self._reader = server.new_reader()
         self._transport: asyncio.Transport | None = None
         # Requests that were served and whose reply was not written. Bound: queued_max_requests.
         self.unanswered: deque[ReplySlot] = deque()
@@ -249,6 +249,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._serve(frames)
         if self.closed or self._broken is not None:
             return
+        if not self._held:
+            self._reader.rest()
         if not frames or self._has_large_buffer or self._reader.large_bytes:
             self._account_buffer(bool(frames))
 
@@ -278,6 +280,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 error=str(exc) if exc else None,
             )
         self._end()
+        self._reader.rest()
         self._count_unsent(0)
         self._server.lost(self)
 
@@ -646,6 +649,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._after_replies = False
         held, self._held = self._held, ()
         self._serve(held)
+        if not (self._held or self._broken):
+            self._reader.rest()
         if not (self._held or self._broken or self._must_wait()):
             self._read_paused = False
             assert self._transport is not None
@@ -665,7 +670,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._has_large_buffer:
             self._has_large_buffer = False
             self._server.frame_memory.forget(self)
-            self._reader = FrameReader(self._config.socket_request_max_bytes, reuse=True)
+            self._reader = self._server.new_reader()
         self._out.clear()
         self._out_bytes = 0
         self._held = ()
@@ -708,6 +713,7 @@ class Server:
         self.budget = budget or MemoryBudget()
         self.memory = self.budget.requests
         self.frame_memory = FrameMemory(self.budget, clock)
+        self._read_buffers = ReadBuffers()
         self.large_writes = LargeWrites()
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
@@ -808,6 +814,11 @@ class Server:
         self._abort_all()
 
     # -- for connections
+
+    def new_reader(self) -> FrameReader:
+        return FrameReader(
+            self._config.socket_request_max_bytes, reuse=True, buffers=self._read_buffers
+        )
 
     def opened(self, connection: ServerConnection) -> None:
         self._connections[connection.number] = connection

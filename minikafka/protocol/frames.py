@@ -27,7 +27,28 @@ GROWTH = 2
 WIDE_BYTES = 4 * 1024 * 1024
 WIDE_FRAMES = 4
 
+# Buffers that readers have given back and that the next ones take. More are rarely needed at once.
+SPARE_BUFFERS = 16
+_NO_BUFFER = memoryview(b"")
+
 _read_size = struct.Struct(">i").unpack_from
+
+
+class ReadBuffers:
+    """Buffers of BUFFER_BYTES that many readers of one event loop take in turn.
+
+    Between two reads a connection mostly waits for a request, and no byte of one has arrived: ten
+    thousand idle connections then need one buffer (``FrameReader.rest``)."""
+
+    def __init__(self) -> None:
+        self._spare: list[memoryview] = []  # bound: SPARE_BUFFERS
+
+    def take(self) -> memoryview:
+        return self._spare.pop() if self._spare else memoryview(bytearray(BUFFER_BYTES))
+
+    def give_back(self, buffer: memoryview) -> None:
+        if len(self._spare) < SPARE_BUFFERS:
+            self._spare.append(buffer)
 
 
 class FrameError(ValueError):
@@ -47,13 +68,39 @@ class FrameReader:
     each frame has separate memory. The memory of a large frame is kept for the next one if it has
     at most ``kept_bytes``. After FrameError the reader cannot be used, except that
     ``buffer_updated(0)`` parses the same bytes again when ``max_frame_bytes`` has been raised.
+
+    The reader takes its buffer from ``buffers`` at the first ``get_buffer``, and gives it back in
+    ``rest``.
     """
 
-    def __init__(self, max_frame_bytes: int, reuse: bool, kept_bytes: int = BIG_BYTES) -> None:
+    __slots__ = (
+        "_big",
+        "_big_filled",
+        "_big_size",
+        "_buffers",
+        "_end",
+        "_kept_bytes",
+        "_received_frame",
+        "_reuse",
+        "_start",
+        "_view",
+        "_wide_bytes",
+        "large_bytes",
+        "max_frame_bytes",
+    )
+
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        reuse: bool,
+        kept_bytes: int = BIG_BYTES,
+        buffers: ReadBuffers | None = None,
+    ) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._reuse = reuse
         self._kept_bytes = kept_bytes
-        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._buffers = ReadBuffers() if buffers is None else buffers
+        self._view = _NO_BUFFER
         self._start = 0  # of what was filled but not handed out
         self._end = 0
         # The largest frame received since ``release``, if larger than BUFFER_BYTES; and the size of
@@ -96,6 +143,8 @@ class FrameReader:
         if self._big_size:
             return self._big_buffer()
         start, end = self._start, self._end
+        if not self._view:
+            self._view = self._buffers.take()
         if self._wide_bytes > len(self._view):
             return self._widen(self._wide_bytes)
         if start == end:
@@ -148,8 +197,16 @@ class FrameReader:
             self._big = None
             self._received_frame = self._wide_bytes = self.large_bytes = 0
             if len(self._view) > BUFFER_BYTES:
-                self._view = memoryview(bytearray(BUFFER_BYTES))
+                self._view = _NO_BUFFER
                 self._start = self._end = 0
+
+    def rest(self) -> None:
+        """Give the buffer back until the next ``get_buffer``, unless it is a large one or has bytes
+        of the next frame. The frames that were found are not valid any more."""
+        if self._start == self._end and len(self._view) == BUFFER_BYTES:
+            self._buffers.give_back(self._view)
+            self._view = _NO_BUFFER
+            self._start = self._end = 0
 
     def _note_received(self, size: int) -> None:
         if size > self._received_frame and size > BUFFER_BYTES:

@@ -21,6 +21,7 @@ from minikafka.network.server import (
     ServerConfig,
     ServerConnection,
 )
+from minikafka.protocol.frames import FrameReader
 from tests.support.network.network_lab import Lab, Peer, framed
 from tests.support.world.manual_clock import ManualClock
 
@@ -118,6 +119,9 @@ class Nobody:
         self.memory = self.budget.requests
         self.large_writes = LargeWrites()
         self.clients = ConnectedClients()
+
+    def new_reader(self) -> FrameReader:
+        return FrameReader(1 << 20, reuse=True)
 
     def opened(self, connection: ServerConnection) -> None: ...
 

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from minikafka.protocol.frames import (
     WIDE_BYTES,
     FrameError,
     FrameReader,
+    ReadBuffers,
 )
 
 LIMIT = 100 << 20
@@ -148,6 +150,58 @@ def test_frames_of_middle_size_come_several_in_a_read_until_the_buffer_is_given_
     reader.release()
     assert len(reader.get_buffer(-1)) == BUFFER_BYTES
     assert feed(reader, stream, [WIDE_BYTES]) == sent
+
+
+@pytest.mark.mission("CON-1")
+@settings(max_examples=60, deadline=None)
+@given(streams=st.lists(payloads(), min_size=2, max_size=4), rng=st.randoms())
+def test_readers_that_share_buffers_find_the_frames_that_each_alone_would_find(
+    streams: list[list[bytes]], rng: random.Random
+) -> None:
+    """A reader rests between any two reads, or does not, as one whose frames still wait."""
+    buffers = ReadBuffers()
+    readers = [FrameReader(LIMIT, reuse=True, buffers=buffers) for _ in streams]
+    left = [b"".join(map(framed, sent)) for sent in streams]
+    found: list[list[bytes]] = [[] for _ in streams]
+    while any(left):
+        n = rng.choice([n for n, stream in enumerate(left) if stream])
+        size = rng.choice([1, 7, 1000, BUFFER_BYTES, 1 << 20])
+        chunk, left[n] = left[n][:size], left[n][size:]
+        found[n] += feed_some(readers[n], chunk, rng)
+        if rng.random() < 0.8:
+            readers[n].rest()
+    assert found == streams
+    for reader in readers:
+        reader.release()
+        reader.rest()
+    assert len({id(reader.get_buffer(-1).obj) for reader in readers}) == len(readers)
+
+
+def feed_some(reader: FrameReader, chunk: bytes, rng: random.Random) -> Iterator[bytes]:
+    """Give a chunk to the reader, in as many reads as its buffers need."""
+    while chunk:
+        buffer = reader.get_buffer(-1)
+        n = min(len(buffer), len(chunk))
+        buffer[:n] = chunk[:n]
+        chunk = chunk[n:]
+        yield from map(bytes, reader.buffer_updated(n))
+
+
+@pytest.mark.mission("CON-1")
+def test_readers_between_two_frames_need_one_buffer_together() -> None:
+    buffers = ReadBuffers()
+    readers = [FrameReader(LIMIT, reuse=True, buffers=buffers) for _ in range(100)]
+    seen = set()
+    for reader in readers:
+        seen.add(id(reader.get_buffer(-1).obj))
+        feed(reader, framed(b"request") * 3, [1000])
+        reader.rest()
+    assert len(seen) == 1
+    buffer = readers[0].get_buffer(-1)
+    buffer[:6] = framed(b"half")[:6]
+    readers[0].buffer_updated(6)
+    readers[0].rest()  # has no effect
+    assert readers[1].get_buffer(-1).obj is not buffer.obj
 
 
 @pytest.mark.mission("SAFE-40")
