@@ -1,7 +1,9 @@
-"""Runs the benchmarks named, or all. `stalls:TEXT` runs only the rows whose names have TEXT."""
+"""Runs the benchmarks named, or all. `stalls:TEXT` runs only the rows whose names have TEXT, and
+`soak:MINUTES`, or `soak MINUTES`, lasts that long."""
 
 from __future__ import annotations
 
+import re
 import sys
 
 from scripts.lib.apache_kafka import NoApacheKafka
@@ -27,6 +29,7 @@ from scripts.lib.bench import (
     transactions,
 )
 from scripts.lib.bench.report import Report
+from scripts.lib.bench.soak import run as soak
 
 BENCHMARKS = {
     "codec": codec.run,
@@ -49,16 +52,19 @@ BENCHMARKS = {
     "tab": tab.run,
     "stalls": stalls.run,
     "spark": spark.run,
+    "soak": soak.run,
     "kafka": side_by_side.run,
 }
-WRITES_A_DOCUMENT = "kafka"  # runs only when it is named
+WRITE_A_DOCUMENT = ("soak", "kafka")  # these run only when they are named
 
 
 def main() -> int:
-    arguments = [each.partition(":") for each in sys.argv[1:]]
+    words = re.sub(r"\bsoak ([\d.]+)", r"soak:\1", " ".join(sys.argv[1:])).split()
+    arguments = [each.partition(":") for each in words]
     rows = [row for name, _, row in arguments if name == "stalls" and row]
+    minutes = [float(row) for name, _, row in arguments if name == "soak" and row]
     names = list(dict.fromkeys(name for name, _, _ in arguments)) or [
-        name for name in BENCHMARKS if name != WRITES_A_DOCUMENT
+        name for name in BENCHMARKS if name not in WRITE_A_DOCUMENT
     ]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
@@ -69,6 +75,8 @@ def main() -> int:
         for name in names:
             if name == "stalls":
                 stalls.run(report, rows)
+            elif name == "soak":
+                soak.run(report, *minutes)
             else:
                 BENCHMARKS[name](report)
     except NoApacheKafka as error:

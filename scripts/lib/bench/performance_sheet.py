@@ -77,13 +77,20 @@ def tables(sheet: Sheet) -> str:
     return "\n\n".join(parts)
 
 
-def insert(document: str, measured: str) -> str:
+def marks(benchmark: str) -> tuple[str, str]:
+    """Return the lines around what one of ``scripts/bench`` writes."""
+    begin = f"<!-- measured: scripts/bench {benchmark} writes all lines up to the end mark -->"
+    return begin, END if benchmark == "kafka" else f"<!-- end of {benchmark} -->"
+
+
+def insert(document: str, measured: str, around: tuple[str, str] = (BEGIN, END)) -> str:
     """Return the document with other lines between its marks. Raises ValueError without marks."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = around
+    before, begin, rest = document.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"the document lacks the line {BEGIN if not begin else END}")
-    return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{after}"
+        raise ValueError(f"the document lacks the line {last if begin else first}")
+    return f"{before}{first}\n\n{measured.strip()}\n\n{last}{after}"
 
 
 def _counted(sheet: Sheet) -> str:

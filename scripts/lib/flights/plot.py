@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +23,7 @@ def plot(hours: Hours, file: Path) -> None:
     from matplotlib import pyplot as plt
 
     delays = delays_of(hours)
-    style = {"font.size": 9, "text.color": INK, "axes.labelcolor": INK,
+    style: dict[Any, Any] = {"font.size": 9, "text.color": INK, "axes.labelcolor": INK,
              "xtick.color": INK, "ytick.color": INK}  # fmt: skip
     with mpl.rc_context(style):
         figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), sharey=True, layout="constrained")
