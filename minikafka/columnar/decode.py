@@ -66,6 +66,25 @@ class Records:
 _PER_RECORD = tuple(Records.__dataclass_fields__)[1:]
 
 
+def record_schema() -> pa.Schema:
+    """Return all columns of a record, with the names and types of Spark's Kafka connector."""
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", tz="UTC")),
+            ("timestampType", pa.int32()),
+            ("headers", pa.list_(header)),
+        ]
+    )
+
+
 def visible_batches(
     buffer: Buffer, span: Slice, aborted: Iterable[tuple[int, int]], check_crcs: bool = True
 ) -> Iterator[RecordBatch]:
@@ -110,19 +129,21 @@ def decode_to_arrow(
     size = 0
     for batch in visible_batches(buffer, span, aborted, check_crcs):
         if group and (size + batch.length > CHUNK_BYTES or len(group) == CHUNK_BATCHES):
-            yield from _arrow_of(group, span, schema)
+            yield from batches_to_arrow(group, span, schema)
             group, size = [], 0
         group.append(batch)
         size += batch.length
         if batch.compression is not Compression.NONE:
             size += 3 * batch.length  # a guess of what comes out
     if group:
-        yield from _arrow_of(group, span, schema)
+        yield from batches_to_arrow(group, span, schema)
 
 
-def _arrow_of(
+def batches_to_arrow(
     batches: Sequence[RecordBatch], span: Slice, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    """Decode the records of ``span`` in ``batches``, which a consumer may see. Raises
+    CorruptRecordError, KafkaError."""
     import pyarrow as pa
 
     for records in decode_batches(batches):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.config import ConsumerConfig
@@ -30,6 +32,11 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
 __all__ = [
     "CommitFailedError",
     "Consumer",
@@ -37,6 +44,9 @@ __all__ = [
     "ConsumerRecord",
     "RebalanceListener",
 ]
+
+ARROW_BYTES: Final = 8 * 1024 * 1024
+_NO_LIMIT: Final = 1 << 62
 
 
 class Consumer(Client):
@@ -275,16 +285,46 @@ class Consumer(Client):
         RecordDeserializationError.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
-        group = self._group
-        if group is None:
-            return await self._poll(timeout_ms, limit)
-        group.member.poll_begins()
-        try:
-            return await self._poll(timeout_ms, limit)
-        finally:
-            group.member.poll_ends()
+        records = await self._poll(timeout_ms, partial(self._positions.take, limit))
+        self.records_consumed += len(records)
+        return records
 
-    async def _poll(self, timeout_ms: int, limit: int) -> list[ConsumerRecord]:
+    async def poll_arrow(
+        self,
+        timeout_ms: int = 1_000,
+        *,
+        max_records: int | None = None,
+        max_bytes: int = ARROW_BYTES,
+    ) -> pa.Table:
+        """Return records as an Arrow table as soon as there are any, an empty one after
+        ``timeout_ms``. Needs the extra ``arrow``.
+
+        The columns are those of Spark's Kafka connector: key, value, topic, partition, offset,
+        timestamp, timestampType (1: the broker's time), headers. Keys and values are bytes;
+        deserializers have no part in it. Batches are decoded whole: about ``max_bytes`` of them, as
+        they were fetched, and not ``max_poll_records`` but ``max_records`` bounds the rows.
+        Everything else is as with ``poll``, and both may be called in turns. Raises as ``poll``,
+        and ImportError without pyarrow.
+        """
+        from minikafka.client.consumer.arrow_tables import decode_run, table_of
+
+        limit = _NO_LIMIT if max_records is None else max_records
+        take = partial(self._positions.take_runs, decode_run, limit, max_bytes)
+        table = table_of(await self._poll(timeout_ms, take))
+        self.records_consumed += table.num_rows
+        return table
+
+    async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
+        """Return what ``take`` takes from the buffer, as soon as it takes anything."""
+        if self._group is None:
+            return await self._take(timeout_ms, take)
+        self._group.member.poll_begins()
+        try:
+            return await self._take(timeout_ms, take)
+        finally:
+            self._group.member.poll_ends()
+
+    async def _take(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
         deadline_ms = self.session.deadline_ms(timeout_ms)
         news = self._fetcher.news
         while True:
@@ -294,12 +334,11 @@ class Consumer(Client):
                 raise error
             if self._group is not None:
                 await self._group.step()
-            records = self._positions.take(limit)
+            taken = take()
             self._fetcher.advance()
             left_ms = deadline_ms - self.session.world.clock.monotonic_ms()
-            if records or left_ms <= 0:
-                self.records_consumed += len(records)
-                return records
+            if taken or left_ms <= 0:
+                return taken
             await wait_for_event(news, left_ms)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from minikafka.core.client.consumer.record_list import ConsumerRecord, consumer_records
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
@@ -19,7 +19,17 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import decode_batch
 
-__all__ = ["AbortedTransactions", "ConsumerRecord", "Convert", "FetchedChunk", "ReadPosition"]
+__all__ = [
+    "AbortedTransactions",
+    "BatchRun",
+    "ConsumerRecord",
+    "Convert",
+    "FetchedChunk",
+    "ReadPosition",
+    "TakenRun",
+]
+
+R = TypeVar("R")
 
 # Converts a record before the application gets it; raises KafkaError for one that cannot be.
 Convert: TypeAlias = Callable[[ConsumerRecord], ConsumerRecord]
@@ -33,6 +43,29 @@ class ReadPosition(NamedTuple):
 
     offset: int
     epoch: int = NO_EPOCH
+
+
+class BatchRun(NamedTuple):
+    """Checked batches of one partition that a consumer may see; at least one.
+
+    Of their records those with ``start <= offset < end`` are meant: at most ``record_count``.
+    """
+
+    topic_partition: TopicPartition
+    batches: list[RecordBatch]
+    start: int
+    end: int
+    record_count: int
+
+
+class TakenRun(NamedTuple, Generic[R]):
+    """What a run was decoded to, None if no batch was visible; how many records and bytes at most
+    it had; and the position after it, None if nothing was passed."""
+
+    decoded: R | None
+    record_count: int
+    size_bytes: int
+    place: ReadPosition | None
 
 
 class AbortedTransactions:
@@ -69,9 +102,9 @@ def _is_abort(batch: RecordBatch) -> bool:
 class FetchedChunk:
     """The batches of one partition in one Fetch response; each is decoded when it is reached.
 
-    ``take`` skips records before ``start`` (a broker returns whole batches), control records and
-    records of aborted transactions. ``end`` is where the next fetch begins: after the last whole
-    batch, even if none of its records is visible.
+    ``take`` and ``take_run`` skip records before ``start`` (a broker returns whole batches),
+    control records and records of aborted transactions. ``end`` is where the next fetch begins:
+    after the last whole batch, even if none of its records is visible.
     """
 
     __slots__ = (
@@ -79,8 +112,10 @@ class FetchedChunk:
         "_at",
         "_batches",
         "_check_crcs",
+        "_checked",
         "_convert",
         "_error",
+        "_opened",
         "_ready",
         "_start",
         "_tp",
@@ -103,8 +138,10 @@ class FetchedChunk:
         self._start = start.offset
         self._aborted = AbortedTransactions(aborted)
         self._check_crcs = check_crcs
-        self._ready: list[ConsumerRecord] = []  # of the batch that is open, from ``_at`` on
+        self._ready: list[ConsumerRecord] = []  # of ``_opened``, from ``_at`` on
         self._at = 0
+        self._opened: RecordBatch | None = None
+        self._checked: deque[tuple[RecordBatch, bool]] = deque()  # and whether it is visible
         self._batches: deque[RecordBatch] = deque()
         self._error: KafkaError | None = None  # raised after the batches before it
         try:
@@ -117,7 +154,7 @@ class FetchedChunk:
     @property
     def is_used_up(self) -> bool:
         """Whether there is nothing left to take: no record and no error."""
-        return not (self._ready or self._batches or self._error)
+        return not (self._ready or self._checked or self._batches or self._error)
 
     def take(self, limit: int) -> tuple[list[ConsumerRecord], ReadPosition | None]:
         """Return up to ``limit`` records, and the position after them.
@@ -143,14 +180,13 @@ class FetchedChunk:
                     self._ready, self._at = [], 0
                 taken += some
                 place = ReadPosition(some[-1].offset + 1, some[-1].leader_epoch)
-            elif self._batches:
+            elif self._checked or self._batches:
                 try:
-                    place = self._open(self._batches[0]) or place
+                    place = self._open() or place
                 except KafkaError:
                     if taken:
                         break
                     raise
-                self._batches.popleft()
             elif self._error is not None and not taken:
                 raise self._error
             else:
@@ -172,18 +208,97 @@ class FetchedChunk:
                 raise
         return converted
 
-    def _open(self, batch: RecordBatch) -> ReadPosition | None:
-        """Decode a batch. Return the position after it if it has no visible record, else None."""
+    def _open(self) -> ReadPosition | None:
+        """Decode the next batch. Return the position after it if it has no visible record, else
+        None."""
+        if not self._checked:
+            self._check_next()
+        batch, visible = self._checked[0]
+        if visible:
+            self._ready = consumer_records(self._tp, batch, self._start)
+            self._opened = batch
+        self._checked.popleft()
+        if self._ready or batch.next_offset <= self._start:
+            return None
+        return ReadPosition(batch.next_offset, batch.partition_leader_epoch)
+
+    def _check_next(self) -> None:
+        """Check the CRC of the next batch, and whether a consumer may see it."""
+        batch = self._batches[0]
         if self._check_crcs and not crc_is_valid(batch):
             raise CorruptRecordError(
                 f"{self._tp}: the batch at offset {batch.base_offset} fails its CRC"
             )
-        after = batch.next_offset
-        if not self._aborted.hides(batch) and after > self._start:
-            self._ready = consumer_records(self._tp, batch, self._start)
-        if self._ready or after <= self._start:
-            return None
-        return ReadPosition(after, batch.partition_leader_epoch)
+        visible = not self._aborted.hides(batch) and batch.next_offset > self._start
+        self._checked.append((batch, visible))
+        self._batches.popleft()
+
+    # -- many batches at once
+
+    def take_run(
+        self, decode: Callable[[BatchRun], R], max_records: int, max_bytes: int
+    ) -> TakenRun[R]:
+        """Decode as many batches as the bounds allow, at least one, and pass them.
+
+        A batch of more than ``max_records`` is taken in parts. ``decode`` raises CorruptRecordError
+        for malformed records. Then the first batch is decoded alone, so that all records before
+        the malformed ones are returned before the error is raised. Raises as ``take``.
+        """
+        if self._ready and self._opened is not None:  # ``take`` has left records of it
+            self._checked.appendleft((self._opened, True))
+            self._start = self._ready[self._at].offset
+            self._ready, self._at = [], 0
+        passed, run = self._next_run(max_records, max_bytes)
+        if not passed and self._error is not None:
+            raise self._error
+        try:
+            decoded = decode(run) if run.batches else None
+        except KafkaError:
+            if len(run.batches) < 2:
+                raise
+            passed, run = self._next_run(max_records, max_bytes=0)
+            decoded = decode(run)
+        size_bytes, place = 0, None
+        for _ in range(passed):
+            batch, _ = self._checked[0]
+            size_bytes += batch.size_bytes
+            if batch.next_offset > run.end:  # the rest of it remains
+                place = ReadPosition(run.end, batch.partition_leader_epoch)
+                self._start = run.end
+                break
+            self._checked.popleft()
+            if batch.next_offset > self._start:
+                place = ReadPosition(batch.next_offset, batch.partition_leader_epoch)
+        return TakenRun(decoded, run.record_count, size_bytes, place)
+
+    def _next_run(self, max_records: int, max_bytes: int) -> tuple[int, BatchRun]:
+        """Return how many of the checked batches are passed, and the visible ones of them."""
+        found: list[RecordBatch] = []
+        passed = count = size_bytes = 0
+        end = self._start
+        while passed < len(self._checked) or self._batches:
+            if passed == len(self._checked):
+                try:
+                    self._check_next()
+                except KafkaError:
+                    if passed:
+                        break
+                    raise
+            batch, visible = self._checked[passed]
+            if visible:
+                begin = max(self._start, batch.base_offset)
+                most = min(batch.record_count, batch.next_offset - begin)
+                size_bytes += batch.size_bytes
+                if found and (count + most > max_records or size_bytes > max_bytes):
+                    break
+                count += most
+                found.append(batch)
+            passed += 1
+            end = max(end, batch.next_offset)
+            if count > max_records:
+                count, end = max_records, begin + max_records
+                break
+        return passed, BatchRun(self._tp, found, self._start, end, count)
 
 
 def _later(start: ReadPosition, batch: RecordBatch) -> ReadPosition:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, ReadPosition
+from minikafka.core.client.consumer.fetched import (
+    BatchRun,
+    ConsumerRecord,
+    FetchedChunk,
+    ReadPosition,
+)
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
+
+R = TypeVar("R")
 
 # Per partition: one chunk is returned to the application while the next one is fetched.
 MAX_CHUNKS = 2
@@ -142,11 +149,8 @@ class Positions:
         If an iteration has taken records that are unread, the buffer is dropped: they are
         fetched again.
         """
-        state = self._states[topic_partition]
-        place = self.place(topic_partition)
-        if place != state.place:  # unread records are fetched again
-            self._move(topic_partition, place, None)
-        state.paused = True
+        self._drop_unread(topic_partition)
+        self._states[topic_partition].paused = True
 
     def resume(self, topic_partition: TopicPartition) -> None:
         self._states[topic_partition].paused = False
@@ -330,16 +334,58 @@ class Positions:
         taken: list[ConsumerRecord] = []
         while self.unread and len(taken) < max_records:
             taken.append(self.unread.popleft())
+
+        def take_from(chunk: FetchedChunk) -> ReadPosition | None:
+            records, place = chunk.take(max_records - len(taken))
+            taken.extend(records)
+            return place
+
+        self._take(taken, take_from, lambda: len(taken) >= max_records)
+        return taken
+
+    def take_runs(
+        self, decode: Callable[[BatchRun], R], max_records: int, max_bytes: int
+    ) -> list[R]:
+        """Remove whole batches from the buffer, ``max_records`` at most in all, decode them in
+        runs of one partition each, and return the results that are not empty.
+
+        ``max_bytes`` is exceeded by a first batch that is larger. Records that an iteration has
+        taken and not returned are fetched again. Order and errors are those of ``take``.
+        """
+        for tp in {TopicPartition(record.topic, record.partition) for record in self.unread}:
+            self._drop_unread(tp)
+        taken: list[R] = []
+        left_records, left_bytes = max_records, max_bytes
+
+        def take_from(chunk: FetchedChunk) -> ReadPosition | None:
+            nonlocal left_records, left_bytes
+            run = chunk.take_run(decode, left_records, left_bytes)
+            if run.decoded:
+                taken.append(run.decoded)
+            left_records -= run.record_count
+            left_bytes -= run.size_bytes
+            return run.place
+
+        self._take(taken, take_from, lambda: left_records <= 0 or left_bytes <= 0)
+        return taken
+
+    def _take(
+        self,
+        taken: list[Any],
+        take_from: Callable[[FetchedChunk], ReadPosition | None],
+        is_full: Callable[[], bool],
+    ) -> None:
+        """Call ``take_from`` for buffered chunks, which it empties, until ``is_full``."""
         waiting: list[TopicPartition] = []
         try:
-            while self._arrived and len(taken) < max_records:
+            while self._arrived and not is_full():
                 tp = self._arrived[0]
                 state = self._states[tp]
                 if state.paused:
                     waiting.append(self._arrived.popleft())
                     continue
                 try:
-                    self._take_from(state, max_records, taken)
+                    self._take_from(state, take_from, is_full)
                 except KafkaError:
                     if taken:
                         break
@@ -349,19 +395,27 @@ class Positions:
                     self._arrived.popleft()
         finally:
             self._arrived.extendleft(reversed(waiting))
-        return taken
 
-    def _take_from(self, state: _State, max_records: int, taken: list[ConsumerRecord]) -> None:
-        while state.chunks and len(taken) < max_records:
+    def _take_from(
+        self,
+        state: _State,
+        take_from: Callable[[FetchedChunk], ReadPosition | None],
+        is_full: Callable[[], bool],
+    ) -> None:
+        while state.chunks and not is_full():
             chunk = state.chunks[0]
-            records, place = chunk.take(max_records - len(taken))
-            taken.extend(records)
+            place = take_from(chunk)
             if place is not None:
                 state.place = place
-            if not chunk.is_used_up:
-                return
-            state.chunks.popleft()
-            self.buffered_bytes -= chunk.size_bytes
+            if chunk.is_used_up:
+                state.chunks.popleft()
+                self.buffered_bytes -= chunk.size_bytes
+
+    def _drop_unread(self, topic_partition: TopicPartition) -> None:
+        """Have records fetched again that an iteration has taken and not returned."""
+        place = self.place(topic_partition)
+        if place != self._states[topic_partition].place:
+            self._move(topic_partition, place, None)
 
     def _move(
         self, topic_partition: TopicPartition, place: ReadPosition | None, timestamp: int | None
