@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 __all__ = ["dataclass"]
 
@@ -28,7 +28,26 @@ _FROZEN = ("__setattr__", "__delattr__")
 _SOON = ("__init__", "__dataclass_fields__", "__match_args__", "__signature__")
 _FACTS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
 
-Make: TypeAlias = Callable[[type], type]
+
+class _Options(NamedTuple):
+    """What ``dataclasses.dataclass`` is given. Its decorators are made when a class is compiled:
+    they take 1.5 KB."""
+
+    frozen: bool
+    eq: bool
+    order: bool
+    kw_only: bool
+
+    def make(self, cls: type) -> type:
+        return dataclasses.dataclass(slots=True, **self._asdict())(cls)
+
+    def make_soon(self, cls: type) -> type:
+        """Make what is in ``_SOON`` alone."""
+        only = {"repr": False, "eq": False}
+        made: type = dataclasses.dataclass(
+            slots=True, frozen=self.frozen, kw_only=self.kw_only, **only
+        )(cls)
+        return made
 
 
 def _lazy_dataclass(
@@ -42,10 +61,7 @@ def _lazy_dataclass(
     """Return a class decorator; see ``dataclasses.dataclass`` for the keywords."""
     if not slots:
         raise TypeError("slots=True is required")
-    make = dataclasses.dataclass(slots=True, frozen=frozen, eq=eq, order=order, kw_only=kw_only)
-    make_soon = dataclasses.dataclass(
-        slots=True, frozen=frozen, repr=False, eq=False, kw_only=kw_only
-    )
+    options = _Options(frozen, eq, order, kw_only)
     methods = ["__init__", "__repr__"]
     if eq:
         methods.append("__eq__")
@@ -54,7 +70,7 @@ def _lazy_dataclass(
     methods += [*(_ORDER if order else ()), *(_FROZEN if frozen else ())]
 
     def decorate(cls: type[T]) -> type[T]:
-        return _slotted(cls, make_soon, make, methods, picklable=frozen)
+        return _slotted(cls, options, methods)
 
     return decorate
 
@@ -65,12 +81,11 @@ else:
     dataclass = _lazy_dataclass
 
 
-def _slotted(
-    cls: type[T], make_soon: Make, make: Make, methods: list[str], *, picklable: bool
-) -> type[T]:
-    """Return ``cls`` with slots, and with stubs of ``methods``. Later ``make_soon`` compiles what
-    is in ``_SOON``, and ``make`` everything."""
+def _slotted(cls: type[T], options: _Options, methods: list[str]) -> type[T]:
+    """Return ``cls`` with slots, and with stubs of ``methods``. Later what is in ``_SOON`` is
+    compiled, or everything. ``cls`` itself is kept by nothing."""
     metaclass: Any = type(cls)
+    class_name, bases = cls.__name__, cls.__bases__
     written = {n: v for n, v in vars(cls).items() if n not in ("__dict__", "__weakref__")}
     written |= {"__qualname__": cls.__qualname__, "__annotations__": cls.__annotations__}
     fields = [name for name, hint in cls.__annotations__.items() if _is_field(hint)]
@@ -80,9 +95,8 @@ def _slotted(
         """Let ``dataclasses`` make the class from what is written, and take over its additions."""
         soon = wanted in _SOON
         # A class each time: two threads may come here together.
-        twin = (make_soon if soon else make)(
-            metaclass(cls.__name__, cls.__bases__, {**written, "__doc__": "-"})
-        )
+        bare = metaclass(class_name, bases, {**written, "__doc__": "-"})
+        twin = options.make_soon(bare) if soon else options.make(bare)
         left = {*written, *fields, *_OWN, *(["__dataclass_params__"] if soon else [])}
         for name, value in vars(twin).items():
             if name not in left:
@@ -101,9 +115,9 @@ def _slotted(
     namespace |= {name: stub(name) for name in methods if name not in written}
     namespace |= {name: _Fact(name, compile_for) for name in _FACTS}
     namespace["__signature__"] = _Signature(compile_for)
-    if picklable:  # the default way would use __setattr__
+    if options.frozen:  # pickled: the default way would use __setattr__
         namespace = {"__getstate__": _get_state, "__setstate__": _set_state} | namespace
-    lazy: type[T] = metaclass(cls.__name__, cls.__bases__, namespace)
+    lazy: type[T] = metaclass(class_name, bases, namespace)
     return lazy
 
 

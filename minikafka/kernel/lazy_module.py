@@ -1,5 +1,6 @@
 """Modules that are imported when something of them is needed: ``LazyModule`` for a package of
-others, ``lazy_names`` for the names that a package of ours offers.
+others, ``lazy_names`` for the names that a package of ours offers, ``import_without`` for what a
+package of others would import besides.
 
     if TYPE_CHECKING:
         import h11
@@ -15,7 +16,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 
 class LazyModule:
@@ -28,6 +30,18 @@ class LazyModule:
         value = getattr(import_module(self._name), name)
         setattr(self, name, value)
         return value
+
+
+def import_without(name: str, *others: str) -> None:
+    """Import a module as if the packages ``others``, which it uses if they are there, were not
+    installed. Nothing else may import these meanwhile."""
+    hidden = [other for other in others if other not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden, cast(ModuleType, None)))
+    try:
+        import_module(name)
+    finally:
+        for other in hidden:
+            del sys.modules[other]
 
 
 def lazy_names(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minikafka import client
-from minikafka.kernel.lazy_module import LazyModule, lazy_names
+from minikafka.kernel.lazy_module import LazyModule, import_without, lazy_names
 from minikafka.protocol.api_keys import ApiKey
 
 MESSAGES = "minikafka.protocol.messages."
@@ -91,6 +91,38 @@ def test_a_cluster_inside_the_process_starts_without_heavy_libraries() -> None:
     )
     assert heavy(loaded) == {"uvloop"}
     assert "importlib.metadata" not in loaded
+
+
+@pytest.mark.mission("RUN-6")
+def test_a_broker_whose_log_is_a_file_imports_nothing_that_prints() -> None:
+    """The directory of its data is a file, so it ends before it connects to anything."""
+    loaded = loaded_by(
+        "import contextlib, io\n"
+        "from minikafka.cli.main import main\n"
+        "with contextlib.redirect_stderr(io.StringIO()):\n"
+        "    main(['broker', '--override', 'log.dirs=/dev/null/data', '--override', 'broker.id=1'])"
+    )
+    assert "structlog" in loaded
+    assert heavy(loaded) & {"rich", "pygments"} == set()
+    assert {"rich", "greenlet"} & loaded == set()
+
+
+@pytest.mark.mission("RUN-6")
+def test_a_module_is_imported_without_another_that_others_still_find() -> None:
+    loaded = loaded_by(
+        "from minikafka.kernel.lazy_module import import_without\n"
+        "import_without('structlog', 'rich', 'greenlet')\n"
+        "import structlog\n"
+        "assert structlog.dev.rich is None\n"
+        "import rich"
+    )
+    assert {"structlog", "rich"} <= loaded
+
+
+def test_what_is_imported_already_is_not_taken_away() -> None:
+    fractions = import_module("fractions")
+    import_without("numbers", "fractions")
+    assert import_module("fractions") is fractions
 
 
 @pytest.mark.mission("IN-12")

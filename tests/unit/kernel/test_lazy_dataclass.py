@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import inspect
 import pickle
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -205,6 +207,23 @@ def test_methods_are_compiled_at_first_use_and_only_once(monkeypatch: pytest.Mon
     assert repr(first) != repr(second)
     assert made == ["Point", "Point"]  # all methods
     assert cls.__dataclass_params__.eq
+
+
+@pytest.mark.mission("RUN-7")
+def test_the_class_that_was_decorated_is_not_kept() -> None:
+    decorated: list[weakref.ref[type]] = []
+
+    def note(cls: type[Any]) -> type[Any]:
+        decorated.append(weakref.ref(cls))
+        return dataclass(slots=True)(cls)
+
+    @note
+    class Point:
+        x: int
+
+    gc.collect()
+    assert [each() for each in decorated] == [None]
+    assert Point(1) == Point(1)  # type: ignore[call-arg]
 
 
 def test_threads_may_use_a_class_for_the_first_time_together() -> None:

@@ -74,7 +74,7 @@ def test_a_record_of_an_aborted_transaction_must_not_be_seen() -> None:
     assert ledger.verdict().aborted_seen == 3 * len(GROUPS)
 
 
-def test_a_record_without_a_response_is_unanswered() -> None:
+def test_a_record_without_a_response_is_counted() -> None:
     ledger = ledger_of(1)
     ledger.next_number(TOPIC)
 
