@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -10,6 +11,9 @@ from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.directories.log_manager import LogManager
+
+# The checkpoint of a broker at rest is written this seldom: so it still notices a disk that fails.
+UNCHANGED_ROUNDS: Final = 12
 
 
 class HostedPartitions:
@@ -127,6 +131,8 @@ class HighWatermarkCheckpoint:
         self._log_manager = log_manager
         self._hosted = hosted
         self._read: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, int] | None = None
+        self._unchanged_rounds = 0
 
     def read(self) -> None:
         """Read the files. Call this after the logs are loaded and before the first LeaderAndIsr."""
@@ -147,4 +153,24 @@ class HighWatermarkCheckpoint:
         for partition in self._hosted:
             if partition.has_log:
                 watermarks[partition.topic_partition] = partition.checked_high_watermark()
+        self._written, self._unchanged_rounds = watermarks, 0
         return self._log_manager.write_high_watermarks(watermarks)
+
+    def write_changes(self) -> bool:
+        """As ``write``, but return False and write nothing if the last call has written the same
+        values, less than ``UNCHANGED_ROUNDS`` rounds ago."""
+        self._unchanged_rounds += 1
+        if self._unchanged_rounds < UNCHANGED_ROUNDS and self._written == self._values():
+            return False
+        return self.write()
+
+    def log_moved(self) -> None:
+        """Write the values in the next round, since one belongs to another directory now."""
+        self._written = None
+
+    def _values(self) -> dict[TopicPartition, int]:
+        return self._read | {
+            partition.topic_partition: partition.high_watermark
+            for partition in self._hosted
+            if partition.has_log
+        }

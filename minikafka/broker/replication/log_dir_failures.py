@@ -36,7 +36,7 @@ class LogDirFailures:
         self._store = store
         self._broker_id = broker_id
         self._log = log
-        self._lacked_space = False
+        self.lacks_space = False
         self._unannounced = asyncio.Event()
 
     def failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
@@ -53,14 +53,14 @@ class LogDirFailures:
     def lacked_space(self) -> None:
         """Remember that a full disk prevented the creation of a log. The controller was sent
         KAFKA_STORAGE_ERROR, and counts the replica as offline."""
-        self._lacked_space = True
+        self.lacks_space = True
 
     def found_space(self) -> None:
         """Call this when a file was written to every log directory. If a log could not be created
         before, notify the controller as after a failure: it sends LeaderAndIsr for all replicas
         again, and the missing logs are created."""
-        if self._lacked_space:
-            self._lacked_space = False
+        if self.lacks_space:
+            self.lacks_space = False
             self._log.info("log_directory_space_regained")
             self._unannounced.set()
 

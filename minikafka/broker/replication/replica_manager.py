@@ -317,6 +317,7 @@ class ReplicaManager:
         partition = self.hosted.get(log.topic_partition)
         if partition is not None and partition.has_log:
             partition.replace_log(log)
+            self.checkpoint.log_moved()
 
     def _stop_replicating(self, topic_partitions: Sequence[TopicPartition]) -> None:
         self.fetchers.remove(topic_partitions)
@@ -326,8 +327,10 @@ class ReplicaManager:
     # ------------------------------------------------------------------------ high watermarks
 
     def checkpoint_high_watermarks(self) -> None:
-        if self.checkpoint.write():
-            self.log_dir_failures.found_space()
+        """Write the high watermarks if any has changed, or if a disk was full."""
+        checkpoint, failures = self.checkpoint, self.log_dir_failures
+        if checkpoint.write() if failures.lacks_space else checkpoint.write_changes():
+            failures.found_space()
 
     async def _checkpoint_forever(self) -> None:
         while True:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from itertools import chain
 from typing import Any, Final
 
 from minikafka.core.log.retention import RetainedSegment, plan_retention
@@ -16,13 +14,11 @@ from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.log_directories import LogDirectories
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.flushes import LogFlushes
+from minikafka.storage.log.index_writes import IndexWrites
 from minikafka.storage.log.unified_log import UnifiedLog
 
 _LOGS_PER_SLICE: Final = 50
 _INDEX_WRITES_INTERVAL_MS: Final = 1000
-_LOGS_PER_LOOK: Final = 1000
-_INDEX_WRITES_PER_ROUND: Final = 50  # segments: opening two files takes 30 to 600 us
-_INDEX_WRITES_PER_SLICE: Final = 5
 _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 
@@ -68,6 +64,7 @@ class LogBackgroundTasks:
         config: LogManagerConfig,
         directories: LogDirectories,
         flushes: LogFlushes,
+        index_writes: IndexWrites,
         high_watermark: Callable[[TopicPartition], int | None],
         failed: Callable[[LogDirectory, OSError], object],
         events: EventLog,
@@ -76,10 +73,10 @@ class LogBackgroundTasks:
         self._config = config
         self._directories = directories
         self._flushes = flushes
+        self._index_writes = index_writes
         self._high_watermark = high_watermark
         self._failed = failed
         self._events = events
-        self._index_writes_turn = 0  # the log at which the next round of ``write_indexes`` begins
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Return the coroutines to run until they are cancelled, by the names of Kafka's tasks.
@@ -178,33 +175,7 @@ class LogBackgroundTasks:
     async def _write_indexes_regularly(self) -> None:
         while True:
             await self._clock.sleep(_INDEX_WRITES_INTERVAL_MS)
-            await self.write_indexes()
-
-    async def write_indexes(self) -> None:
-        """Write the new index entries of active segments to their files, for tools that read the
-        directory of a running broker.
-
-        One round writes the indexes of ``_INDEX_WRITES_PER_ROUND`` segments at most; the next one
-        begins where it ended. An error is reported by the roll, flush or close that has to write
-        the entries."""
-        logs = [log for place in self._directories.live for log in place.logs.values()]
-        start = self._index_writes_turn % len(logs) if logs else 0
-        self._index_writes_turn = 0
-        left = _INDEX_WRITES_PER_ROUND
-        for turn, log in enumerate(chain(logs[start:], logs[:start]), start=start):
-            if turn % _LOGS_PER_LOOK == 0:
-                await asyncio.sleep(0)
-            active = log.segments.active
-            if active is None or log.closed or active.indexes_written:
-                continue
-            if not left:
-                self._index_writes_turn = turn
-                return
-            left -= 1
-            with contextlib.suppress(OSError):
-                active.write_indexes()
-            if left % _INDEX_WRITES_PER_SLICE == 0:
-                await asyncio.sleep(0)
+            await self._index_writes.write_some()
 
     async def _write(self, checkpoint: Callable[[LogDirectory], Awaitable[None]]) -> None:
         for directory in list(self._directories.live):

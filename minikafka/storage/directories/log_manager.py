@@ -116,6 +116,7 @@ class LogManager:
             config,
             self.directories,
             self.flushes,
+            self.open_segments.index_writes,
             self._high_watermark,
             self.failed,
             self._events,

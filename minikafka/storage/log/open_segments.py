@@ -15,6 +15,7 @@ import errno
 from typing import Final, Protocol
 
 from minikafka.kernel.ports import File, Files
+from minikafka.storage.log.index_writes import IndexWrites
 
 UNLIMITED: Final = 2**62
 _OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE}
@@ -29,12 +30,15 @@ class ColdSegment(Protocol):
 
 
 class OpenSegments:
-    """The cold segments whose files are open: at most ``max_open``, one at least."""
+    """The cold segments whose files are open: at most ``max_open``, one at least.
+
+    ``index_writes`` is for all open segments, the active ones too."""
 
     def __init__(self, max_open: int = UNLIMITED) -> None:
         self._max_open = max(1, max_open)
         self._segments: dict[ColdSegment, None] = {}  # the least recently used one first
         self.reopened = 0
+        self.index_writes = IndexWrites()
 
     def __len__(self) -> int:
         return len(self._segments)

@@ -98,6 +98,7 @@ class LogSegment:
         self.offset_index.create()
         self.time_index.create()
         self.txn_index.create()
+        self._open_segments.index_writes.changed(self)
 
     def open(self) -> None:
         """Open the existing ``.log`` file, as that of a cold segment. Call ``attach_indexes`` or
@@ -219,6 +220,7 @@ class LogSegment:
         """Close the file for good. No effect if the segment is closed."""
         self._is_open = False
         self._open_segments.forget(self)
+        self._open_segments.index_writes.forget(self)
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -234,6 +236,7 @@ class LogSegment:
     def put_aside(self) -> None:
         """Rename the files with the suffix ``.deleted``, the ``.log`` file first, so that they are
         never loaded again. They can still be read. May be called again after OSError."""
+        self._open_segments.index_writes.forget(self)
         for file in (self, self.offset_index, self.time_index, self.txn_index):
             if not file.path.endswith(DELETED_SUFFIX):
                 aside = file.path + DELETED_SUFFIX
@@ -340,11 +343,13 @@ class LogSegment:
             pass
         if offsets.count >= offsets.full_count or times.count >= times.full_count:
             self.indexes_full = True
+        self._open_segments.index_writes.changed(self)
 
     def add_aborted(self, txn: AbortedTxn) -> None:
         """Add an aborted transaction, whose marker was appended here, to the transaction index."""
         with contextlib.suppress(OSError):  # as in _add_index_entries
             self.txn_index.append(txn)
+        self._open_segments.index_writes.changed(self)
 
     def _note_full(self) -> None:
         self.indexes_full = self.offset_index.is_full or self.time_index.is_full
@@ -384,6 +389,7 @@ class LogSegment:
         self.offset_index.load()
         self.time_index.load()
         self.txn_index.load()
+        self._open_segments.index_writes.changed(self)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset if found is None else found.batch.base_offset)

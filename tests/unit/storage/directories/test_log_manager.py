@@ -333,12 +333,12 @@ async def test_one_round_writes_a_bounded_number_of_indexes() -> None:
 
     rounds = []
     for _ in range(4):
-        await one.background_tasks.write_indexes()
+        await one.open_segments.index_writes.write_some()
         rounds.append(written())
     assert rounds == [50, 100, 120, 120]
     fill(logs[0], 1)
     logs[1].close()
-    await one.background_tasks.write_indexes()  # a log that is closed is left out
+    await one.open_segments.index_writes.write_some()  # a log that is closed is left out
     one.close()
 
 
@@ -348,7 +348,7 @@ async def test_recovery_does_not_believe_the_index_files_of_an_active_segment() 
     one = await started(files)
     log = one.get_or_create(A, ID, DENSE)
     fill(log, 4)
-    await one.background_tasks.write_indexes()
+    await one.open_segments.index_writes.write_some()
     index = f"{log.directory}/00000000000000000000.index"
     right = files.read_all(index)
     assert len(right) == 3 * 8

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -150,6 +151,11 @@ class LogAgainstList(RuleBasedStateMachine):
         self.flushed = max(self.flushed, reached)
 
     @rule()
+    def write_indexes(self) -> None:
+        run_now(self.open_segments.index_writes.write_some())
+        assert all(segment.indexes_written for segment in self.log.segments)
+
+    @rule()
     def checkpoint(self) -> None:
         self.checkpointed = self.log.recovery_point
         self.log.recovery_point_lowered = False
@@ -258,7 +264,7 @@ LogAgainstList.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-TestLogAgainstList = LogAgainstList.TestCase
+TestLogAgainstList = pytest.mark.mission("FET-15")(LogAgainstList.TestCase)
 
 
 class LogWithOneOpenColdSegment(LogAgainstList):

@@ -1,0 +1,116 @@
+"""The checkpoint of high watermarks has the values of now, and costs a broker at rest no writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.broker.replication.hosted_partitions import (
+    UNCHANGED_ROUNDS,
+    HighWatermarkCheckpoint,
+)
+from minikafka.kernel.cluster import TopicPartition
+
+INDEXES = range(4)
+LEFT = TopicPartition("left", 0)  # from before the start
+
+
+class Replica:
+    """Stands for a ``Partition``."""
+
+    def __init__(self, index: int) -> None:
+        self.topic_partition = TopicPartition("t", index)
+        self.has_log = True
+        self.high_watermark = 0
+
+    def checked_high_watermark(self) -> int:
+        return self.high_watermark
+
+
+class Logs:
+    """Stands for the ``LogManager``."""
+
+    def __init__(self) -> None:
+        self.file: dict[TopicPartition, int] = {}
+        self.writes = 0
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        return {LEFT: 7}
+
+    def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> bool:
+        self.file, self.writes = dict(values), self.writes + 1
+        return True
+
+
+class Life:
+    def __init__(self) -> None:
+        self.logs = Logs()
+        self.hosted: dict[int, Replica] = {}
+        self.checkpoint = HighWatermarkCheckpoint(
+            cast(Any, self.logs), cast(Any, _Values(self.hosted))
+        )
+        self.checkpoint.read()
+        self.left = {LEFT: 7}
+
+    def change(self, what: str, index: int) -> None:
+        if what == "host":
+            self.hosted.setdefault(index, Replica(index))
+        elif what == "stop":
+            self.hosted.pop(index, None)
+        elif what == "forget":
+            self.checkpoint.forget(LEFT)
+            self.left = {}
+        elif index in self.hosted:
+            replica = self.hosted[index]
+            replica.has_log = what != "lose log"
+            replica.high_watermark += 1 if what == "advance" else 0
+
+    def values(self) -> dict[TopicPartition, int]:
+        online = self.hosted.values()
+        return self.left | {r.topic_partition: r.high_watermark for r in online if r.has_log}
+
+
+class _Values:
+    """The values of a dict, which is going to change."""
+
+    def __init__(self, values: dict[int, Replica]) -> None:
+        self._values = values
+
+    def __iter__(self) -> Any:
+        return iter(list(self._values.values()))
+
+
+CHANGES = st.tuples(
+    st.sampled_from(["host", "advance", "advance", "stop", "lose log", "find log", "forget"]),
+    st.sampled_from(INDEXES),
+)
+
+
+@pytest.mark.mission("FET-16")
+@given(rounds=st.lists(st.lists(CHANGES, max_size=3), max_size=40))
+def test_the_files_always_have_the_values_of_now(rounds: list[list[tuple[str, int]]]) -> None:
+    life = Life()
+    for changes in rounds:
+        for what, index in changes:
+            life.change(what, index)
+        writes, differs = life.logs.writes, life.logs.file != life.values()
+        assert life.checkpoint.write_changes() is (life.logs.writes > writes)
+        assert life.logs.writes > writes or not differs
+        assert life.logs.file == life.values()
+
+
+@pytest.mark.mission("FET-16")
+def test_values_that_stay_are_written_seldom() -> None:
+    life = Life()
+    life.change("host", 1)
+    for _ in range(10 * UNCHANGED_ROUNDS):
+        life.checkpoint.write_changes()
+    assert life.logs.writes == 10
+    life.checkpoint.log_moved()
+    assert life.checkpoint.write_changes()
+    assert life.checkpoint.write()
+    assert life.logs.writes == 12
