@@ -39,15 +39,15 @@ class _Options(NamedTuple):
     kw_only: bool
 
     def make(self, cls: type) -> type:
-        return dataclasses.dataclass(slots=True, **self._asdict())(cls)
+        return dataclasses.dataclass(
+            slots=True, frozen=self.frozen, eq=self.eq, order=self.order, kw_only=self.kw_only
+        )(cls)
 
     def make_soon(self, cls: type) -> type:
         """Make what is in ``_SOON`` alone."""
-        only = {"repr": False, "eq": False}
-        made: type = dataclasses.dataclass(
-            slots=True, frozen=self.frozen, kw_only=self.kw_only, **only
+        return dataclasses.dataclass(
+            slots=True, frozen=self.frozen, repr=False, eq=False, kw_only=self.kw_only
         )(cls)
-        return made
 
 
 def _lazy_dataclass(

@@ -119,7 +119,7 @@ def test_a_module_is_imported_without_another_that_others_still_find() -> None:
     assert {"structlog", "rich"} <= loaded
 
 
-def test_what_is_imported_already_is_not_taken_away() -> None:
+def test_an_imported_package_is_never_hidden() -> None:
     fractions = import_module("fractions")
     import_without("numbers", "fractions")
     assert import_module("fractions") is fractions
