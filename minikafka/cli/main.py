@@ -36,6 +36,10 @@ VERBS = {
         "minikafka.cli.processes.learn",
         "play, stop, rewind and break a simulated cluster, in a browser",
     ),
+    "registry": (
+        "minikafka.cli.processes.registry",
+        "run a schema registry, which stores its schemas in a topic",
+    ),
     "fake": (
         "minikafka.cli.processes.fake",
         "run brokers for tests in one process, with faults over HTTP",

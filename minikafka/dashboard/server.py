@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Final
-
-import uvicorn
-from starlette.types import ASGIApp
 
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig
 from minikafka.dashboard.app import page_app
+from minikafka.dashboard.asgi_server import AsgiServer
 from minikafka.dashboard.broadcast import Broadcast
 from minikafka.dashboard.context import PageContext, PageOptions, ShownCluster
 from minikafka.dashboard.follow import Follow
@@ -25,27 +22,8 @@ from minikafka.dashboard.stage import Stage
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
 
-PORTS_TRIED: Final = 100
 TOKEN_BYTES: Final = 16
 BOOT_BYTES: Final = 4
-END_STREAMS_WITHIN_S: Final = 1
-
-
-def bind(host: str, port: int, exact: bool) -> socket.socket:
-    """Return a listening socket; unless ``exact``, of the next free port. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in range(port, port + (1 if exact else PORTS_TRIED)):
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((host, number))
-            bound.listen()  # connections wait until the server runs
-            return bound
-        except OSError as error:
-            bound.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-    raise OSError(errno.EADDRINUSE, f"port {port} is in use", f"{host}:{port}")
 
 
 async def serve_page(
@@ -83,7 +61,7 @@ async def serve_page(
         running = [] if cluster is None else [tasks.create_task(cluster.follow.run(), name="run")]
         if write is not None:
             running.append(tasks.create_task(record(broadcast, write), name="record"))
-        server = PageServer(page_app(context))
+        server = AsgiServer(page_app(context))
         serving = tasks.create_task(server.serve([listening]), name="serve")
         ready(guard.address)
         await stopped.wait()
@@ -92,26 +70,3 @@ async def serve_page(
             task.cancel()
         server.should_exit = True
         await serving
-
-
-class PageServer(uvicorn.Server):
-    """uvicorn on the running loop. Signals are left to the process that runs it."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="none",
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=END_STREAMS_WITHIN_S,
-            )
-        )
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -118,8 +118,8 @@ def _text_of(file: str) -> str:
 
 
 async def serve(args: argparse.Namespace, mode: dict[str, Any]) -> None:
+    from minikafka.dashboard.asgi_server import bind
     from minikafka.dashboard.guards import Guard
-    from minikafka.dashboard.server import bind
     from minikafka.learn.serving.server import serve_learn
     from minikafka.world.real.world import real_world
 

@@ -16,9 +16,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from minikafka.dashboard.app import STATIC, GuardMiddleware, http_error, index_page
+from minikafka.dashboard.asgi_server import AsgiServer
 from minikafka.dashboard.errors import HttpError
 from minikafka.dashboard.guards import Guard
-from minikafka.dashboard.server import TOKEN_BYTES, PageServer
+from minikafka.dashboard.server import TOKEN_BYTES
 from minikafka.kernel.listeners import is_loopback
 from minikafka.kernel.ports import World
 from minikafka.learn.recipe import MAX_JSON_BYTES
@@ -83,7 +84,7 @@ async def serve_learn(
         players = Players(world.clock, tasks)
         players.prepare()
         idle = tasks.create_task(players.end_idle(), name="end idle sessions")
-        server = PageServer(learn_app(guard, players, mode))
+        server = AsgiServer(learn_app(guard, players, mode))
         serving = tasks.create_task(server.serve([listening]), name="serve")
         ready(guard)
         await stopped.wait()

@@ -14,7 +14,7 @@ import pytest
 
 from minikafka.cli import main
 from minikafka.cli.processes import ui
-from minikafka.dashboard.server import bind
+from minikafka.dashboard.asgi_server import bind
 from minikafka.inside.cluster import InsideCluster
 from tests.support.page_server import HOST, PageServer
 

@@ -14,8 +14,9 @@ import pytest
 from minikafka.cli.processes import ui
 from minikafka.client import OffsetAndMetadata, Producer
 from minikafka.client.config import ClientConfig
+from minikafka.dashboard.asgi_server import bind
 from minikafka.dashboard.context import PageOptions
-from minikafka.dashboard.server import bind, serve_page
+from minikafka.dashboard.server import serve_page
 from minikafka.inside.cluster import InsideCluster
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
