@@ -18,6 +18,7 @@ from minikafka.broker.admin.quota_znodes import QuotaZnodes
 from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
+from minikafka.broker.metadata.topic_rows import EncodedTopics
 from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
@@ -371,7 +372,7 @@ class BrokerNode:
         stalls = self._stalls = self._started_stalls()
         self._apis = Apis(
             self.broker_id,
-            self.parts.routes(),
+            self.parts.routes(EncodedTopics() if self._faults is None else None),
             world.workers,
             release=views.release(self._config),
             stalls=stalls.meter,

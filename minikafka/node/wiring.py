@@ -17,6 +17,7 @@ from minikafka.broker.fetch.sessions import FetchSessions
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
+from minikafka.broker.metadata.topic_rows import EncodedTopics
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.producer_ids import AllocateBlock, ControllerBlocks, ZooKeeperBlocks
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
@@ -330,8 +331,9 @@ class BrokerParts:
             ),
         )
 
-    def routes(self) -> list[Route]:
-        """Return the route of each API that this broker serves. ``Apis`` adds ApiVersions."""
+    def routes(self, encoded_topics: EncodedTopics | None = None) -> list[Route]:
+        """Return the route of each API that this broker serves. ``Apis`` adds ApiVersions. Without
+        ``encoded_topics`` all fields of a Metadata response can be changed."""
         facts = GuardFacts(
             lambda: self._controller.is_active,
             self.cache.contains_topic,
@@ -339,9 +341,9 @@ class BrokerParts:
             self.cache.topic_name,
             lambda: self.topic_creation.enabled,
         )
-        return guarded(self._unguarded_routes(), self._authorization, facts)
+        return guarded(self._unguarded_routes(encoded_topics), self._authorization, facts)
 
-    def _unguarded_routes(self) -> list[Route]:
+    def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
         replicas, cache, config = self.replicas, self.cache, self._config
         find_coordinator = FindCoordinatorHandler(self.groups.lookup, self.topic_creation)
         fetch = FetchHandler(
@@ -365,7 +367,7 @@ class BrokerParts:
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(
                 ApiKey.METADATA,
-                MetadataHandler(cache, self.topic_creation, self._cluster_id),
+                MetadataHandler(cache, self.topic_creation, self._cluster_id, encoded_topics),
                 changes_state=False,
             ),
             Route(

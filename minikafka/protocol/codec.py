@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, FieldOverflow
 from minikafka.protocol.decoder import MAX_TEXT_BYTES, compile_decoder
-from minikafka.protocol.encoder import compile_encoder
-from minikafka.protocol.layout import Array, Struct, WireType, fields_of
+from minikafka.protocol.encoder import compile_encoder, compile_struct_encoder
+from minikafka.protocol.layout import Array, Field, Struct, WireType, fields_of
 from minikafka.protocol.schema import Decoder, Encoder, Message
 from minikafka.protocol.source import SourceWriter
 
@@ -23,6 +23,7 @@ __all__ = [
     "element_count",
     "encode",
     "encode_parts",
+    "encode_struct",
 ]
 
 M = TypeVar("M", bound=Message)
@@ -47,6 +48,19 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
     return parts
 
 
+def encode_struct(struct: Any, message: type[Message], version: int) -> bytes:
+    """Encode a struct as it stands in a message of that class and version."""
+    parts: list[Buffer] = []
+    kind: type = type(struct)
+    _struct_encoder(kind, version, version >= message.SPEC.first_flexible)(struct, parts)
+    return b"".join(parts)
+
+
+@cache
+def _struct_encoder(cls: type, version: int, flexible: bool) -> Encoder:
+    return compile_struct_encoder(cls, version, flexible)
+
+
 def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
     """Append the parts that ``encode_parts`` returns to ``parts``."""
     encoder = message.SPEC.encoders.get(version) or encoder_for(type(message), version)
@@ -61,7 +75,7 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
 
 def element_count(message: Message) -> int:
     """Return how many elements the arrays of a message have, and the arrays in these elements:
-    about how much work it is to encode the message."""
+    about how much work it is to encode the message. What is encoded already counts as one."""
     kind: type = type(message)
     return _counter_of(kind)(message)
 
@@ -72,22 +86,23 @@ def _counter_of(cls: type) -> Callable[[Any], int]:
     w = SourceWriter()
     with w.function("def count(message):"):
         w.line("count = 0")
-        for name, element in _arrays_of(cls):
-            with w.block(f"if message.{name}:"):
-                w.line(f"count += len(message.{name})")
+        for array, element in _arrays_of(cls):
+            with w.block(f"if message.{array.name}:"):
+                w.line(f"count += len(message.{array.name})")
                 for inner, _ in _arrays_of(element.cls) if isinstance(element, Struct) else ():
-                    with w.block(f"for element in message.{name}:"):
-                        w.line(f"count += len(element.{inner} or ())")
+                    with w.block(f"for element in message.{array.name}:"):
+                        if array.encoded and isinstance(element, Struct):
+                            with w.block(f"if element.__class__ is not {w.use('E', element.cls)}:"):
+                                w.line("continue")
+                        w.line(f"count += len(element.{inner.name} or ())")
         w.line("return count")
     return w.compiled("count", f"count {cls.__name__}")
 
 
-def _arrays_of(cls: type) -> list[tuple[str, WireType]]:
-    """Return the names of the array fields of a class, with the types of their elements."""
+def _arrays_of(cls: type) -> list[tuple[Field, WireType]]:
+    """Return the array fields of a class, with the types of their elements."""
     return [
-        (field.name, field.type.element)
-        for field in fields_of(cls)
-        if isinstance(field.type, Array)
+        (field, field.type.element) for field in fields_of(cls) if isinstance(field.type, Array)
     ]
 
 

@@ -22,7 +22,12 @@ _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
     """Return the function ``encode(message, parts)``, which appends the encoded message to
     ``parts``. ``codec.encode`` documents its errors."""
-    return _EncoderSource(cls, version).writer.compiled(
+    return compile_struct_encoder(cls, version, version >= cls.SPEC.first_flexible)
+
+
+def compile_struct_encoder(cls: type, version: int, flexible: bool) -> Encoder:
+    """Return the same function for a struct in a message of ``version``."""
+    return _EncoderSource(cls, version, flexible).writer.compiled(
         "encode", f"encode {cls.__name__} v{version}"
     )
 
@@ -47,10 +52,10 @@ class _EncoderSource:
     statement that packs them.
     """
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type, version: int, flexible: bool) -> None:
         self.writer = SourceWriter()
         self.version = version
-        self.flexible = version >= cls.SPEC.first_flexible
+        self.flexible = flexible
         self._run: list[tuple[str, str]] = []
         self.writer.names.update(
             uvarint=write_uvarint,
@@ -214,6 +219,11 @@ class _EncoderSource:
                 return
             item = w.fresh("e")
             with w.block(f"for {item} in {items}:"):
+                if field.encoded:
+                    assert isinstance(element, Struct), f"{field.name}: an array of structs"
+                    with w.block(f"if {item}.__class__ is not {w.use('E', element.cls)}:"):
+                        w.line(f"parts.append({item}.encoded)")
+                        w.line("continue")
                 self._value(element, item, _element_of(field))
                 self._flush()
 

@@ -37,6 +37,7 @@ class Field:
     tag: int | None
     ignorable: bool
     default: Any
+    encoded: bool = False
 
     def may_be_null(self, version: int) -> bool:
         return self.nullable is not None and self.nullable.has(version)
@@ -123,7 +124,14 @@ def _field(name: str, hint: Any, default: Any) -> Field:
     if optional and nullable is None and not (place.tag is not None and isinstance(wire, Struct)):
         nullable = ALWAYS
     return Field(
-        name, wire, parse_versions(place.versions), nullable, place.tag, place.ignorable, default
+        name,
+        wire,
+        parse_versions(place.versions),
+        nullable,
+        place.tag,
+        place.ignorable,
+        default,
+        place.encoded,
     )
 
 

@@ -56,12 +56,15 @@ class In:
 
     ``nullable`` are the versions in which it may be None, by default all if its type allows None.
     (A tagged struct is never null; None means that it is absent.) If ``ignorable`` is True, the
-    value is dropped silently in versions without the field; otherwise EncodeError is raised."""
+    value is dropped silently in versions without the field; otherwise EncodeError is raised. If
+    ``encoded`` is True, the array may hold objects of a subclass of its struct: their attribute
+    ``encoded`` has their bytes, in the version of the message, and none of their fields is read."""
 
     versions: str
     nullable: str | None = None
     tag: int | None = None
     ignorable: bool = False
+    encoded: bool = False
 
 
 @dataclass(slots=True, eq=False)

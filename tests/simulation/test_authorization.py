@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,11 @@ from minikafka.protocol.messages.acls import DeleteAclsFilter, DeleteAclsRequest
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from minikafka.protocol.messages.describe_groups import DescribeGroupsRequest
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -184,3 +189,29 @@ def test_a_request_of_thousands_of_topics_is_decided_in_slices() -> None:
     assert described == wanted
     del wanted[700]
     assert errors == wanted
+
+
+@pytest.mark.mission("SCALE-1")
+def test_the_authorizer_filters_topics_that_are_kept_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many topics as are looked up in slices: bob sees those that he may describe."""
+    authorized = Authorized()
+    requests = [
+        MetadataRequest(None),
+        MetadataRequest(None, include_topic_authorized_operations=True),
+        MetadataRequest([MetadataRequestTopic(name=name) for name in ("open", "secret")], False),
+    ]
+
+    async def scenario(_: SimCluster) -> list[list[MetadataResponse]]:
+        await authorized.prepare()
+        found = []
+        for at_once in (500, -1):
+            monkeypatch.setattr("minikafka.broker.requests.cluster.AT_ONCE", at_once)
+            found.append([await authorized.ask(BOB, copy(request), 9) for request in requests])
+        return found
+
+    plain, encoded = authorized.cluster.run(scenario)
+    assert encoded == plain
+    assert [topic.name for topic in encoded[0].topics] == ["open"]
+    assert encoded[1].topics[0].topic_authorized_operations > 0

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Generator, Iterable, Mapping
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import NOT_AVAILABLE, CoordinatorLookup, Found
+from minikafka.broker.metadata.topic_rows import EncodedTopics, PlainTopics, ResponseTopics
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
+from minikafka.core.metadata_image import MetadataImage, Partitions
 from minikafka.core.topic_names import name_problem
-from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, CoordinatorType
+from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, CoordinatorType
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.slices import run_at_once, run_in_slices
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -27,81 +29,107 @@ from minikafka.protocol.messages.find_coordinator import (
 )
 from minikafka.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
 NO_CONTROLLER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The differences in meaning between versions of Metadata.
-
-    With ``empty_is_all`` an empty list requests all topics. With ``live_replicas_only`` dead
-    replicas are left out, with an error. With ``tells_listener`` the error is LISTENER_NOT_FOUND
-    rather than LEADER_NOT_AVAILABLE if the leader is alive but lacks the listener. With
-    ``topic_ids`` topics may be requested by id."""
-
-    empty_is_all: bool
-    live_replicas_only: bool
-    tells_listener: bool
-    topic_ids: bool
-
-    @classmethod
-    def of(cls, version: int) -> _Rules:
-        return cls(version == 0, version == 0, version >= 6, version >= 12)
+# In this version an empty list requests all topics, from this one on topics are requested by id.
+VERSION_WHOSE_EMPTY_IS_ALL = 0
+FIRST_VERSION_WITH_IDS = 12
+# A request for more topics and partitions is served in slices, and by rows that are kept encoded.
+AT_ONCE = 500
+SLICE = 200  # of topics and partitions: 4 ms where nothing is encoded yet
 
 
 class MetadataHandler:
     """Serves Metadata. The response is sent at once, unless this broker is the controller and
-    creates a missing topic first."""
+    creates a missing topic first, or the topics are many."""
 
     def __init__(
-        self, cache: MetadataCache, creation: AutoTopicCreation, cluster_id: str | None
+        self,
+        cache: MetadataCache,
+        creation: AutoTopicCreation,
+        cluster_id: str | None,
+        encoded: EncodedTopics | None = None,
     ) -> None:
+        """Without ``encoded`` the topics of all responses are messages that may be changed."""
         self._cache = cache
         self._creation = creation
         self._cluster_id = cluster_id
+        self._encoded = encoded
 
-    def __call__(self, context: RequestContext, request: MetadataRequest, reply: Reply) -> None:
-        rules = _Rules.of(context.version)
-        image = self._cache.image
-        topics: list[MetadataResponseTopic]
-        if request.topics is None or (rules.empty_is_all and not request.topics):
-            topics = [_topic(image, t, context.listener, rules) for t in sorted(image.topics)]
-            self._reply(context, request, topics, reply)
-            return
-        if not rules.topic_ids and any(
-            topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
-        ):
-            topics = [
-                _failed(t.name or "", ErrorCode.INVALID_REQUEST, t.topic_id) for t in request.topics
-            ]
-            self._reply(context, request, topics, reply)
-            return
+    def __call__(
+        self, context: RequestContext, request: MetadataRequest, reply: Reply
+    ) -> Coroutine[Any, Any, None] | None:
+        if _is_large(self._cache.image, request):
+            return self._serve_in_slices(context, request, reply)
+        rows = PlainTopics(context.listener, context.version)
+        self._finish(context, request, run_at_once(self._topics(context, request, rows)), reply)
+        return None
+
+    async def _serve_in_slices(
+        self, context: RequestContext, request: MetadataRequest, reply: Reply
+    ) -> None:
+        rows: ResponseTopics = PlainTopics(context.listener, context.version)
+        if self._encoded is not None and not request.include_topic_authorized_operations:
+            rows = self._encoded.rows(self._cache.image, context.listener, context.version)
+        topics = await run_in_slices(self._topics(context, request, rows), SLICE)
+        self._finish(context, request, topics, reply)
+
+    def _topics(
+        self, context: RequestContext, request: MetadataRequest, rows: ResponseTopics
+    ) -> Generator[None, None, _Topics]:
+        """Look up the topics of a request, all in one image; yield after each."""
+        image, version = self._cache.image, context.version
+        if _requests_all(request, version):
+            return _Topics((yield from rows.all(image)), [])
+        found: list[MetadataResponseTopic] = []
+        missing: list[str] = []
+        assert request.topics is not None
+        if version < FIRST_VERSION_WITH_IDS and any(map(_has_id, request.topics)):
+            for topic in request.topics:
+                found.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST, topic.topic_id))
+                yield
+            return _Topics(found, [])
         ids = {topic.topic_id: None for topic in request.topics if topic.topic_id != ZERO_UUID}
-        if ids:  # then topics requested by name are ignored, as in Kafka
-            topics = [_topic_by_id(image, i, context.listener, rules) for i in ids]
-            self._reply(context, request, topics, reply)
-            return
-        names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
-        topics = [
-            _topic(image, name, context.listener, rules) for name in names if name in image.topics
-        ]
-        missing = [name for name in names if name not in image.topics]
+        for topic_id in ids:  # then topics requested by name are ignored, as in Kafka
+            name = image.topic_names.get(topic_id)
+            if name is None:
+                found.append(_failed(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id))
+            else:
+                found.append((yield from rows.one(image, name)))
+            yield
+        if ids:
+            return _Topics(found, [])
+        for name in dict.fromkeys(topic.name or "" for topic in request.topics):
+            if name in image.topics:
+                found.append((yield from rows.one(image, name)))
+            else:
+                missing.append(name)
+            yield
+        return _Topics(found, missing)
+
+    def _finish(
+        self, context: RequestContext, request: MetadataRequest, topics: _Topics, reply: Reply
+    ) -> None:
+        """Create the missing topics or refuse them, and send the response."""
+        missing = topics.missing
         if missing and request.allow_auto_topic_creation and self._creation.enabled:
             self._creation.create(
                 missing,
                 lambda errors: self._reply(
-                    context, request, topics + _failed_topics(errors), reply
+                    context, request, topics.found + _failed_topics(errors), reply
                 ),
                 context.auto_creation(),
             )
             return
-        self._reply(context, request, topics + [_unknown(name) for name in missing], reply)
+        unknown = [_unknown(name) for name in missing]
+        self._reply(context, request, topics.found + unknown, reply)
 
     def _reply(
         self,
@@ -129,53 +157,38 @@ class MetadataHandler:
         reply(response)
 
 
-def _topic(image: MetadataImage, name: str, listener: str, rules: _Rules) -> MetadataResponseTopic:
-    partitions = image.topics[name]
-    return MetadataResponseTopic(
-        name=name,
-        topic_id=image.topic_ids.get(name, ZERO_UUID),
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(image, index, partitions[index], listener, rules)
-            for index in sorted(partitions)
-        ],
-    )
+class _Topics(NamedTuple):
+    """The topics of a response, and the names that the image does not have."""
+
+    found: list[MetadataResponseTopic]
+    missing: list[str]
 
 
-def _topic_by_id(
-    image: MetadataImage, topic_id: UUID, listener: str, rules: _Rules
-) -> MetadataResponseTopic:
-    name = image.topic_names.get(topic_id)
-    if name is None:
-        return _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
-    return _topic(image, name, listener, rules)
+def _requests_all(request: MetadataRequest, version: int) -> bool:
+    return request.topics is None or (version == VERSION_WHOSE_EMPTY_IS_ALL and not request.topics)
 
 
-def _partition(
-    image: MetadataImage, index: int, state: PartitionMetadata, listener: str, rules: _Rules
-) -> MetadataResponsePartition:
-    replicas, isr = list(state.replicas), list(state.isr)
-    if rules.live_replicas_only:
-        replicas = [r for r in replicas if image.endpoint(r, listener) is not None]
-        isr = [r for r in isr if image.endpoint(r, listener) is not None]
-    leader = state.leader
-    error = ErrorCode.NONE
-    if image.endpoint(leader, listener) is None:
-        alive = leader in image.brokers
-        missing_listener = alive and rules.tells_listener
-        error = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
-        leader = NO_LEADER
-    elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
-        error = ErrorCode.REPLICA_NOT_AVAILABLE
-    return MetadataResponsePartition(
-        error_code=error,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=isr,
-        offline_replicas=list(state.offline_replicas),
-    )
+def _is_large(image: MetadataImage, request: MetadataRequest) -> bool:
+    """Return whether the response has more than ``AT_ONCE`` topics and partitions. Stops counting
+    there."""
+    topics: Iterable[Partitions] = image.topics.values()
+    if request.topics:
+        if len(request.topics) > AT_ONCE:
+            return True
+        names = (
+            topic.name or image.topic_names.get(topic.topic_id, "") for topic in request.topics
+        )
+        topics = (image.topics.get(name, {}) for name in names)
+    count = 0
+    for partitions in topics:
+        count += 1 + len(partitions)
+        if count > AT_ONCE:
+            return True
+    return False
+
+
+def _has_id(topic: MetadataRequestTopic) -> bool:
+    return topic.name is None or topic.topic_id != ZERO_UUID
 
 
 def _failed(

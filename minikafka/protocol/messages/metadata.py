@@ -82,6 +82,8 @@ class MetadataResponse(Message):
     brokers: list[MetadataResponseBroker] = field(default_factory=list)
     cluster_id: Annotated[String | None, In("2+", ignorable=True)] = None
     controller_id: Annotated[Int32, In("1+", ignorable=True)] = -1
-    topics: list[MetadataResponseTopic] = field(default_factory=list)
+    topics: Annotated[list[MetadataResponseTopic], In("0+", encoded=True)] = field(
+        default_factory=list
+    )
     # A bit per operation.
     cluster_authorized_operations: Annotated[Int32, In("8-10")] = AUTHORIZED_OPERATIONS_OMITTED

@@ -1,5 +1,5 @@
 """Runs the benchmarks named, or all. `stalls:TEXT` runs only the rows whose names have TEXT, and
-`soak:MINUTES`, or `soak MINUTES`, lasts that long."""
+`soak:MINUTES`, or `soak MINUTES`, lasts that long, and `scale:NUMBER` takes so many partitions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from scripts.lib.bench import (
     partitioners,
     produce,
     replication,
+    scale,
     security,
     side_by_side,
     spark,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "testing": testing.run,
     "timer": timer.run,
     "controller": controller.run,
+    "scale": scale.run,
     "groups": groups.run,
     "client": clients.run,
     "partitioners": partitioners.run,
@@ -55,7 +57,7 @@ BENCHMARKS = {
     "soak": soak.run,
     "kafka": side_by_side.run,
 }
-WRITE_A_DOCUMENT = ("soak", "kafka")  # these run only when they are named
+ONLY_NAMED = ("scale", "soak", "kafka")  # they take long, and the last two write a document
 
 
 def main() -> int:
@@ -63,8 +65,9 @@ def main() -> int:
     arguments = [each.partition(":") for each in words]
     rows = [row for name, _, row in arguments if name == "stalls" and row]
     minutes = [float(row) for name, _, row in arguments if name == "soak" and row]
+    sizes = [int(row) for name, _, row in arguments if name == "scale" and row]
     names = list(dict.fromkeys(name for name, _, _ in arguments)) or [
-        name for name in BENCHMARKS if name not in WRITE_A_DOCUMENT
+        name for name in BENCHMARKS if name not in ONLY_NAMED
     ]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
@@ -77,6 +80,8 @@ def main() -> int:
                 stalls.run(report, rows)
             elif name == "soak":
                 soak.run(report, *minutes)
+            elif name == "scale":
+                scale.run(report, *sizes)
             else:
                 BENCHMARKS[name](report)
     except NoApacheKafka as error:

@@ -30,6 +30,7 @@ from minikafka.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from minikafka.protocol.messages.metadata import (
+    AUTHORIZED_OPERATIONS_OMITTED,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -52,9 +53,9 @@ def metadata(facts: GuardFacts) -> Guard:
         request: MetadataRequest,
         serve: Serve,
     ) -> MetadataResponse:
+        # The handler sets them, too, since topics are then messages that may be changed.
         wants_topics = request.include_topic_authorized_operations
         wants_cluster = request.include_cluster_authorized_operations
-        request.include_topic_authorized_operations = False
         request.include_cluster_authorized_operations = False
         response: MetadataResponse
         refused: list[MetadataResponseTopic] = []
@@ -67,6 +68,7 @@ def metadata(facts: GuardFacts) -> Guard:
             response.topics = [topic for topic in response.topics if topic.name in allowed]
         else:
             if _is_invalid(context, request.topics):
+                request.include_topic_authorized_operations = False
                 return await _served(serve, request)  # all topics are refused as invalid
             if any(topic.topic_id != ZERO_UUID for topic in request.topics):
                 refused = await _refuse_ids(authorization, context, request, request.topics, facts)
@@ -78,10 +80,12 @@ def metadata(facts: GuardFacts) -> Guard:
         if wants_cluster:
             response.cluster_authorized_operations = await authorization.cluster_operations(context)
         if wants_topics:
-            named = {topic.name: topic for topic in response.topics if topic.name is not None}
-            fields = await authorization.operations(context, TOPIC, named)
-            for name, topic in named.items():
-                topic.topic_authorized_operations = fields[name]
+            names = [topic.name for topic in response.topics if topic.name is not None]
+            fields = await authorization.operations(context, TOPIC, names)
+            for topic in response.topics:
+                topic.topic_authorized_operations = fields.get(
+                    topic.name or "", AUTHORIZED_OPERATIONS_OMITTED
+                )
         response.topics = response.topics + refused
         return response
 
