@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -75,8 +76,9 @@ class LeaderSession:
 
     There is one request at a time: call ``request``, then ``accept`` or ``failed``.
 
-    Most of thousands of partitions repeat their last request. They are recognised by their fetch
-    state, which is the same object as before. The log start in a request is not part of that state:
+    Most of thousands of partitions repeat their last request. A request looks at those that have
+    ``changed`` since the last one, and names them unless their fetch state is the same object as
+    before. The log start in a request is not part of that state:
     ``log_start_offset`` returns it for a partition. As long as ``log_start_moves``, the number of
     moves of all log starts, is unchanged, no log start has to be looked up."""
 
@@ -102,11 +104,31 @@ class LeaderSession:
         self._by_id = False
         self._names: dict[UUID, str] = {}
 
+    @property
+    def requested(self) -> list[TopicPartition]:
+        """The partitions of the last request."""
+        return list(self._sent)
+
+    def requested_state(self, topic_partition: TopicPartition) -> PartitionFetchState | None:
+        """Return the fetch state from which the last request was built for a partition."""
+        sent = self._sent.get(topic_partition)
+        return None if sent is None else sent[1]
+
     def request(
         self, states: Mapping[TopicPartition, PartitionFetchState], max_wait_ms: int
     ) -> tuple[FetchRequest, int]:
         """Return the Fetch request for all partitions in ``states``, and its version."""
-        fetch = self._next(states)
+        return self.request_changed(states, dict.fromkeys(chain(states, self._sent)), max_wait_ms)
+
+    def request_changed(
+        self,
+        states: Mapping[TopicPartition, PartitionFetchState],
+        changed: Iterable[TopicPartition],
+        max_wait_ms: int,
+    ) -> tuple[FetchRequest, int]:
+        """As ``request``. All partitions that are not in ``changed`` have the states that they had
+        in the last request, or are in neither."""
+        fetch = self._next(states, changed)
         config = self._config
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -127,16 +149,25 @@ class LeaderSession:
         return request, version
 
     def _next(
-        self, states: Mapping[TopicPartition, PartitionFetchState]
+        self,
+        states: Mapping[TopicPartition, PartitionFetchState],
+        looked_at: Iterable[TopicPartition],
     ) -> NextFetch[_PartitionRequest]:
         sent, moves = self._sent, self._log_start_moves()
-        known = None, None
-        changed = {tp: state for tp, state in states.items() if sent.get(tp, known)[1] is not state}
-        gone = self._gone(states, changed)
+        changed: dict[TopicPartition, PartitionFetchState] = {}
+        gone = []
+        for topic_partition in looked_at:
+            state = states.get(topic_partition)
+            if state is None:
+                if topic_partition in sent:
+                    gone.append(topic_partition)
+            elif self.requested_state(topic_partition) is not state:
+                changed[topic_partition] = state
         by_id = self._by_id
         if changed or gone:
+            others = changed if by_id else states  # the unchanged ones have ids
             by_id = self._fetch_version > FETCH_VERSION_BY_NAME and all(
-                state.topic_id is not None for state in states.values()
+                state.topic_id is not None for state in others.values()
             )
         if self._handler.names_all or by_id != self._by_id:
             sent.clear()
@@ -146,19 +177,9 @@ class LeaderSession:
         named = changed if moves == self._moves else states
         forgotten = [sent.pop(tp)[0] for tp in gone] + self._replaced_keys(named)
         self._moves = moves
-        return self._handler.build_on(self._partition_requests(named), forgotten)
-
-    def _gone(
-        self,
-        states: Mapping[TopicPartition, PartitionFetchState],
-        changed: Mapping[TopicPartition, PartitionFetchState],
-    ) -> list[TopicPartition]:
-        """Return the partitions of the session that are not in ``states``."""
-        sent = self._sent
-        new = sum(tp not in sent for tp in changed)
-        if len(sent) + new == len(states):
-            return []
-        return [tp for tp in sent if tp not in states]
+        requests = self._partition_requests(named)
+        assert len(sent) == len(states), "a change of a partition was not reported"
+        return self._handler.build_on(requests, forgotten)
 
     def _replaced_keys(
         self, states: Mapping[TopicPartition, PartitionFetchState]

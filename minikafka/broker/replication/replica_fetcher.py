@@ -36,6 +36,7 @@ from minikafka.broker.replication.leader_session import (
 from minikafka.core.quota.rates import RateConfig, SampledRate
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import FetchedRecords, PartitionFetchState, read_ahead
+from minikafka.core.replication.fetch_states import FetchStates
 from minikafka.core.replication.follower import EpochEnd, restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.kernel.cluster import TopicPartition
@@ -43,7 +44,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
 from minikafka.network.channel import Channel
-from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from minikafka.protocol.schema import Message
 
@@ -63,12 +64,19 @@ Connect: TypeAlias = Callable[[int], Awaitable[Channel]]
 
 
 class Poll(NamedTuple):
-    """A Fetch in flight, with the fetch ``states`` from which it was built. ``reply`` is the future
-    response; None if the request could not be sent."""
+    """A Fetch in flight. ``reply`` is the future response; None if the request could not be
+    sent."""
 
-    states: Mapping[TopicPartition, PartitionFetchState]
     request: FetchRequest
     reply: asyncio.Future[Any] | None
+
+
+class FetchedState(NamedTuple):
+    """The response for one partition, and the state from which its request was built."""
+
+    topic_partition: TopicPartition
+    state: PartitionFetchState
+    data: PartitionData
 
 
 class ReplicaFetcher:
@@ -98,8 +106,7 @@ class ReplicaFetcher:
         self._config = config
         self._flush_truncation = flush_truncation
         self._log = log.bind(source=source)
-        # Partitions that made progress least recently come first.
-        self._states: dict[TopicPartition, PartitionFetchState] = {}
+        self._states = FetchStates()
         # Partitions whose epochs have to be compared with the leader's before the first Fetch.
         self._uncompared: set[TopicPartition] = set()
         self.fetches = SampledRate(FETCH_RATE)  # responses
@@ -128,7 +135,7 @@ class ReplicaFetcher:
         self._put(topic_partition, state)
 
     def _put(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
-        self._states[topic_partition] = state
+        self._states.put(topic_partition, state)
         self._wake.set()
         if self._polling and not self._interrupted and len(self._states) <= INTERRUPT_UP_TO:
             self._interrupt()
@@ -153,10 +160,10 @@ class ReplicaFetcher:
         ``maybeUpdateTopicIds``)."""
         state = self._states.get(topic_partition)
         if state is not None and state.topic_id != topic_id:
-            self._states[topic_partition] = state._replace(topic_id=topic_id)
+            self._states.put(topic_partition, state._replace(topic_id=topic_id))
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        self._states.pop(topic_partition, None)
+        self._states.remove(topic_partition)
         self._uncompared.discard(topic_partition)
 
     def stop(self) -> None:
@@ -174,13 +181,13 @@ class ReplicaFetcher:
                     continue
                 now_ms = self._clock.monotonic_ms()
                 if self._logs.throttle.quota.limited:
-                    self._states.update(self._logs.throttle.held_back(self._states, now_ms))
-                due = states.not_delayed(self._states, now_ms)
+                    self._hold_back(now_ms)
+                due = self._states.due(now_ms)
                 if not due:
                     await self._idle(now_ms)
                 elif self._channel is None:
                     await self._reach_leader()
-                elif not self._uncompared.isdisjoint(due):
+                elif any(tp in due for tp in self._uncompared):
                     await self._compare({tp: due[tp] for tp in due if tp in self._uncompared})
                 else:
                     await self._end(self._begin(due))
@@ -197,11 +204,11 @@ class ReplicaFetcher:
 
     async def _idle(self, now_ms: int) -> None:
         """Wait until a partition is added or the first delay ends."""
-        delays = [s.delayed_until_ms for s in self._states.values() if s.delayed_until_ms]
+        delay_ms = self._states.first_delay_ms(now_ms)
         self._wake.clear()
         timer = None
-        if delays:
-            timer = self._clock.call_later(max(1, min(delays) - now_ms), self._wake.set)
+        if delay_ms is not None:
+            timer = self._clock.call_later(max(1, delay_ms), self._wake.set)
         try:
             await self._wake.wait()
         finally:
@@ -212,7 +219,7 @@ class ReplicaFetcher:
         try:
             channel = await self._connect(self.source)
         except OSError as error:
-            self._failed(list(self._states))
+            self._failed(list(self._states.copy()))
             self._connect_failures += 1
             if self._connect_failures == 1:
                 self._log.warning("leader_not_reached", error=repr(error))
@@ -259,11 +266,30 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------------------ fetching
 
-    def _begin(self, requested: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
+    def _hold_back(self, now_ms: int) -> None:
+        """Delay the partitions that the throttle holds back."""
+        held_back = self._logs.throttle.held_back(self._states.copy(), now_ms)
+        for topic_partition, state in held_back.items():
+            self._states.put(topic_partition, state)
+
+    def _begin(self, due: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
+        """Send a Fetch of all partitions that are due."""
+        self._logs.write_log_starts()
+        request, version = self._session.request_changed(
+            due, self._states.changed, self._max_wait_ms(len(due))
+        )
+        self._states.changed.clear()
+        return self._begun(request, version)
+
+    def _begin_ahead(self, requested: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
+        """Send a Fetch with states that these partitions do not have yet."""
         self._logs.write_log_starts()
         request, version = self._session.request(requested, self._max_wait_ms(len(requested)))
+        return self._begun(request, version)
+
+    def _begun(self, request: FetchRequest, version: int) -> Poll:
         self._polling, self._interrupted = True, False
-        return Poll(requested, request, self._send(request, version))
+        return Poll(request, self._send(request, version))
 
     async def _end(self, poll: Poll) -> None:
         """Wait for the response and apply it. The next Fetch may be sent in between."""
@@ -273,39 +299,37 @@ class ReplicaFetcher:
         if response is None:
             self._session.failed()
             if not self._interrupted:
-                self._failed(list(poll.states))
+                self._failed(self._session.requested)
             return
         error = ErrorCode(response.error_code)
         responses = self._session.accept(error, response)
         if responses is None:
             self._log.info("fetch_refused", error=error.name, session=poll.request.session_id)
             if error not in SESSION_ERRORS:
-                self._failed(list(poll.states))
+                self._failed(self._session.requested)
             return
         self.fetches.record(1, self._clock.monotonic_ms())
-        self._read_ahead(poll, responses)
-        await self._apply_all(poll, responses)
+        # The partitions that were neither removed nor changed since.
+        rows = [
+            FetchedState(topic_partition, state, data)
+            for topic_partition, data in responses
+            if (state := self._session.requested_state(topic_partition)) is not None
+            and self._states.get(topic_partition) is state
+        ]
+        self._read_ahead(responses, rows)
+        await self._apply_all(rows)
 
-    def _state_in_request(
-        self, poll: Poll, topic_partition: TopicPartition
-    ) -> PartitionFetchState | None:
-        """Return the fetch state of the request; None if the partition was removed or changed
-        since."""
-        state = poll.states.get(topic_partition)
-        return state if self._states.get(topic_partition) is state else None
-
-    def _read_ahead(self, poll: Poll, responses: PartitionResponses) -> None:
+    def _read_ahead(self, responses: PartitionResponses, rows: list[FetchedState]) -> None:
         """Send the next Fetch before ``responses`` are applied, if ``read_ahead`` allows it.
 
         If an append fails afterwards, the state of its partition differs from the one in that
         request, and the partition's part of the next response is ignored."""
         fetched: list[FetchedRecords] = []
-        for topic_partition, data in responses:
-            state = self._state_in_request(poll, topic_partition)
-            if data.error_code or data.diverging_epoch is not None or self._channel is None:
-                return
-            if state is None:
-                continue
+        if self._channel is None or any(
+            data.error_code or data.diverging_epoch is not None for _, data in responses
+        ):
+            return
+        for topic_partition, state, data in rows:
             records, high_watermark = data.records or b"", data.high_watermark
             if records and state.fetch_offset >= high_watermark:
                 return  # the most frequent case: the follower is in sync
@@ -316,16 +340,17 @@ class ReplicaFetcher:
         if ahead is not None:
             now_ms = self._clock.monotonic_ms()
             busy = ahead.keys() | self._uncompared
-            quiet = {tp: state for tp, state in self._states.items() if tp not in busy}
-            self._ahead = self._begin(states.not_delayed(quiet, now_ms) | ahead)
+            due = self._states.due(now_ms)
+            quiet = {tp: state for tp, state in due.items() if tp not in busy}
+            self._ahead = self._begin_ahead(quiet | ahead)
+            self._states.changed.update(dict.fromkeys(ahead))
 
-    async def _apply_all(self, poll: Poll, responses: PartitionResponses) -> None:
+    async def _apply_all(self, rows: list[FetchedState]) -> None:
         restarts, grown = [], []
         refused: dict[ErrorCode, list[TopicPartition]] = {}
-        for topic_partition, data in responses:
-            state = self._state_in_request(poll, topic_partition)
-            if state is None:
-                continue
+        for topic_partition, state, data in rows:
+            if self._states.get(topic_partition) is not state:
+                continue  # the response has the partition twice
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 restarts.append((topic_partition, state))
             elif data.error_code != ErrorCode.NONE:
@@ -345,9 +370,7 @@ class ReplicaFetcher:
         first delay of another partition ends, or ``replica.fetch.wait.max.ms``."""
         if partitions == len(self._states):
             return self._config.replica_fetch_wait_max_ms
-        now_ms = self._clock.monotonic_ms()
-        ends = [s.delayed_until_ms for s in self._states.values() if s.is_delayed(now_ms)]
-        first_ms = min((end - now_ms for end in ends if end is not None), default=None)
+        first_ms = self._states.first_delay_ms(self._clock.monotonic_ms())
         longest_ms = self._config.replica_fetch_wait_max_ms
         return longest_ms if first_ms is None else min(longest_ms, first_ms)
 
@@ -369,7 +392,7 @@ class ReplicaFetcher:
             )
             state = self._states.get(topic_partition)
             if state is not None:
-                self._states[topic_partition] = self._logs.after_failure(topic_partition, state)
+                self._states.put(topic_partition, self._logs.after_failure(topic_partition, state))
             self._failed([topic_partition])
 
     def _store(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
@@ -377,14 +400,11 @@ class ReplicaFetcher:
         requests."""
         if state.truncating:
             self._flush_truncation(topic_partition)
-        before = self._states.get(topic_partition)
         if self._ahead is not None:
             # A state equal to the one in the request in flight must be the same object.
-            requested = self._ahead.states.get(topic_partition)
+            requested = self._session.requested_state(topic_partition)
             state = requested if requested == state else state
-        if before is None or before.fetch_offset != state.fetch_offset:
-            self._states.pop(topic_partition, None)
-        self._states[topic_partition] = state
+        self._states.put(topic_partition, state)
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching these partitions until the controller's next LeaderAndIsr."""

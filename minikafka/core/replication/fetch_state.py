@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -51,18 +51,6 @@ class PartitionFetchState(NamedTuple):
         if self.truncating:
             return True
         return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
-
-
-def not_delayed(
-    states: Mapping[TopicPartition, PartitionFetchState], now_ms: int
-) -> dict[TopicPartition, PartitionFetchState]:
-    """Return the partitions to fetch now. Called with thousands of partitions for every Fetch."""
-    return {
-        topic_partition: state
-        for topic_partition, state in states.items()
-        if not state.truncating
-        and (state.delayed_until_ms is None or state.delayed_until_ms <= now_ms)
-    }
 
 
 def initial_truncation(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minikafka.broker.replication.leader_session import (
     FETCH_VERSION_BY_NAME,
@@ -45,9 +47,17 @@ class Follower:
         self.looked_at.append(topic_partition)
         return self.starts.get(topic_partition, 0)
 
-    def fetch(self, wanted: dict[TopicPartition, PartitionFetchState]) -> FetchRequest:
+    def fetch(
+        self,
+        wanted: dict[TopicPartition, PartitionFetchState],
+        changed: list[TopicPartition] | None = None,
+    ) -> FetchRequest:
+        """Send the next request. It looks at the ``changed`` partitions, or at all."""
         self.looked_at = []
-        request, self.version = self.session.request(wanted, 500)
+        if changed is None:
+            request, self.version = self.session.request(wanted, 500)
+        else:
+            request, self.version = self.session.request_changed(wanted, changed, 500)
         names_all = request.session_epoch == 0
         topics = [
             FetchableTopicResponse(
@@ -164,3 +174,44 @@ def test_the_protocol_decides_version_and_names(
     assert request.replica_id == (-1 if has_replica_state else 2)
     found = request.replica_state
     assert (found is not None and found.replica_id == 2) is has_replica_state
+
+
+@pytest.mark.mission("FET-17")
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_look_at_the_changes_alone_builds_the_same_requests(data: st.DataObject) -> None:
+    """The twin looks at all partitions for each request."""
+    follower, twin = Follower(), Follower()
+    states: dict[TopicPartition, PartitionFetchState] = {}
+    ids = st.sampled_from([T, T, T, OTHER, None])
+    for _ in range(data.draw(st.integers(1, 12))):
+        changed = data.draw(st.lists(st.sampled_from(P), unique=True))
+        for topic_partition in changed:
+            states.pop(topic_partition, None)
+            if data.draw(st.booleans()):
+                states[topic_partition] = state(data.draw(ids), data.draw(st.integers(0, 2)))
+        if data.draw(st.integers(0, 4)) == 0:
+            for each in (follower, twin):
+                each.moves += 1
+                each.starts[P[0]] = each.moves
+        if data.draw(st.integers(0, 6)) == 0:
+            follower.session.failed()
+            twin.session.failed()
+        mine = follower.fetch(states, changed)
+        expected = twin.fetch(states)
+        assert follower.version == twin.version
+        assert mine.session_epoch == expected.session_epoch
+        assert everything(mine) == everything(expected)
+        assert set(follower.session.requested) == states.keys()
+        assert all(follower.session.requested_state(tp) is states[tp] for tp in states)
+
+
+def everything(request: FetchRequest) -> list[tuple[object, ...]]:
+    """Return the partitions of a request in any order."""
+    return sorted(
+        [(t.topic, str(t.topic_id), str(p)) for t in request.topics for p in t.partitions]
+    ) + sorted(
+        (t.topic, str(t.topic_id), index)
+        for t in request.forgotten_topics_data
+        for index in t.partitions
+    )

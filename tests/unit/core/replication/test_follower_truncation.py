@@ -15,7 +15,6 @@ from minikafka.core.replication.fetch_state import (
     fetched,
     held_back,
     initial_truncation,
-    not_delayed,
     truncated,
 )
 from minikafka.core.replication.follower import (
@@ -27,7 +26,6 @@ from minikafka.core.replication.follower import (
     restart_below_leader_end,
     truncation_by_epoch,
 )
-from minikafka.kernel.cluster import TopicPartition
 
 UNDEFINED = EpochEnd()
 
@@ -83,19 +81,6 @@ def test_follower_is_in_sync_at_the_high_watermark_of_the_last_response() -> Non
     assert fetched(state, 13, 3, 13).in_sync
     ahead = fetched(state, 14, 3, 13)  # of what the leader had committed
     assert (ahead.lag, ahead.in_sync) == (0, True)
-
-
-def test_delayed_and_unflushed_partitions_are_not_fetched() -> None:
-    ready = PartitionFetchState(None, 3, 10)
-    states = {
-        TopicPartition("t", 0): ready,
-        TopicPartition("t", 1): ready._replace(delayed_until_ms=100),
-        TopicPartition("t", 2): ready._replace(delayed_until_ms=101),
-        TopicPartition("t", 3): truncated(ready, 6, 1, unflushed=True),
-        TopicPartition("t", 4): truncated(ready, 6, 1, unflushed=False),
-    }
-    assert [tp.partition for tp in not_delayed(states, now_ms=100)] == [0, 1, 4]
-    assert [tp.partition for tp, s in states.items() if not s.is_delayed(100)] == [0, 1, 4]
 
 
 def test_one_that_is_throttled_waits_unless_it_waits_already() -> None:
