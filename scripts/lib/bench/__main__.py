@@ -1,18 +1,23 @@
-"""Runs the benchmarks named, or all. `stalls:TEXT` runs only the rows whose names have TEXT, and
-`soak:MINUTES`, or `soak MINUTES`, lasts that long, and `scale:NUMBER` takes so many partitions."""
+"""Runs the benchmarks named, or all. A name may have an option: `stalls:TEXT` runs only the rows
+whose names have TEXT, `soak:MINUTES`, or `soak MINUTES`, lasts that long, `scale:NUMBER` takes so
+many partitions, and `flames:DIRECTORY` the brokers of another checkout."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 from scripts.lib.apache_kafka import NoApacheKafka
 from scripts.lib.bench import (
     clients,
     codec,
     controller,
+    flames,
     groups,
     idle,
+    interpreters,
     log,
     page,
     partitioners,
@@ -32,7 +37,8 @@ from scripts.lib.bench import (
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.soak import run as soak
 
-BENCHMARKS = {
+IN_THE_DOCUMENT = ("start", "interpreters", "idle", "client")  # beside the figures of both kinds
+BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "codec": codec.run,
     "log": log.run,
     "produce": produce.run_produce,
@@ -54,34 +60,35 @@ BENCHMARKS = {
     "tab": tab.run,
     "stalls": stalls.run,
     "spark": spark.run,
+    "interpreters": interpreters.run,
+    "flames": flames.run,
     "soak": soak.run,
-    "kafka": side_by_side.run,
+    "kafka": lambda _: side_by_side.run([BENCHMARKS[name] for name in IN_THE_DOCUMENT]),
 }
-ONLY_NAMED = ("scale", "soak", "kafka")  # they take long, and the last two write a document
+# What runs only when it is named: it takes long, or writes into docs.
+ONLY_NAMED = ("scale", "interpreters", "flames", "soak", "kafka")
+WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
+    "stalls": lambda report, text: stalls.run(report, [text]),
+    "scale": lambda report, number: scale.run(report, int(number)),
+    "soak": lambda report, minutes: soak.run(report, float(minutes)),
+    "flames": lambda report, directory: flames.run(report, Path(directory)),
+}
 
 
 def main() -> int:
     words = re.sub(r"\bsoak ([\d.]+)", r"soak:\1", " ".join(sys.argv[1:])).split()
-    arguments = [each.partition(":") for each in words]
-    rows = [row for name, _, row in arguments if name == "stalls" and row]
-    minutes = [float(row) for name, _, row in arguments if name == "soak" and row]
-    sizes = [int(row) for name, _, row in arguments if name == "scale" and row]
-    names = list(dict.fromkeys(name for name, _, _ in arguments)) or [
-        name for name in BENCHMARKS if name not in ONLY_NAMED
+    wanted = [each.partition(":") for each in dict.fromkeys(words)] or [
+        (name, "", "") for name in BENCHMARKS if name not in ONLY_NAMED
     ]
-    unknown = [name for name in names if name not in BENCHMARKS]
+    unknown = [name for name, _, _ in wanted if name not in BENCHMARKS]
     if unknown:
         print(f"bench: no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
     report = Report()
     try:
-        for name in names:
-            if name == "stalls":
-                stalls.run(report, rows)
-            elif name == "soak":
-                soak.run(report, *minutes)
-            elif name == "scale":
-                scale.run(report, *sizes)
+        for name, _, option in wanted:
+            if option and name in WITH_OPTION:
+                WITH_OPTION[name](report, option)
             else:
                 BENCHMARKS[name](report)
     except NoApacheKafka as error:

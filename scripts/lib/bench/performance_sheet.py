@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from scripts.lib.bench.report import figure
 
+BEFORE_FILE = Path(__file__).with_name("before.csv")
 OURS, KAFKA, PROBE = "minikafka", "Kafka", "bare probe"
 BEGIN = "<!-- measured: scripts/bench kafka writes all lines up to the end mark -->"
 END = "<!-- end of measured -->"
@@ -55,26 +58,48 @@ def ahead(section: Section, sides: dict[str, list[float]]) -> str:
     return OURS if (ours > kafkas) == section.more_is_better else KAFKA
 
 
-def tables(sheet: Sheet) -> str:
-    """Return all sections as Markdown. Every row has figures of both sides."""
-    parts = [_counted(sheet)]
-    for section in sheet.sections:
-        probed = any(PROBE in sides for _, sides in sheet.rows(section))
-        head = ["", OURS, KAFKA, f"{OURS} / {KAFKA}", "ahead", *([PROBE] if probed else [])]
-        lines = [
-            f"### {section.heading}",
-            "",
-            _line(head),
-            _line(["---"] + ["--:"] * len(head[1:])),
-        ]
-        for name, sides in sheet.rows(section):
-            cells = [name, _cell(sides[OURS]), _cell(sides[KAFKA]), _ratio(sides)]
-            cells.append(ahead(section, sides))
-            if probed:
-                cells.append(_cell(sides.get(PROBE, ())))
-            lines.append(_line(cells))
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+def read_before() -> dict[tuple[str, str], str]:
+    """Return the figures before the work on speed (commit 46701107), by section and row."""
+    with BEFORE_FILE.open(newline="") as file:
+        return {(row["section"], row["row"]): row["before"] for row in csv.DictReader(file)}
+
+
+def tables(sheet: Sheet, before: Mapping[tuple[str, str], str]) -> str:
+    """Return all sections as Markdown. Every row has figures of both sides. ``before`` has earlier
+    figures of ours, by the section's title and the row."""
+    return "\n\n".join([_counted(sheet), *(_table(sheet, s, before) for s in sheet.sections)])
+
+
+def _table(sheet: Sheet, section: Section, before: Mapping[tuple[str, str], str]) -> str:
+    rows = sheet.rows(section)
+    probed = any(PROBE in sides for _, sides in rows)
+    known = any((section.title, name) in before for name, _ in rows)
+    head = ["", OURS, KAFKA, f"{OURS} / {KAFKA}", "ahead"]
+    head += [PROBE, f"{OURS} / probe"] if probed else []
+    head += ["before"] if known else []
+    lines = [
+        f"### {section.heading}",
+        "",
+        line(head),
+        line(["---"] + ["--:"] * len(head[1:])),
+    ]
+    for name, sides in rows:
+        cells = [name, _cell(sides[OURS]), _cell(sides[KAFKA]), _ratio(sides, KAFKA)]
+        cells.append(ahead(section, sides))
+        if probed:
+            cells += [_cell(sides.get(PROBE, ())), _ratio(sides, PROBE)]
+        if known:
+            cells.append(figure_of_before(before.get((section.title, name), "")))
+        lines.append(line(cells))
+    return "\n".join(lines)
+
+
+def figure_of_before(text: str) -> str:
+    """Write a number as the other cells have it; other text stays."""
+    try:
+        return figure(float(text))
+    except ValueError:
+        return text
 
 
 def marks(benchmark: str) -> tuple[str, str]:
@@ -101,7 +126,7 @@ def _counted(sheet: Sheet) -> str:
     )
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -114,6 +139,6 @@ def _cell(values: Sequence[float]) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def _ratio(sides: dict[str, list[float]]) -> str:
-    kafkas = median(sides[KAFKA])
-    return f"{median(sides[OURS]) / kafkas:.2f}" if kafkas else ""
+def _ratio(sides: dict[str, list[float]], other: str) -> str:
+    theirs = median(sides.get(other, [0.0]))
+    return f"{median(sides[OURS]) / theirs:.2f}" if theirs else ""

@@ -32,6 +32,7 @@ from minikafka.cli.processes.embedded_zookeeper import class_path, find_java, ja
 from scripts.lib.bench import apache_kafka, requests, servers
 from scripts.lib.bench.broker_processes import COMMON, BrokerProcesses, Command, minikafka_command
 from scripts.lib.bench.controller import gone
+from scripts.lib.bench.kept_report import KeptReport
 from scripts.lib.bench.load import Result, drive, drive_in_turn
 from scripts.lib.bench.nasty_inputs import receive
 from scripts.lib.bench.performance_sheet import (
@@ -41,6 +42,7 @@ from scripts.lib.bench.performance_sheet import (
     Section,
     Sheet,
     insert,
+    read_before,
     tables,
 )
 from scripts.lib.bench.produce import (
@@ -111,8 +113,9 @@ FAILED = Section("Records of the producer that failed while a leader went", "rec
 SECTIONS = (PRODUCE, FETCH, REPLICATE, LATENCY, START, STOP, MEMORY, SHUTDOWN, FAILOVER, FAILED)
 
 
-def run(_: Report) -> None:
-    """Measure everything in about eight minutes. The document changes only at the end."""
+def run(others: Sequence[Callable[[Report], None]]) -> None:
+    """Measure both kinds, and then what ``others`` measure of ours alone. The document changes only
+    at the end."""
     insert(DOCUMENT.read_text(), "")  # fail now if the marks are missing
     jars = apache_kafka.jars_to_compare(os.environ)
     kinds: dict[str, Command] = {
@@ -131,7 +134,11 @@ def run(_: Report) -> None:
                 took = f"{time.monotonic() - began:.0f} s"
                 print(f"round {number}, brokers of {kind}: {brokers}, {took}", flush=True)
             probe_alone(sheet, brokers)
-    measured = f"{about}\n\n{tables(sheet)}"
+    alone = KeptReport()
+    for measure_alone in others:
+        measure_alone(alone)
+    before = read_before()
+    measured = f"{about}\n\n{tables(sheet, before)}\n\n{alone.markdown(before)}"
     DOCUMENT.write_text(insert(DOCUMENT.read_text(), measured))
     print(f"\n{measured}\n\nwritten: {DOCUMENT.relative_to(REPOSITORY)}")
 
