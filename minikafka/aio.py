@@ -21,6 +21,7 @@ from minikafka.client import (
     RebalanceListener,
     RecordDeserializationError,
     RecordMetadata,
+    RecordsMetadata,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -49,6 +50,7 @@ __all__ = [
     "RebalanceListener",
     "RecordDeserializationError",
     "RecordMetadata",
+    "RecordsMetadata",
     "TopicPartition",
 ]
 

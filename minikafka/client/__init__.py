@@ -20,7 +20,12 @@ if TYPE_CHECKING:
         RebalanceListener,
     )
     from minikafka.client.consumer.truncation import LogTruncationError
-    from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
+    from minikafka.client.producer.producer import (
+        Producer,
+        ProducerConfig,
+        RecordMetadata,
+        RecordsMetadata,
+    )
     from minikafka.client.serialization import RecordDeserializationError
     from minikafka.core.client.admin.cluster import ClusterDescription
     from minikafka.core.client.admin.topics import CreatedTopic, NewTopic
@@ -47,7 +52,12 @@ else:
                 "RebalanceListener",
             ),
             "minikafka.client.consumer.truncation": ("LogTruncationError",),
-            "minikafka.client.producer.producer": ("Producer", "ProducerConfig", "RecordMetadata"),
+            "minikafka.client.producer.producer": (
+                "Producer",
+                "ProducerConfig",
+                "RecordMetadata",
+                "RecordsMetadata",
+            ),
             "minikafka.client.serialization": ("RecordDeserializationError",),
             "minikafka.core.client.admin.cluster": ("ClusterDescription",),
             "minikafka.core.client.admin.topics": ("CreatedTopic", "NewTopic"),
@@ -86,4 +96,5 @@ __all__ = [
     "RebalanceListener",
     "RecordDeserializationError",
     "RecordMetadata",
+    "RecordsMetadata",
 ]

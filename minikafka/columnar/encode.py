@@ -11,6 +11,7 @@ import numpy as np
 
 from minikafka.columnar.partitioning import buffers_of
 from minikafka.columnar.varints import Ints, put_varints, varint_sizes, zigzag
+from minikafka.core.client.producer.producer_batch import EncodedRun
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     NO_LEADER_EPOCH,
@@ -66,6 +67,21 @@ def encode_batches(
     Yields batches in the order of the rows. A batch has at most ``batch_bytes`` before compression,
     unless a single record is larger. All records get the timestamp ``timestamp_ms``. Raises
     ValueError for a header without a key."""
+    sequence = base_sequence
+    for run in encode_runs(columns, timestamp_ms, batch_bytes - BATCH_OVERHEAD):
+        data = _batch(run, stamp, sequence, compression)
+        if sequence != NO_SEQUENCE:
+            sequence = increment_sequence(sequence, run.record_count)
+        yield EncodedBatch(data, run.record_count, sequence)
+
+
+def encode_runs(
+    columns: Mapping[str, pa.Array], timestamps_ms: int | Ints, most_bytes: int
+) -> Iterator[EncodedRun]:
+    """Encode the columns value, and optionally key and headers, in order.
+
+    A run has at most ``most_bytes``, or one record. ``timestamps_ms`` is the time of all records,
+    or has one for each. Raises ValueError for a header without a key."""
     import pyarrow as pa
 
     value = columns["value"].cast(pa.binary())
@@ -74,43 +90,37 @@ def encode_batches(
     key = columns.get("key")
     key = pa.nulls(len(value), pa.binary()) if key is None else key.cast(pa.binary())
     headers = header_blobs(columns.get("headers"), len(value))
-    sizes = _row_sizes(key, value, headers)
-    firsts, group_ends = _cut(sizes + _FIXED_BYTES, batch_bytes - BATCH_OVERHEAD)
-    sequence = base_sequence
+    firsts, group_ends = _cut(_row_sizes(key, value, headers) + _FIXED_BYTES, most_bytes)
     for begin, end in group_ends:
         bounds = [*firsts[begin:end], firsts[end]]
         rows = slice(bounds[0], bounds[-1])
-        deltas = np.arange(rows.start, rows.stop) - np.repeat(bounds[:-1], np.diff(bounds))
-        payload, starts = _payload(key[rows], value[rows], headers[rows], deltas)
+        counts = np.diff(bounds)
+        deltas = np.arange(rows.start, rows.stop) - np.repeat(bounds[:-1], counts)
+        times = np.zeros(len(deltas), np.int64)
+        if not isinstance(timestamps_ms, int):
+            times = timestamps_ms[rows] - np.repeat(timestamps_ms[bounds[:-1]], counts)
+        payload, starts = _payload(key[rows], value[rows], headers[rows], deltas, times)
         for first, last in pairwise(bounds):
             body = payload[starts[first - rows.start] : starts[last - rows.start]]
-            count = last - first
-            data = _batch(body, count, timestamp_ms, stamp, sequence, compression)
-            if sequence != NO_SEQUENCE:
-                sequence = increment_sequence(sequence, count)
-            yield EncodedBatch(data, count, sequence)
+            base = latest = timestamps_ms
+            if not isinstance(timestamps_ms, int):
+                base, latest = timestamps_ms[first], timestamps_ms[first:last].max()
+            yield EncodedRun(body, last - first, int(base), int(latest))
 
 
-def _batch(
-    body: memoryview,
-    count: int,
-    timestamp_ms: int,
-    stamp: ProducerStamp,
-    sequence: int,
-    codec: Compression,
-) -> bytes:
+def _batch(run: EncodedRun, stamp: ProducerStamp, sequence: int, codec: Compression) -> bytes:
     return assemble_batch(
-        body if codec is Compression.NONE else compress(codec, body),
+        run.body if codec is Compression.NONE else compress(codec, run.body),
         base_offset=0,
         leader_epoch=NO_LEADER_EPOCH,
         attributes=int(codec) | (TRANSACTIONAL_FLAG if stamp.transactional else 0),
-        last_offset_delta=count - 1,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
+        last_offset_delta=run.record_count - 1,
+        base_timestamp=run.base_timestamp,
+        max_timestamp=run.max_timestamp,
         producer_id=stamp.producer_id,
         producer_epoch=stamp.producer_epoch,
         base_sequence=sequence,
-        record_count=count,
+        record_count=run.record_count,
     )
 
 
@@ -176,12 +186,12 @@ def _row_sizes(*columns: pa.Array) -> Ints:
 
 
 def _payload(
-    key: pa.Array, value: pa.Array, headers: pa.Array, deltas: Ints
+    key: pa.Array, value: pa.Array, headers: pa.Array, deltas: Ints, times: Ints
 ) -> tuple[memoryview, Ints]:
     """Return all records in one buffer, and the position of each, followed by that of the end."""
     nothing = np.zeros(len(deltas), np.int64)
-    # attributes 0 | timestamp delta 0 | offset delta | key size
-    prefix = varint_column(nothing, nothing, zigzag(deltas), _lengths(key))
+    # attributes 0 | timestamp delta | offset delta | key size
+    prefix = varint_column(nothing, zigzag(times), zigzag(deltas), _lengths(key))
     middle = varint_column(_lengths(value))
     parts = (prefix, key, middle, value, headers)
     records = _join(varint_column(zigzag(_row_sizes(*parts))), *parts)

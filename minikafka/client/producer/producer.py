@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple, SupportsIndex, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, SupportsIndex, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.producer.config import Partitioner, ProducerConfig
+from minikafka.client.producer.many_records import ManyRecords, RecordsMetadata
 from minikafka.client.producer.sender import Promise, RecordMetadata, Sender, SenderConfig
 from minikafka.client.producer.transaction_manager import TransactionManager
-from minikafka.client.serialization import resolve_serializer, serialize
+from minikafka.client.serialization import Serialize, resolve_serializer, serialize
 from minikafka.client.session import Client
 from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.cluster_view import ClusterView
@@ -30,17 +31,27 @@ from minikafka.core.client.producer.partitioner import (
     StickyPartitions,
     partition_for_key,
 )
+from minikafka.core.client.producer.producer_batch import EncodedRun
 from minikafka.core.client.producer.record_checks import as_bytes, as_headers, check_timestamp
+from minikafka.core.client.producer.run_encoding import encode_runs, record_sizes
 from minikafka.core.client.producer.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.record import Header
 
-__all__ = ["Partitioner", "Producer", "ProducerConfig", "RecordMetadata"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Partitioner", "Producer", "ProducerConfig", "RecordMetadata", "RecordsMetadata"]
 
 _DRAW = 1 << 31
+_STICKY: Final = -1  # the partition of records that may go to any: chosen for each batch
+_RUN_BYTES: Final = 512 * 1024  # brokers take batches of a MiB unless topics say otherwise
 
+Written: TypeAlias = "asyncio.Future[list[RecordsMetadata]]"
+
+Choose: TypeAlias = Callable[[bytes | None, bytes | None], int]
 DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
 
 
@@ -115,6 +126,7 @@ class Producer(Client):
         self._serialize_value = resolve_serializer(self._config.value_serializer)
         most_bytes = min(self._config.max_request_size, self._config.buffer_memory)
         self._max_record_bytes = most_bytes - BATCH_OVERHEAD_BYTES
+        self._run_bytes = min(max(self._config.batch_size, _RUN_BYTES), self._max_record_bytes)
         self._blocked_ms = 0
         self._closed = False
         self._routes: dict[str, _Route] = {}
@@ -240,6 +252,143 @@ class Producer(Client):
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
         )
+
+    # -- many records at once
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[object],
+        keys: Iterable[object] | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Written:
+        """Append many records, and return one future for all of them, after all are in the buffer.
+
+        They become batches of up to 512 KiB (or ``batch_size``) that are sent at once, whatever
+        ``linger_ms`` is, so that a call pays from some dozen records on. The future holds what was
+        written where, or the first KafkaError. Partitions are chosen as by ``send``; the sticky
+        partition changes with each batch. Raises as ``send``: before anything is appended, except
+        REQUEST_TIMED_OUT for want of room, when earlier records are on their way.
+        """
+        contents = self._serialized(topic, values, self._serialize_value, "value.serializer")
+        of_keys = None
+        if keys is not None:
+            of_keys = self._serialized(topic, keys, self._serialize_key, "key.serializer")
+            if len(of_keys) != len(contents):
+                raise ValueError(f"{len(of_keys)} keys for {len(contents)} values")
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        else:
+            check_timestamp(timestamp_ms)
+        deadline_ms = self.session.world.clock.monotonic_ms() + self._config.max_block_ms
+        route = await self._route(topic, partition)
+        self._check_sizes(record_sizes(contents, of_keys))
+        groups = self._grouped(route, contents, of_keys, partition)
+        runs = (
+            (number, run)
+            for number, (group, group_keys) in groups.items()
+            for run in encode_runs(group, group_keys, timestamp_ms, self._run_bytes)
+        )
+        return await self._append_runs(route, runs, deadline_ms)
+
+    async def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> Written:
+        """Append the rows of an Arrow table, as ``send_many`` does. Needs the extra ``arrow``.
+
+        Columns, by name: value, and optionally key, headers, partition, timestamp; others are
+        ignored, so that a table of ``poll_arrow`` can be sent as it is (it has partitions). Keys
+        and values are binary or strings; the serializers have no part in it. A row with a null
+        partition gets one as by ``send``; one without a timestamp gets the present. Raises as
+        ``send_many``, ValueError for columns that do not fit, and ImportError without pyarrow.
+        """
+        from minikafka.client.producer.arrow_rows import ArrowRows
+
+        rows = ArrowRows(table, self._wall_ms())
+        deadline_ms = self.session.world.clock.monotonic_ms() + self._config.max_block_ms
+        route = await self._route(topic, rows.last_partition)
+        self._check_sizes(rows.largest())
+        runs = rows.runs(len(route.partitions), self._run_bytes, self._chooser(route))
+        return await self._append_runs(route, runs, deadline_ms)
+
+    def _serialized(
+        self, topic: str, contents: Iterable[object], serializer: Serialize | None, key: str
+    ) -> list[bytes | None]:
+        if serializer is not None:
+            return [serialize(serializer, key, topic, content) for content in contents]
+        found = list(contents)
+        if set(map(type, found)) <= {bytes}:
+            return cast("list[bytes | None]", found)
+        return [as_bytes(content) for content in found]
+
+    def _check_sizes(self, sizes: Iterable[int]) -> None:
+        """Raises KafkaError MESSAGE_TOO_LARGE."""
+        if (largest := max(sizes, default=0)) > self._max_record_bytes:
+            raise self._too_large(largest)
+
+    def _grouped(
+        self,
+        route: _Route,
+        values: list[bytes | None],
+        keys: list[bytes | None] | None,
+        partition: int | None,
+    ) -> dict[int, tuple[list[bytes | None], list[bytes | None] | None]]:
+        """Return values and keys by partition, in order."""
+        choose = self._chooser(route)
+        if partition is not None or (keys is None and choose is None):
+            return {_STICKY if partition is None else partition: (values, keys)}
+        of_keys = [None] * len(values) if keys is None else keys
+        known: dict[bytes | None, int] = {None: _STICKY}
+        groups: dict[int, tuple[list[bytes | None], list[bytes | None]]] = {}
+        for key, value in zip(of_keys, values, strict=True):
+            if choose is not None:
+                number = choose(key, value)
+            elif (found := known.get(key)) is not None:
+                number = found
+            else:
+                assert key is not None
+                number = known[key] = partition_for_key(key, len(route.partitions))
+            group = groups.setdefault(number, ([], []))
+            group[0].append(value)
+            group[1].append(key)
+        return dict(groups)
+
+    def _chooser(self, route: _Route) -> Choose | None:
+        """Return a function for partitioners that are called for each record; None for Kafka's hash
+        and sticky partitions."""
+        if self._custom is None and self._config.partitioner == "sticky":
+            return None
+
+        def choose(key: bytes | None, value: bytes | None) -> int:
+            return self._partition(route, key, value, None, self._run_bytes).partition
+
+        return choose
+
+    async def _append_runs(
+        self, route: _Route, runs: Iterable[tuple[int, EncodedRun]], deadline_ms: int
+    ) -> Written:
+        """Append encoded runs, each as soon as the buffer has room. Raises KafkaError."""
+        clock, records = self.session.world.clock, ManyRecords()
+        partitions, available = route
+        topic, count = partitions[0].topic, len(partitions)
+        for number, run in runs:
+            if number == _STICKY:
+                current = self._sticky.current(topic, count)
+                previous = -1 if current is None else current
+                number = self._sticky.next(topic, count, available, previous, self._draw())
+            if self._transactions is not None:
+                await self._transactions.admit(partitions[number])
+            self._check_sizes([run.size_bytes])  # with headers
+            if not self._accumulator.has_memory(run.size_bytes):
+                await self._wait_for_memory(run.size_bytes, deadline_ms - clock.monotonic_ms())
+            if self._closed:
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
+            records.add(run.record_count)
+            self._accumulator.append_run(partitions[number], run, records, clock.monotonic_ms())
+            self.sender.wake()
+            await asyncio.sleep(0)  # the sender runs, and other tasks
+        records.complete()
+        return records.future
 
     async def flush(self) -> None:
         """Send all records appended so far, and wait until each is delivered or has failed, also

@@ -11,6 +11,7 @@ from minikafka.client.session import ClusterSession
 from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.producer.accumulator import Accumulator, ProducerBatch
 from minikafka.core.client.producer.produce_call import produce
+from minikafka.core.client.producer.producer_batch import RunBatch
 from minikafka.core.client.producer.sequences import BatchOutcome, Sequences
 from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
@@ -115,6 +116,8 @@ class Sender:
         finally:
             error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed")
             for batch in self._accumulator.take_all():
+                if isinstance(batch, RunBatch):
+                    batch.outcome.silence()
                 self._fail(batch, error)
                 for promise in batch.tokens:
                     if not promise.cancelled():
@@ -308,6 +311,10 @@ class Sender:
     def _delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         self._accumulator.complete(batch)
         self.counts.records += batch.record_count
+        if isinstance(batch, RunBatch):
+            batch.outcome.delivered(batch.topic_partition, base_offset, batch.record_count)
+            self._on_settled()
+            return
         topic, partition = batch.topic_partition
         offset, known = base_offset, base_offset != UNKNOWN_OFFSET
         for promise, timestamp in zip(batch.tokens, batch.timestamps, strict=True):
@@ -323,6 +330,10 @@ class Sender:
         self.counts.failed += batch.record_count
         if self._transactions is not None:
             self._transactions.note_failure(error)
+        if isinstance(batch, RunBatch):
+            if self._transactions is not None:
+                batch.outcome.silence()
+            batch.outcome.failed(batch.record_count, error)
         for promise in batch.tokens:
             if not promise.done():
                 promise.set_exception(error)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minikafka.columnar.partitioning import partitions_of_keys
+from minikafka.columnar.rows import rows_by_partition
 from minikafka.columnar.varints import Ints
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -15,8 +16,6 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_ROWS = 65_536
-CHUNK_BYTES = 8 * 1024 * 1024
 _CONTENT = ("key", "value", "headers")
 
 
@@ -48,42 +47,6 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
             )
 
 
-def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, pa.Array]]:
-    """Join small Arrow batches into larger chunks and yield the columns of each chunk.
-
-    The rows of a chunk are encoded together, so that record batches do not become small."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        held.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            yield _together(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield _together(held)
-
-
-def _together(batches: list[pa.RecordBatch]) -> dict[str, pa.Array]:
-    import pyarrow as pa
-
-    table = pa.Table.from_batches(batches).combine_chunks()
-    columns = {name: _one(table.column(name)) for name in table.schema.names}
-    for name in ("key", "value"):
-        if name in columns:
-            columns[name] = columns[name].cast(pa.binary())
-    return columns
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    import pyarrow as pa
-
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
 class Router:
     """Assigns rows to partitions: by the column ``partition``, else by the hash of the key.
 
@@ -109,12 +72,10 @@ class Router:
         content = {name: columns[name] for name in _CONTENT if name in columns}
         for topic, rows in self._topics(columns):
             where = self._partitions(topic, columns, rows)
-            order = np.argsort(where, kind="stable")
-            found, firsts = np.unique(where[order], return_index=True)
-            picked = order if rows is None else rows[order]
-            for partition, chosen in zip(found, np.split(picked, firsts[1:]), strict=True):
-                taken = {name: column.take(pa.array(chosen)) for name, column in content.items()}
-                yield TopicPartition(topic, int(partition)), taken
+            for partition, chosen in rows_by_partition(where):
+                picked = pa.array(chosen if rows is None else rows[chosen])
+                taken = {name: column.take(picked) for name, column in content.items()}
+                yield TopicPartition(topic, partition), taken
 
     def _topics(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, Ints | None]]:
         if self._topic is not None:

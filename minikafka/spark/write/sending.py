@@ -6,11 +6,12 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from minikafka.columnar.rows import chunks_of
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.options import TopicSelection
 from minikafka.spark.write.producing import Producing
-from minikafka.spark.write.routing import Router, chunks_of
+from minikafka.spark.write.routing import Router
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -65,6 +65,75 @@ def minikafka_read(bootstrap: str, topic: str, count: int, size: int) -> tuple[f
     return run(work())
 
 
+MANY = 10_000
+
+
+def minikafka_many_send(bootstrap: str, topic: str, count: int, size: int) -> tuple[float, float]:
+    """The same records by ``send_many``, which gets a list of them."""
+    from minikafka.client import ClientConfig, Producer, ProducerConfig
+    from minikafka.world.real.world import real_world, run
+
+    async def work() -> tuple[float, float]:
+        config = ProducerConfig(linger_ms=LINGER_MS, batch_size=BATCH_BYTES)
+        async with Producer(real_world(), ClientConfig(bootstrap), config) as producer:
+            await producer.send_and_wait(topic, b"first", partition=0)
+            payload, watch = b"x" * size, Stopwatch()
+            futures = [
+                await producer.send_many(
+                    topic, [payload for _ in range(min(MANY, count - begin))], partition=0
+                )
+                for begin in range(0, count, MANY)
+            ]
+            written = [each for future in futures for each in await future]
+            figures = watch.read()
+            assert sum(each.record_count for each in written) == count
+            return figures
+
+    return run(work())
+
+
+def minikafka_arrow_send(bootstrap: str, topic: str, count: int, size: int) -> tuple[float, float]:
+    """The same records by ``send_arrow``, from a table that is there."""
+    import pyarrow as pa
+
+    from minikafka.client import ClientConfig, Producer, ProducerConfig
+    from minikafka.world.real.world import real_world, run
+
+    async def work() -> tuple[float, float]:
+        config = ProducerConfig(linger_ms=LINGER_MS, batch_size=BATCH_BYTES)
+        async with Producer(real_world(), ClientConfig(bootstrap), config) as producer:
+            first = pa.table({"value": [b"first"], "partition": pa.array([0], pa.int32())})
+            await (await producer.send_arrow(topic, first))
+            values = pa.array([b"x" * size] * count, pa.binary())
+            table = pa.table(
+                {"value": values, "partition": pa.repeat(pa.scalar(0, "int32"), count)}
+            )
+            watch = Stopwatch()
+            written = await (await producer.send_arrow(topic, table))
+            figures = watch.read()
+            assert sum(each.record_count for each in written) == count
+            return figures
+
+    return run(work())
+
+
+def minikafka_arrow_read(bootstrap: str, topic: str, count: int, size: int) -> tuple[float, float]:
+    from minikafka.client import ClientConfig, Consumer, ConsumerConfig
+    from minikafka.world.real.world import real_world, run
+
+    async def work() -> tuple[float, float]:
+        config = ConsumerConfig(auto_offset_reset="earliest")
+        async with Consumer(real_world(), ClientConfig(bootstrap), config) as consumer:
+            await consumer.assign_topics(topic)
+            got = (await consumer.poll_arrow(30_000, max_records=1)).num_rows
+            watch = Stopwatch()
+            while got < count:
+                got += (await consumer.poll_arrow(30_000)).num_rows
+            return watch.read()
+
+    return run(work())
+
+
 # ------------------------------------------------------------------------------------ confluent
 
 
@@ -208,6 +277,9 @@ def kafka_python_read(bootstrap: str, topic: str, count: int, size: int) -> tupl
 WORK: dict[tuple[str, str], Work] = {
     ("minikafka", "send"): minikafka_send,
     ("minikafka", "read"): minikafka_read,
+    ("minikafka many", "send"): minikafka_many_send,
+    ("minikafka arrow", "send"): minikafka_arrow_send,
+    ("minikafka arrow", "read"): minikafka_arrow_read,
     ("confluent-kafka", "send"): confluent_send,
     ("confluent-kafka", "read"): confluent_read,
     ("aiokafka", "send"): aiokafka_send,

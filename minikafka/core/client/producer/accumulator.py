@@ -10,8 +10,11 @@ from typing import Generic
 
 from minikafka.core.client.producer.producer_batch import (
     BATCH_OVERHEAD_BYTES,
+    EncodedRun,
     PendingRecord,
     ProducerBatch,
+    RunBatch,
+    RunOutcome,
     Token,
     record_size_bytes,
 )
@@ -155,12 +158,25 @@ class Accumulator(Generic[Token]):
             return batch.size_bytes >= limit
         batch = ProducerBatch(topic_partition, now_ms)
         batch.append(record, token, size_bytes)
+        self._open[topic_partition] = batch
+        self._enqueue(batch)
+        return True
+
+    def append_run(
+        self, topic_partition: TopicPartition, run: EncodedRun, outcome: RunOutcome, now_ms: int
+    ) -> None:
+        """Append records that are encoded together, as a batch that is ready at once.
+
+        The caller checks ``has_memory`` first. The partition's open batch takes no more records.
+        """
+        self._open.pop(topic_partition, None)
+        self._enqueue(RunBatch(topic_partition, now_ms, run, outcome))
+
+    def _enqueue(self, batch: ProducerBatch[Token]) -> None:
         batch.serial = self._next_serial
         self._next_serial += 1
-        self._open[topic_partition] = batch
-        self._queues.setdefault(topic_partition, deque()).append(batch)
+        self._queues.setdefault(batch.topic_partition, deque()).append(batch)
         self._used_bytes += batch.size_bytes
-        return True
 
     def begin_flush(self) -> int:
         """Make all batches ready at once until ``end_flush``. Returns a mark for ``is_flushed``."""
@@ -260,18 +276,11 @@ class Accumulator(Generic[Token]):
 
         Returns False for a batch of one record, which is then still in flight.
         """
-        count = batch.record_count
-        if count < 2:
+        if batch.record_count < 2:
             return False
         self._unmute(batch)
         self._used_bytes -= batch.size_bytes
-        records = [record[1:] for record in batch.records()]
-        for part in (slice(count // 2, None), slice(0, count // 2)):
-            half: ProducerBatch[Token] = ProducerBatch(batch.topic_partition, batch.created_ms)
-            half.attempts = batch.attempts  # closes the batch for appends
-            half.serial = batch.serial
-            for record, token in zip(records[part], batch.tokens[part], strict=True):
-                half.append(record, token, record_size_bytes(record))
+        for half in reversed(batch.halves()):
             self._used_bytes += half.size_bytes
             self._put_back(half)
         return True
@@ -312,7 +321,7 @@ class Accumulator(Generic[Token]):
         first = queue[0]
         if (
             self._flushes > 0
-            or first.attempts > 0
+            or first.is_complete
             or len(queue) > 1
             or first.size_bytes >= self.config.batch_size
         ):

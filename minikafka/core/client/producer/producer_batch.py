@@ -1,17 +1,18 @@
-"""A batch of records of one partition, encoded record by record."""
+"""A batch of records of one partition, encoded record by record or before."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from minikafka.core.client.producer.sequences import Stamp
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.protocol.buffer import write_uvarint, write_varlong
+from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.buffer import Buffer, write_uvarint, write_varlong
 from minikafka.protocol.records.batch import NO_LEADER_EPOCH, parse_batches
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
-from minikafka.protocol.records.record import Header, Record, decode_batch, encode_record
+from minikafka.protocol.records.record import Header, decode_batch, encode_record
 
 Token = TypeVar("Token")
 
@@ -77,7 +78,7 @@ class ProducerBatch(Generic[Token]):
         self.in_doubt = False
         self.stamp: Stamp | None = None
         self.size_bytes = BATCH_OVERHEAD_BYTES
-        self.body = bytearray()
+        self.body: Buffer = bytearray()
         self.record_count = 0
         self.max_timestamp = -(1 << 63)
         self.timestamps: list[int] = []
@@ -88,6 +89,7 @@ class ProducerBatch(Generic[Token]):
         timestamps = self.timestamps
         count = self.record_count
         delta = timestamp - timestamps[0] if timestamps else 0
+        assert isinstance(self.body, bytearray)
         if headers or delta < 0 or delta >= _TABLE_SIZE or count >= _TABLE_SIZE:
             self.body += encode_record(count, delta, key, value, headers)
         else:
@@ -118,10 +120,89 @@ class ProducerBatch(Generic[Token]):
             record_count=self.record_count,
         )
 
-    def records(self) -> list[Record]:
-        """Decode the records from the encoded body, to split the batch."""
+    @property
+    def is_complete(self) -> bool:
+        """Whether the batch is sent without waiting for more records."""
+        return self.attempts > 0
+
+    def halves(self) -> list[ProducerBatch[Token]]:
+        """Return two batches that hold the records of this one and take its place in the order."""
+        middle, records = self.record_count // 2, self.records()
+        return [self._half(records, slice(0, middle)), self._half(records, slice(middle, None))]
+
+    def _half(self, records: list[PendingRecord], rows: slice) -> ProducerBatch[Token]:
+        half: ProducerBatch[Token] = ProducerBatch(self.topic_partition, self.created_ms)
+        for record, token in zip(records[rows], self.tokens[rows], strict=True):
+            half.append(record, token, record_size_bytes(record))
+        half.attempts = self.attempts  # closes the batch for appends
+        half.serial = self.serial
+        return half
+
+    def records(self) -> list[PendingRecord]:
+        """Decode the records from the encoded body."""
         (batch,) = parse_batches(self.build(Compression.NONE))
-        return list(decode_batch(batch))
+        return [record[1:] for record in decode_batch(batch)]
+
+
+class EncodedRun(NamedTuple):
+    """The encoded records of a whole batch, with offset deltas from 0 on. Times are in ms."""
+
+    body: Buffer
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.body)
+
+
+class RunOutcome(Protocol):
+    """Receives the outcome of records that were appended together, perhaps in several parts."""
+
+    def delivered(
+        self, topic_partition: TopicPartition, base_offset: int, record_count: int
+    ) -> None: ...
+
+    def failed(self, record_count: int, error: KafkaError) -> None: ...
+
+    def silence(self) -> None: ...
+
+
+class RunBatch(ProducerBatch[Token]):
+    """A batch of records that came together, encoded before. It takes no more records, and has an
+    ``outcome`` instead of tokens."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        created_ms: int,
+        run: EncodedRun,
+        outcome: RunOutcome,
+    ) -> None:
+        super().__init__(topic_partition, created_ms)
+        self.body = run.body
+        self.record_count = run.record_count
+        self.timestamps = [run.base_timestamp]
+        self.max_timestamp = run.max_timestamp
+        self.size_bytes += run.size_bytes
+        self.outcome = outcome
+
+    @property
+    def is_complete(self) -> bool:
+        return True
+
+    def _half(self, records: list[PendingRecord], rows: slice) -> ProducerBatch[Token]:
+        plain: ProducerBatch[None] = ProducerBatch(self.topic_partition, self.created_ms)
+        for record in records[rows]:
+            plain.append(record, None, 0)
+        run = EncodedRun(plain.body, plain.record_count, plain.timestamps[0], plain.max_timestamp)
+        half: RunBatch[Token] = RunBatch(self.topic_partition, self.created_ms, run, self.outcome)
+        half.attempts = self.attempts
+        half.serial = self.serial
+        return half
 
 
 def _plain_record(offset: bytes, timestamp: bytes, key: bytes | None, value: bytes | None) -> bytes:

@@ -8,9 +8,10 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from minikafka.columnar.rows import chunks_of  # noqa: E402
 from minikafka.core.client.producer.partitioner import partition_for_key  # noqa: E402
 from minikafka.kernel.errors import KafkaError  # noqa: E402
-from minikafka.spark.write.routing import Router, WriteError, chunks_of  # noqa: E402
+from minikafka.spark.write.routing import Router, WriteError  # noqa: E402
 from minikafka.spark.write.write_options import write_options  # noqa: E402
 
 pytestmark = pytest.mark.mission("SPK-3")
