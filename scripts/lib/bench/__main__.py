@@ -13,6 +13,7 @@ from scripts.lib.apache_kafka import NoApacheKafka
 from scripts.lib.bench import (
     clients,
     codec,
+    connections,
     controller,
     flames,
     groups,
@@ -37,7 +38,7 @@ from scripts.lib.bench import (
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.soak import run as soak
 
-IN_THE_DOCUMENT = ("start", "interpreters", "idle", "client")  # beside the figures of both kinds
+IN_THE_DOCUMENT = ("start", "interpreters", "idle", "connections", "client")  # beside the figures of both kinds
 BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "codec": codec.run,
     "log": log.run,
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "latency": produce.run_latency,
     "start": start.run,
     "idle": idle.run,
+    "connections": connections.run,
     "testing": testing.run,
     "timer": timer.run,
     "controller": controller.run,
