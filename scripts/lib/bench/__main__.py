@@ -38,7 +38,8 @@ from scripts.lib.bench import (
 from scripts.lib.bench.report import Report
 from scripts.lib.bench.soak import run as soak
 
-IN_THE_DOCUMENT = ("start", "interpreters", "idle", "connections", "client")  # beside the figures of both kinds
+# Beside the figures of both kinds.
+IN_THE_DOCUMENT = ("start", "interpreters", "idle", "connections", "client")
 BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "codec": codec.run,
     "log": log.run,

@@ -105,7 +105,8 @@ def run_connections(report: Report, home: Path) -> None:
         broker = Weight(psutil.Process(brokers.broker_pid(1)), brokers.ports[0], count)
     note = f"aim ≤ {CONNECTION_AIM} KB"
     report.row("memory of a connection", "KB", broker.kilobytes, bare.kilobytes, note=note)
-    report.row("CPU with them", "ms/s", broker.cpu, broker.cpu_before, note="probe: without them")
+    note = f"{broker.cpu_before:.2f} without them"
+    report.row("CPU with them", "ms/s", broker.cpu, note=note)
     report.row("kept after they have gone", "KB", broker.kept, bare.kept, note="of a connection")
 
 
