@@ -300,6 +300,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._count_queued(request_bytes)
         return slot
 
+    def send_at_once(self, reply: bytes, times: ReplyTimes) -> None:
+        """Send the reply to the frame that ``on_frame`` serves. No earlier one lacks its reply."""
+        assert self._in_read and self._requests == self._replies  # noqa: PT018
+        self._requests = self._replies = self._requests + 1
+        self._last_times = times
+        self._out.append(reply)
+        self._out_bytes += len(reply)
+
     def refuse(self, reason: str, **facts: object) -> None:
         """Log ``reason`` and close the connection of a peer that violated the protocol. Replies
         that are ready are sent first."""
@@ -508,8 +516,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         out, size = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
-        transport = self._transport
-        assert transport is not None
+        transport = self.transport
         if size > LARGE_REPLY_BYTES:
             transport.set_write_buffer_limits(0, 0)  # be paused until the last byte is taken
         if len(out) == 1:
@@ -528,11 +535,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._limit_writes()
 
     def _limit_writes(self) -> None:
-        config, transport = self._config, self._transport
-        assert transport is not None
-        transport.set_write_buffer_limits(
-            config.write_high_water_bytes, config.write_low_water_bytes
-        )
+        config = self._config
+        high, low = config.write_high_water_bytes, config.write_low_water_bytes
+        self.transport.set_write_buffer_limits(high, low)
 
     # -- reading and stopping
 
@@ -653,8 +658,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reader.rest()
         if not (self._held or self._broken or self._must_wait()):
             self._read_paused = False
-            assert self._transport is not None
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
     def _end(self) -> None:
         self.closed = True

@@ -458,7 +458,13 @@ class BrokerNode:
             "minikafka.network:type=Acceptor,name=AcceptFailuresPerSec",
             lambda: sum(server.accept_failures for server in self._servers),
         )
-        serving = Serving(self._apis, self._quotas, self.parts.memory, self._register_again)
+        serving = Serving(
+            self._apis,
+            self.parts.frame_handler(self._apis),
+            self._quotas,
+            self.parts.memory,
+            self._register_again,
+        )
         await listening.open(serving, tasks)
         metrics = metrics_routes(self.metrics, self.parts.replicas.hosted.__len__)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))

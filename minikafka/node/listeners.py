@@ -27,7 +27,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Network, World
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server import Server
+from minikafka.network.server import FrameHandler, Server
 from minikafka.node import config_views as views
 from minikafka.node.sasl import BrokerSasl, CredentialOf, TokenOf
 
@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What the listeners of a broker share. ``register`` writes the broker's znode again, with
-    the present ``advertised`` endpoints; it raises CoordinationError."""
+    """What the listeners of a broker share. ``on_frame`` serves requests by ``apis``. ``register``
+    writes the broker's znode again, with the present ``advertised`` endpoints; it raises
+    CoordinationError."""
 
     apis: Apis
+    on_frame: FrameHandler
     quotas: ConnectionQuotas
     memory: MemoryBudget
     register: Callable[[], Awaitable[None]]
@@ -145,7 +147,7 @@ class BrokerListeners:
             self._world.network,
             self._world.clock,
             views.server(self._dynamic.current),
-            serving.apis.on_frame,
+            serving.on_frame,
             name,
             quotas=serving.quotas,
             budget=serving.memory,

@@ -30,7 +30,7 @@ from minikafka.broker.replication.isr_writes import (
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
-from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.apis import Apis, Route
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.guards import guarded
@@ -45,6 +45,7 @@ from minikafka.broker.requests.cluster import (
     FindCoordinatorHandler,
     MetadataHandler,
 )
+from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.configs import (
     AlterConfigsHandler,
     DescribeConfigsHandler,
@@ -87,6 +88,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.network.server import FrameHandler
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
 from minikafka.node.plugins import alter_config_policy, create_topic_policy
@@ -172,6 +174,9 @@ class BrokerParts:
         clock, workers, replicas = self._world.clock, self._world.workers, self.replicas
         self._preparation = RecordPreparation(
             workers, clock, replicas.hosted, replicas.topic_metrics.produce_converted
+        )
+        self._produce = ProduceHandler(
+            self.transactions.appends, self._preparation, replicas.hosted, self.cache
         )
         self._conversion = FormatConversion(workers)
         self._list_offsets = ListOffsetsHandler(replicas, clock, workers)
@@ -343,6 +348,16 @@ class BrokerParts:
         )
         return guarded(self._unguarded_routes(encoded_topics), self._authorization, facts)
 
+    def frame_handler(self, apis: Apis) -> FrameHandler:
+        """Return what serves frames by ``apis``, whose routes are those of this broker."""
+        if self._authorization is not None:
+            return apis.on_frame
+        replicas = self.replicas
+        common = CommonProduce(
+            apis, self._produce, replicas.hosted, replicas.appends, self.transactions.appends
+        )
+        return common.on_frame
+
     def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
         replicas, cache, config = self.replicas, self.cache, self._config
         find_coordinator = FindCoordinatorHandler(self.groups.lookup, self.topic_creation)
@@ -357,9 +372,7 @@ class BrokerParts:
         return [
             Route(
                 ApiKey.PRODUCE,
-                ProduceHandler(
-                    self.transactions.appends, self._preparation, replicas.hosted, cache
-                ),
+                self._produce,
                 overlapping=True,
             ),
             Route(ApiKey.FETCH, fetch, in_parts=True, parks_reads=True),

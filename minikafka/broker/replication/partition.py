@@ -48,6 +48,7 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer
+from minikafka.protocol.records.batch import RecordBatch
 from minikafka.storage.log.unified_log import UnifiedLog
 
 UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
@@ -457,7 +458,7 @@ class Partition:
         log = self._log
         if not self.is_leader or log is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == -1 and len(self.state.isr.committed) < self._min_isr:
+        if acks == -1 and self.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.state.isr.committed)} replicas in sync, {self._min_isr} required",
@@ -465,6 +466,18 @@ class Partition:
         if self._settled:
             self.unsettle()
         info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin, guard)
+        return info, self.advance_high_watermark(now_ms)
+
+    def append_valid(self, batch: RecordBatch, now_ms: int) -> tuple[LogAppendInfo, bool]:
+        """As ``append_as_leader``, for a client's batch that ``leader_batch`` would return as it
+        is, in a log without LogAppendTime. The caller has checked that this broker leads, and with
+        acks=-1 that enough replicas are in sync. Raises the log's errors, and OSError."""
+        log = self._log
+        assert self.is_leader
+        assert log is not None
+        if self._settled:
+            self.unsettle()
+        info = log.append_valid(batch, self.state.leader_epoch)
         return info, self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:

@@ -21,6 +21,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
+from minikafka.protocol.records.batch import LOG_OVERHEAD, RecordBatch
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.storage.log.unified_log import UnifiedLog
 
@@ -179,9 +180,7 @@ class RecordAppends:
                 self._topics.append_failed(topic_partition.topic)
                 continue
             except OSError as failure:
-                self._disk_failed(topic_partition, failure)
-                results.append(AppendResult(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR))
-                self._topics.append_failed(topic_partition.topic)
+                results.append(self.after_disk_failure(topic_partition, failure))
                 continue
             (advanced if moved else appended).append(topic_partition)
             log = partition.log
@@ -201,6 +200,30 @@ class RecordAppends:
             )
         else:
             self._acknowledge(pending, results, timeout_ms, reply)
+
+    def append_valid(self, partition: Partition, batch: RecordBatch, now_ms: int) -> LogAppendInfo:
+        """Append a client's batch as ``Partition.append_valid`` does, and complete delayed
+        operations. Raises as it does. Nothing waits for a flush: the log has no
+        ``flush.messages``."""
+        info, moved = partition.append_valid(batch, now_ms)
+        topic_partition = partition.topic_partition
+        messages = info.last_offset - info.first_offset + 1
+        self._topics.appended(topic_partition.topic, messages, batch.length + LOG_OVERHEAD)
+        if moved:
+            self._purgatories.partition_changed(topic_partition)
+        else:
+            self._purgatories.log_end_moved(topic_partition)
+        return info
+
+    def await_replicas(self, result: AppendResult, timeout_ms: int, reply: AppendReply) -> None:
+        """Call ``reply`` when the in-sync replicas have the records of an append with acks=-1."""
+        self._acknowledge([result.topic_partition], [result], timeout_ms, reply)
+
+    def after_disk_failure(self, topic_partition: TopicPartition, failure: OSError) -> AppendResult:
+        """Note that the disk refused an append, and return its result."""
+        self._disk_failed(topic_partition, failure)
+        self._topics.append_failed(topic_partition.topic)
+        return AppendResult(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _acknowledge(
         self,

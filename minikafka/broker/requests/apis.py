@@ -233,7 +233,7 @@ _OF_CLIENTS_AND_BROKERS = frozenset(
 )
 
 
-class _Row:
+class ApiRow:
     """The facts of a route, as attributes for the hot path."""
 
     __slots__ = (
@@ -316,6 +316,13 @@ class PendingReply:
             self._throttled(self._throttle, response)
             return
         self._send(response)
+
+    def send_encoded(self, frame: bytes) -> None:
+        """Send a response that the caller has encoded, to a client without a quota."""
+        assert self._throttle is None
+        self._slot.send(frame)
+        if self._handled_ns != NOT_YET:
+            self._responded()
 
     def _throttled(self, throttle: RequestThrottle, response: Message | None) -> None:
         """Send the response of a client with a quota, and mute its connection if need be."""
@@ -466,7 +473,7 @@ class Apis:
         ``features`` returns the epoch and the levels of the finalized features."""
         self._seam = seam
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
-        self._stall_ns = self._stalls.threshold_ms * 1_000_000
+        self.stall_ns = self._stalls.threshold_ms * 1_000_000
         self.now_ns = monotonic_ns
         self.make_reply: MakeReply = PendingReply  # ``WatchedRequests`` sets another one
         self.busy_ns = 0  # for how long handlers have kept the loop, until they first await
@@ -481,8 +488,8 @@ class Apis:
         own = Route(ApiKey.API_VERSIONS, self._api_versions, changes_state=False)
         self._routes = [*routes, own]
         kept = _all_limited(self._routes, release)
-        self._rows = {int(route.api_key): _Row(route, self.times) for route in kept}
-        assert len(self._rows) == len(kept), "one route per API"
+        self.rows = {int(route.api_key): ApiRow(route, self.times) for route in kept}
+        assert len(self.rows) == len(kept), "one route per API"
         self._list(kept)
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
@@ -505,7 +512,7 @@ class Apis:
             for route in _all_limited(self._routes, self._release)
             if route.api_key in between_brokers
         ]
-        self._rows = {int(route.api_key): _Row(route, self.times) for route in (*kept, *whole)}
+        self.rows = {int(route.api_key): ApiRow(route, self.times) for route in (*kept, *whole)}
         self._list(kept)
 
     @property
@@ -541,7 +548,7 @@ class Apis:
         except UNDECODABLE as error:
             return _refuse(connection, "bad_header", error=_reason(error))
         version = header.api_version
-        row = self._rows.get(header.api_key)
+        row = self.rows.get(header.api_key)
         if connection.unanswered and (row is None or row.route is not connection.overlapping):
             return True
         if row is None:
@@ -571,7 +578,7 @@ class Apis:
         try:
             request = decode(row.request_class, version, frame, position)
         except UNDECODABLE as error:
-            self._note_if_long(started_ns, route, header, connection.client_host, len(frame))
+            self.note_if_long(started_ns, route, header, connection.client_host, len(frame))
             return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
@@ -597,12 +604,12 @@ class Apis:
         self.busy_ns += now_ns - started_ns
         queue_us = (started_ns - connection.received_ns) // 1000
         reply.handled(queue_us, (now_ns - started_ns) // 1000, now_ns)
-        if now_ns - started_ns >= self._stall_ns:
-            self._note_if_long(started_ns, route, header, connection.client_host, len(frame))
+        if now_ns - started_ns >= self.stall_ns:
+            self.note_if_long(started_ns, route, header, connection.client_host, len(frame))
         return False
 
     def _serve_at_once(
-        self, row: _Row, context: RequestContext, request: Message, reply: RequestReply
+        self, row: ApiRow, context: RequestContext, request: Message, reply: RequestReply
     ) -> Coroutine[Any, Any, None] | None:
         """Call an ``ImmediateHandler``. Return what is left to run as a task."""
         if row.route.parks_reads:
@@ -619,14 +626,14 @@ class Apis:
             reply.refuse("bad_request", **_facts(row.route, context.version, error))
         except Exception as bug:
             if row.route.changes_state:
-                self._stop_node(bug)
+                self.stop_node(bug)
                 raise
             self._contain(bug, row.route, context.header, context.client_host, reply)
         return None
 
     async def _serve_rest(
         self,
-        row: _Row,
+        row: ApiRow,
         context: RequestContext,
         rest: Coroutine[Any, Any, None],
         reply: RequestReply,
@@ -644,11 +651,17 @@ class Apis:
         """Let a worker encode the response, and send it then. Call only while ``is_open``."""
         self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
-    def _note_if_long(
+    @property
+    def serves_plainly(self) -> bool:
+        """Whether requests are served without throttles, faults and watching."""
+        throttles = self._quotas is not None and self._quotas.enabled
+        return not throttles and self._seam is None and self.make_reply is PendingReply
+
+    def note_if_long(
         self, started_ns: int, route: Route, header: RequestHeader, host: str, size: int
     ) -> None:
         ran_ns = self.now_ns() - started_ns
-        if ran_ns >= self._stall_ns:
+        if ran_ns >= self.stall_ns:
             ran_ms = ran_ns // 1_000_000
             api = route.api_key.api_name
             self._stalls.note(NotedRequest(api, header.client_id or "", host, size, ran_ms))
@@ -656,10 +669,10 @@ class Apis:
     # -- tasks
 
     def _start(
-        self, work: Coroutine[Any, Any, None], row: _Row, context: RequestContext, size: int
+        self, work: Coroutine[Any, Any, None], row: ApiRow, context: RequestContext, size: int
     ) -> None:
         def note(started_ns: int) -> None:
-            self._note_if_long(started_ns, row.route, context.header, context.client_host, size)
+            self.note_if_long(started_ns, row.route, context.header, context.client_host, size)
 
         if context.throttle is not None:
             context.throttle.pause()
@@ -675,7 +688,7 @@ class Apis:
     async def _decode_and_serve(
         self,
         connection: ServerConnection,
-        row: _Row,
+        row: ApiRow,
         context: RequestContext,
         frame: bytes,
         position: int,
@@ -697,7 +710,7 @@ class Apis:
             await self._serve_to_reply(row, context, request, reply)
 
     def _by_seam(
-        self, row: _Row, context: RequestContext, request: Message, reply: RequestReply
+        self, row: ApiRow, context: RequestContext, request: Message, reply: RequestReply
     ) -> Coroutine[Any, Any, None] | None:
         assert self._seam is not None
 
@@ -707,7 +720,7 @@ class Apis:
         return self._seam.begin(row.route.api_key, context, request, reply, serve)
 
     async def _serve_to_reply(
-        self, row: _Row, context: RequestContext, request: Message, reply: RequestReply
+        self, row: ApiRow, context: RequestContext, request: Message, reply: RequestReply
     ) -> None:
         """Serve a request in a task. An ``ImmediateHandler`` may park it, and reply later."""
         if row.route.task:
@@ -719,7 +732,7 @@ class Apis:
 
     async def _serve(
         self,
-        row: _Row,
+        row: ApiRow,
         context: RequestContext,
         request: Message,
         reply: RequestReply,
@@ -781,7 +794,8 @@ class Apis:
         )
         reply.abandon("request_handler_failed", api=api_name, error_id=error_id)
 
-    def _stop_node(self, bug: Exception) -> None:
+    def stop_node(self, bug: Exception) -> None:
+        """Fail the node: a handler has raised ``bug``, and may have left half a change."""
         if self._bug is not None and not self._bug.done():
             self._bug.set_exception(bug)
 

@@ -125,7 +125,7 @@ class ProduceHandler:
             if acks == ACKS_NONE:
                 self._after_acks_0(results, reply)
             else:
-                reply(self._response(context, version, results))
+                reply(self.response(context.listener, version, results))
 
         ready = self._preparation.prepare(entries) if compressed and entries else entries
         if not entries:
@@ -192,7 +192,7 @@ class ProduceHandler:
             if result is None:
                 topic.partition_responses.append(next(accepted))
             else:
-                alone = self._response(context, context.version, [result]).responses[0]
+                alone = self.response(context.listener, context.version, [result]).responses[0]
                 topic.partition_responses.append(alone.partition_responses[0])
         endpoints = {node.node_id: node for part in parts for node in part.node_endpoints}
         response.node_endpoints = list(endpoints.values())
@@ -238,8 +238,8 @@ class ProduceHandler:
                 return
         reply(None)
 
-    def _response(
-        self, context: RequestContext, version: int, results: Sequence[AppendResult]
+    def response(
+        self, listener: str, version: int, results: Sequence[AppendResult]
     ) -> ProduceResponse:
         """Return the response in the order of the request. Consecutive partitions of one topic
         share an entry."""
@@ -264,9 +264,7 @@ class ProduceHandler:
                     result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
                     and version >= FIRST_VERSION_WITH_LEADER
                 ):
-                    hint = leader_hint(
-                        self._cache, self._hosted, result.topic_partition, context.listener
-                    )
+                    hint = leader_hint(self._cache, self._hosted, result.topic_partition, listener)
                     respond.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
                     hints.append(hint)
             topic.partition_responses.append(respond)

@@ -126,18 +126,47 @@ def leader_batch(
     if batch.length + LOG_OVERHEAD > config.max_message_bytes:
         raise too_large(batch.size_bytes, config)
     _check_crc(batch)
-    if (
-        attributes & COMPRESSION_MASK
-        or config.message_timestamp_before_max_ms != NO_LIMIT
-        or config.message_timestamp_after_max_ms != NO_LIMIT
-        or config.cleanup_policy != "delete"
-        or config.compression_type not in _NO_RECOMPRESSION
-    ):
+    if attributes & COMPRESSION_MASK or not takes_plain_batches(config):
         return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     if origin is AppendOrigin.CLIENT and not has_plain_records(batch):
         # It raises, or returns a corrected batch.
         return opened_batch(batch, config, now_ms, budget or OpeningBudget())
     return batch
+
+
+def takes_plain_batches(config: LogConfig) -> bool:
+    """Return whether a log with this ``config`` stores well-formed batches without compression as
+    they are, but for their offsets and a LogAppendTime."""
+    return (
+        config.message_timestamp_before_max_ms == NO_LIMIT
+        and config.message_timestamp_after_max_ms == NO_LIMIT
+        and config.cleanup_policy == "delete"
+        and config.compression_type in _NO_RECOMPRESSION
+    )
+
+
+def plain_batch(records: memoryview, max_message_bytes: int) -> RecordBatch | None:
+    """Return the batch that a client sends, if it is one without any attribute (compression,
+    transaction, ...), and ``leader_batch`` would return it as it is for a log that
+    ``takes_plain_batches``. None for any other records: ``leader_batch`` says what is wrong."""
+    size = len(records)
+    if not BATCH_OVERHEAD <= size <= max_message_bytes:
+        return None
+    batch = parse_batch(records, 0)
+    base, length, _, magic, _, attributes, last_delta, _, _, producer, _, sequence, count, _, _ = (
+        batch
+    )
+    if (
+        magic != MAGIC_V2
+        or attributes
+        or length + LOG_OVERHEAD != size
+        or base
+        or count <= 0
+        or last_delta != count - 1
+        or (producer >= 0 and sequence < 0)
+    ):
+        return None
+    return batch if crc_is_valid(batch) and has_plain_records(batch) else None
 
 
 def follower_batches(records: Buffer) -> list[RecordBatch]:

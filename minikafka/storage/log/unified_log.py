@@ -170,6 +170,21 @@ class UnifiedLog:
         yet, RECORD_LIST_TOO_LARGE for a batch larger than a segment.
         """
         batch = leader_batch(records, self.config, origin, now_ms)
+        append_time = NO_TIMESTAMP
+        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+            append_time = now_ms
+        return self.append_valid(batch, leader_epoch, append_time, origin, guard)
+
+    def append_valid(
+        self,
+        batch: RecordBatch,
+        leader_epoch: int,
+        append_time: int = NO_TIMESTAMP,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: Verification | None = NOT_REQUIRED,
+    ) -> LogAppendInfo:
+        """As ``append_as_leader``, for a batch that ``leader_batch`` has returned, or would return.
+        ``append_time`` in ms replaces the producer's timestamps if the topic has LogAppendTime."""
         first_offset = self.log_end_offset
         if batch.producer_id >= 0:
             known = self.producers.states.check(batch, origin, guard)
@@ -194,10 +209,9 @@ class UnifiedLog:
         data = _writable(batch.buffer, size)
         stamp(data, 0, first_offset, leader_epoch)
         max_timestamp = batch.max_timestamp
-        append_time = NO_TIMESTAMP
-        if self.config.message_timestamp_type == LOG_APPEND_TIME:
-            max_timestamp = append_time = now_ms
-            stamp_log_append_time(data, batch, now_ms)
+        if append_time != NO_TIMESTAMP:
+            max_timestamp = append_time
+            stamp_log_append_time(data, batch, append_time)
         last_offset = first_offset + batch.last_offset_delta
         segment = self._segment_for(size, first_offset, last_offset, max_timestamp)
         if leader_epoch != self._assigned_epoch:

@@ -1,0 +1,213 @@
+"""A broker that serves the connections of a test with the path of common Produces, or without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, cast
+
+from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.broker.requests.apis import Apis, PendingReply, Route
+from minikafka.broker.requests.common_produce import CommonProduce
+from minikafka.core.log.config import LogConfig
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.network.server import Server, ServerConfig, ServerConnection
+from minikafka.protocol.api_keys import ApiKey
+from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster
+
+PARTITIONS = (0, 1, 2)
+REPLICATED = 2  # the partition whose records the test's follower has to fetch
+FOLLOWER = 2
+CONNECTIONS = 3
+
+
+class FakeTransport:
+    """Keeps what is written. What arrives while reading is paused waits in ``pending``."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.pending = bytearray()
+        self.is_closed = False
+        self.is_paused = False
+        self.protocol: ServerConnection | None = None
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def writelines(self, parts: Iterable[Any]) -> None:
+        for part in parts:
+            self.written += part
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+        self.feed()
+
+    def receive(self, data: bytes) -> None:
+        self.pending += data
+        self.feed()
+
+    def feed(self) -> None:
+        while self.pending and not self.is_paused and not self.is_closed:
+            assert self.protocol is not None
+            buffer = self.protocol.get_buffer(-1)
+            some = bytes(self.pending[: len(buffer)])
+            del self.pending[: len(some)]
+            buffer[: len(some)] = some
+            self.protocol.buffer_updated(len(some))
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            assert self.protocol is not None
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    abort = close
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("10.0.0.9", 1) if name == "peername" else None
+
+
+class CountingApis(Apis):
+    """Counts the frames that the general path serves."""
+
+    frames = 0
+
+    def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
+        self.frames += 1
+        return super().on_frame(connection, frame)
+
+
+class Side:
+    """Broker 1, which leads partitions 0 and 1 alone, and ``REPLICATED`` with ``FOLLOWER``."""
+
+    def __init__(self, with_common: bool) -> None:
+        self._with_common = with_common
+        self.cluster = ReplicaCluster([1])
+        self.transports: list[FakeTransport] = []
+        self._epoch = 0
+        self._is_broken = False
+        self.served_commonly = 0
+
+    async def open(self) -> None:
+        await self.cluster.__aenter__()
+        await self.elect(1)
+        node = self.node
+        handlers, clock = node.handlers, self.cluster.clock
+        handler = handlers[ApiKey.PRODUCE]
+        self.apis = CountingApis(
+            1,
+            [
+                Route(ApiKey.PRODUCE, handler, overlapping=True),
+                Route(ApiKey.FETCH, handlers[ApiKey.FETCH], in_parts=True, parks_reads=True),
+            ],
+            self.cluster.workers,
+            monotonic_ns=clock.monotonic_ns,
+            metrics=node.metrics,
+        )
+        self.apis.start(node.tasks)
+        self.common = CommonProduce(
+            self.apis, handler, node.replicas.hosted, node.replicas.appends, handler._appends
+        )
+        self._server = Server(cast(Any, None), clock, ServerConfig(), self.apis.on_frame)
+        for number in range(CONNECTIONS):
+            self._connect(number)
+
+    def _connect(self, number: int) -> None:
+        on_frame = self._count if self._with_common else self.apis.on_frame
+        transport = FakeTransport()
+        connection = ServerConnection(
+            number + 1, self._server, ServerConfig(), on_frame, "PLAINTEXT", self._server._log
+        )
+        transport.protocol = connection
+        connection.connection_made(cast(Any, transport))
+        self.transports.append(transport)
+
+    def _count(self, connection: ServerConnection, frame: memoryview) -> bool:
+        general = self.apis.frames
+        waits = self.common.on_frame(connection, frame)
+        self.served_commonly += self.apis.frames == general
+        return waits
+
+    def break_disk(self) -> None:
+        self._is_broken = True
+        self.node.files.break_below()
+
+    def watch(self) -> None:
+        """Let each request have another kind of reply, as while a page watches."""
+        self.apis.make_reply = lambda *arguments: PendingReply(*arguments)
+
+    @property
+    def node(self) -> Node:
+        return self.cluster[1]
+
+    async def elect(self, leader: int, isr: tuple[int, ...] = (1, FOLLOWER)) -> None:
+        self._epoch += 1
+        for index in PARTITIONS:
+            alone = index != REPLICATED and leader == 1
+            await self.cluster.elect(
+                leader,
+                isr=(1,) if alone else isr,
+                epoch=self._epoch,
+                replicas=(1,) if alone else (1, FOLLOWER),
+                partitions=[index],
+            )
+
+    async def settle(self) -> None:
+        await self.cluster.clock.settle()
+
+    def configure(self, min_isr: int = 1, **log: Any) -> None:
+        for index in PARTITIONS:
+            found = self.node.replicas.hosted.get(TopicPartition(TOPIC, index))
+            if found is not None:
+                found.configure(TopicConfig(log=LogConfig(**log), min_insync_replicas=min_isr))
+
+    def state(self) -> dict[str, Any]:
+        """Return what the two paths must have in common."""
+        node = self.node
+        replicas = node.replicas
+        partitions: dict[int, Any] = {}
+        node.files.repair()
+        for index in PARTITIONS:
+            found = replicas.hosted.get(TopicPartition(TOPIC, index))
+            if found is None or not found.has_log:
+                partitions[index] = None
+                continue
+            log = found.log
+            start, end = log.log_start_offset, log.log_end_offset
+            records = bytes(log.read(start, 1 << 30, end, True).records) if end > start else b""
+            producers = [
+                (entry.producer_id, entry.producer_epoch, list(entry.batches))
+                for entry in log.producers.states.entries
+            ]
+            partitions[index] = (end, found.high_watermark, records, producers)
+        if self._is_broken:
+            node.files.break_below()
+        return {
+            "written": [bytes(each.written) for each in self.transports],
+            "closed": [each.is_closed for each in self.transports],
+            "paused": [each.is_paused for each in self.transports],
+            "unanswered": [
+                len(each.protocol.unanswered) if each.protocol else 0 for each in self.transports
+            ],
+            "partitions": partitions,
+            "offline": replicas.hosted.offline_count,
+            "metrics": node.metrics.snapshot(),
+            "purgatories": [
+                (each.purgatory.watched, each.purgatory.delayed, each.purgatory.completed)
+                for each in replicas.purgatories.reapers
+            ],
+            "memory": self._server.memory.used_bytes,
+        }
+
+    async def close(self) -> None:
+        self.apis.close()
+        await self.cluster.__aexit__(None, None, None)
