@@ -34,7 +34,8 @@ class TopicChanges:
     async def on_topic_change(self) -> None:
         """Find topics that were created, and topics whose znode is gone."""
         store, watcher = self._services.store, self._services.watches.term
-        topics = set(await read_topics(store, watcher, self._log))
+        known = self._context.all_topics
+        topics = set(await read_topics(store, watcher, self._log, known))
         deleted = sorted(self._context.all_topics - topics)
         for topic in deleted:
             self._context.remove_topic(topic)

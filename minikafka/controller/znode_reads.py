@@ -7,7 +7,7 @@ cannot read, and returns the others.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from minikafka.core.controller.context import ControllerContext
@@ -43,15 +43,19 @@ async def _readable(
     return found, unreadable
 
 
-async def read_topics(store: ZkStore, watcher: Watcher, log: EventLog) -> list[str]:
+async def read_topics(
+    store: ZkStore, watcher: Watcher, log: EventLog, known: Container[str] = ()
+) -> list[str]:
     """Read and watch the names of all topics. Names that no topic may have are logged and left out:
-    they would become directories of logs."""
-    names = await store.topics(watcher)
-    for name in names:
-        problem = name_problem(name)
-        if problem is not None:
+    they would become directories of logs. Names that are ``known`` have been checked before."""
+    names = []
+    for name in await store.topics(watcher):
+        problem = None if name in known else name_problem(name)
+        if problem is None:
+            names.append(name)
+        else:
             log.error("topic_name_refused", topic=name, why=problem)
-    return [name for name in names if name_problem(name) is None]
+    return names
 
 
 async def read_assignments(

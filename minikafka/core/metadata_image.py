@@ -91,7 +91,9 @@ class MetadataUpdate:
 def update_steps(
     image: MetadataImage, request: UpdateMetadataRequest
 ) -> Generator[None, None, MetadataUpdate]:
-    """Compute the next image; yield after each element of the request.
+    """Compute the next image; yield after each element of the request. What the request does not
+    name is copied in whole, or shared, and costs no step: a controller sends a request for each
+    topic that is created.
 
     The request replaces all live brokers and the controller; its partitions are added to those of
     the image. A topic is removed with its last partition.
@@ -105,12 +107,7 @@ def update_steps(
             topics.pop(topic, None)
         yield
     topic_ids = yield from _topic_ids(image, request, topics)
-    topic_names = image.topic_names
-    if topic_ids is not image.topic_ids:
-        topic_names = {}
-        for topic, topic_id in topic_ids.items():
-            topic_names[topic_id] = topic
-            yield
+    topic_names = yield from _topic_names(image, request, topic_ids)
     brokers = {}
     for broker in request.live_brokers:
         brokers[broker.id] = _broker(broker)
@@ -189,6 +186,27 @@ def _topic_ids(
         same = same and topic_ids.get(name) == image.topic_ids.get(name)
         yield
     return image.topic_ids if same and len(topic_ids) == len(image.topic_ids) else topic_ids
+
+
+def _topic_names(
+    image: MetadataImage, request: UpdateMetadataRequest, topic_ids: Mapping[str, UUID]
+) -> Generator[None, None, Mapping[UUID, str]]:
+    """Return the names by id; the mapping of the image itself if no id has changed."""
+    if topic_ids is image.topic_ids:
+        return image.topic_names
+    topic_names = dict(image.topic_names)
+    named = [topic.topic_name for topic in request.topic_states]
+    named += [state.topic_name for state in request.ungrouped_partition_states]
+    for name in named:
+        before = image.topic_ids.get(name)
+        if before is not None and topic_names.get(before) == name:
+            del topic_names[before]
+        yield
+    for name in named:
+        if name in topic_ids:
+            topic_names[topic_ids[name]] = name
+        yield
+    return topic_names
 
 
 def _decreased(

@@ -2,15 +2,29 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.metadata_image import MetadataImage, PartitionMetadata, apply, partition_states
-from minikafka.kernel.cluster import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
+from minikafka.core.metadata_image import (
+    MetadataImage,
+    PartitionMetadata,
+    apply,
+    partition_states,
+    update_steps,
+)
+from minikafka.kernel.cluster import (
+    LEADER_DURING_DELETE,
+    ZERO_UUID,
+    Broker,
+    Endpoint,
+    TopicPartition,
+)
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 from tests.support.broker.cluster_metadata import (
     deletion,
@@ -218,3 +232,36 @@ def test_equals_a_plain_dictionary_of_partitions(requests: Any) -> None:
         assert set(image.topic_ids) == set(image.topics)
         assert image.topic_names == {i: t for t, i in image.topic_ids.items()}
         assert not any(tuple(tp) in twin for tp in deleted)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from("ab"), st.sampled_from([-2, 1]), st.integers(0, 2)),
+            max_size=3,
+        ),
+        max_size=8,
+    )
+)
+def test_the_names_are_those_of_the_ids(requests: Any) -> None:
+    """Ids change, and go with their topics and with a controller that knows none (id 0)."""
+    image = MetadataImage()
+    for topics in requests:
+        request = update(brokers=())
+        for name, leader, number in topics:
+            topic = UpdateMetadataTopicState(name, ZERO_UUID, [partition_state(0, leader)])
+            if number:
+                topic.topic_id = topic_id(f"{name}{number}")
+            request.topic_states.append(topic)
+        image, _ = apply(image, request)
+        assert image.topic_names == {i: t for t, i in image.topic_ids.items()}
+
+
+@pytest.mark.mission("SCALE-3")
+def test_an_update_takes_steps_for_its_own_topics_alone() -> None:
+    def steps_beside(topics: int) -> int:
+        image = image_of(update({f"t{n}": [partition_state(0, 1)] for n in range(topics)}))
+        return sum(1 for _ in update_steps(image, update({"new": [partition_state(0, 1)]})))
+
+    assert steps_beside(500) == steps_beside(1)
