@@ -1,4 +1,4 @@
-"""Compiles one file with mypyc, where there is a C compiler; everything else is in pyproject.toml.
+"""Compiles two files with mypyc, where there is a C compiler; everything else is in pyproject.toml.
 
 ``MINIKAFKA_PURE=1`` builds without it. Python runs the same source then.
 """
@@ -9,7 +9,10 @@ import os
 
 from setuptools import Extension, setup
 
-COMPILED = ["minikafka/protocol/records/record_check.py"]
+COMPILED = [
+    "minikafka/protocol/records/record_check.py",
+    "minikafka/protocol/records/record_columns.py",
+]
 
 
 def extensions() -> list[Extension]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Consumer,
         ConsumerConfig,
         ConsumerRecord,
+        ConsumerRecords,
         RebalanceListener,
     )
     from minikafka.client.consumer.truncation import LogTruncationError
@@ -49,6 +50,7 @@ else:
                 "Consumer",
                 "ConsumerConfig",
                 "ConsumerRecord",
+                "ConsumerRecords",
                 "RebalanceListener",
             ),
             "minikafka.client.consumer.truncation": ("LogTruncationError",),
@@ -84,6 +86,7 @@ __all__ = [
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
+    "ConsumerRecords",
     "CreatedTopic",
     "GroupMetadata",
     "LogTruncationError",

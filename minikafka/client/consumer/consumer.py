@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from minikafka.client.config import ClientConfig
@@ -18,8 +19,9 @@ from minikafka.client.offsets import list_offsets
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
 from minikafka.client.task_waits import wait_for_event
-from minikafka.core.client.consumer.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import BatchRun, ConsumerRecord
 from minikafka.core.client.consumer.positions import Positions
+from minikafka.core.client.consumer.record_list import ConsumerRecords
 from minikafka.core.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -42,10 +44,11 @@ __all__ = [
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
+    "ConsumerRecords",
     "RebalanceListener",
 ]
 
-ARROW_BYTES: Final = 8 * 1024 * 1024
+MANY_BYTES: Final = 8 * 1024 * 1024
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -289,22 +292,40 @@ class Consumer(Client):
         self.records_consumed += len(records)
         return records
 
+    async def poll_many(
+        self,
+        timeout_ms: int = 1_000,
+        *,
+        max_records: int | None = None,
+        max_bytes: int = MANY_BYTES,
+    ) -> list[ConsumerRecords]:
+        """Return whole batches as soon as there are any, an empty list after ``timeout_ms``.
+
+        Each is a sequence of its records, which are made when they are read; ``values``, ``keys``,
+        ``offsets`` and their like are there without them. Keys and values are bytes; deserializers
+        have no part in it. About ``max_bytes`` of batches, as they were fetched, and not
+        ``max_poll_records`` but ``max_records`` bound the result. Raises as ``poll``.
+        """
+        limit = _NO_LIMIT if max_records is None else max_records
+        take = partial(self._positions.take_runs, _by_batches, limit, max_bytes)
+        runs = await self._poll(timeout_ms, take)
+        batches = list(chain.from_iterable(runs))
+        self.records_consumed += sum(map(len, batches))
+        return batches
+
     async def poll_arrow(
         self,
         timeout_ms: int = 1_000,
         *,
         max_records: int | None = None,
-        max_bytes: int = ARROW_BYTES,
+        max_bytes: int = MANY_BYTES,
     ) -> pa.Table:
         """Return records as an Arrow table as soon as there are any, an empty one after
         ``timeout_ms``. Needs the extra ``arrow``.
 
         The columns are those of Spark's Kafka connector: key, value, topic, partition, offset,
-        timestamp, timestampType (1: the broker's time), headers. Keys and values are bytes;
-        deserializers have no part in it. Batches are decoded whole: about ``max_bytes`` of them, as
-        they were fetched, and not ``max_poll_records`` but ``max_records`` bounds the rows.
-        Everything else is as with ``poll``, and both may be called in turns. Raises as ``poll``,
-        and ImportError without pyarrow.
+        timestamp, timestampType (1: the broker's time), headers. Bounds and bytes are as with
+        ``poll_many``. Raises as ``poll``, and ImportError without pyarrow.
         """
         from minikafka.client.consumer.arrow_tables import decode_run, table_of
 
@@ -445,3 +466,10 @@ class Consumer(Client):
             found["rebalance-total"] = member.rebalances
             found["heartbeat-total"] = member.heartbeats
         return found
+
+
+def _by_batches(run: BatchRun) -> list[ConsumerRecords]:
+    """Decode each batch of a run; compaction may have removed all records of a part of it."""
+    start, end = run.start, run.end
+    found = [ConsumerRecords(run.topic_partition, batch, start, end) for batch in run.batches]
+    return [records for records in found if records.values]

@@ -92,6 +92,27 @@ def minikafka_many_send(bootstrap: str, topic: str, count: int, size: int) -> tu
     return run(work())
 
 
+def minikafka_many_read(bootstrap: str, topic: str, count: int, size: int) -> tuple[float, float]:
+    """The same records by ``poll_many``; every value is looked at, as with confluent-kafka."""
+    from minikafka.client import ClientConfig, Consumer, ConsumerConfig
+    from minikafka.world.real.world import real_world, run
+
+    async def work() -> tuple[float, float]:
+        config = ConsumerConfig(auto_offset_reset="earliest")
+        async with Consumer(real_world(), ClientConfig(bootstrap), config) as consumer:
+            await consumer.assign_topics(topic)
+            got = len(await consumer.poll_many(30_000, max_records=1))
+            watch = Stopwatch()
+            while got < count:
+                for batch in await consumer.poll_many(30_000):
+                    for value in batch.values:
+                        assert value is not None
+                        got += 1
+            return watch.read()
+
+    return run(work())
+
+
 def minikafka_arrow_send(bootstrap: str, topic: str, count: int, size: int) -> tuple[float, float]:
     """The same records by ``send_arrow``, from a table that is there."""
     import pyarrow as pa
@@ -278,6 +299,7 @@ WORK: dict[tuple[str, str], Work] = {
     ("minikafka", "send"): minikafka_send,
     ("minikafka", "read"): minikafka_read,
     ("minikafka many", "send"): minikafka_many_send,
+    ("minikafka many", "read"): minikafka_many_read,
     ("minikafka arrow", "send"): minikafka_arrow_send,
     ("minikafka arrow", "read"): minikafka_arrow_read,
     ("confluent-kafka", "send"): confluent_send,

@@ -14,6 +14,10 @@ from scripts.lib.cluster import Cluster
 OTHERS = ("confluent-kafka", "aiokafka", "kafka-python")
 AIMS = {"confluent-kafka": 0.3, "aiokafka": 1.0, "kafka-python": 1.0}
 RECORDS = {100: 60_000, 1000: 30_000}
+# Records handed over many at once: more of them, since a call of theirs has thousands.
+MANY = ("minikafka many", "minikafka arrow")
+MANY_RECORDS = {100: 500_000, 1000: 100_000}
+ARROW_AIM = 1_000_000  # records of 100 B in a second of a core
 ROUNDS = 2  # the better one counts: others work on this machine, too
 
 
@@ -22,6 +26,8 @@ def run(report: Report) -> None:
     with tempfile.TemporaryDirectory() as home, Cluster(Path(home) / "c", 1, overrides) as cluster:
         for size, count in RECORDS.items():
             _compare(report, cluster, size, count)
+        for size, count in MANY_RECORDS.items():
+            _compare_many(report, cluster, size, count)
 
 
 def _compare(report: Report, cluster: Cluster, size: int, count: int) -> None:
@@ -43,6 +49,29 @@ def _compare(report: Report, cluster: Cluster, size: int, count: int) -> None:
             report.section(f"client: records of {size} B {verb}", probe=name[:11])
             report.row("records a second", "1/s", ours, theirs, AIMS[name])
             report.row("CPU of the client for a record", "µs", our_cpu, their_cpu)
+
+
+def _compare_many(report: Report, cluster: Cluster, size: int, count: int) -> None:
+    """``send_many``, ``poll_many`` and Arrow tables beside confluent-kafka's records."""
+    for what, verb in (("send", "sent"), ("read", "read")):
+        found: dict[str, list[dict[str, float]]] = {}
+        for number in range(ROUNDS):
+            for name in (*MANY, "confluent-kafka"):
+                topic = f"{name[-5:]}-{size}-{number}" if what == "send" else f"-many-{size}-0"
+                topic = topic.replace(" ", "-")
+                found.setdefault(name, []).append(
+                    _measure(name, what, cluster.bootstrap, topic, count, size)
+                )
+        rate = {name: max(each["rate"] for each in rounds) for name, rounds in found.items()}
+        cpu = {name: min(each["cpu"] for each in rounds) for name, rounds in found.items()}
+        for name in MANY:
+            title = f"client: {name.split()[-1]} records of {size} B {verb} at once"
+            report.section(title, probe="confluent")
+            report.row("records a second", "1/s", rate[name], rate["confluent-kafka"], 1.0)
+            report.row("CPU of the client for a record", "µs", cpu[name], cpu["confluent-kafka"])
+        if size == 100:
+            report.section(f"client: Arrow tables {verb}, by one core", probe="the aim")
+            report.row("records a CPU second", "1/s", 1e6 / cpu[MANY[1]], ARROW_AIM, 1.0)
 
 
 def _measure(

@@ -1,17 +1,17 @@
-"""The decoding of a batch into ConsumerRecords, in one compiled loop: the consumer's hottest
-code."""
+"""The records of a fetched batch: kept by fields, made into ConsumerRecords when they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
 from minikafka.protocol.records.record import Header
-from minikafka.protocol.records.record_layout import Want, compile_walk
+from minikafka.protocol.records.record_columns import read_columns
 
 
 class ConsumerRecord(NamedTuple):
@@ -34,82 +34,98 @@ class ConsumerRecord(NamedTuple):
 _as_records = partial(tuple.__new__, ConsumerRecord)
 
 
-class _Columns(NamedTuple):
-    """The fields of a batch's records, as a list for each field; offsets and timestamps are
-    deltas."""
+class ConsumerRecords(Sequence[ConsumerRecord]):
+    """Records of one batch, in the order of offsets. ``keys`` and ``values`` are bytes or None.
 
-    offsets: list[int]
-    timestamps: list[int]
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    headers: list[Sequence[Header]]
-
-
-def _columns(with_offsets: bool) -> Callable[[bytes, int, _Columns], None]:
-    """Compile the loop that appends every record's fields to the columns.
-
-    A record without headers gets (), which the garbage collector does not track.
+    Each reading makes new ``ConsumerRecord`` objects; ``values`` and its like make none.
     """
-    into = {
-        "offset_delta": "add_offset",
-        "timestamp_delta": "add_timestamp",
-        "key": "add_key",
-        "value": "add_value",
-        "headers": "add_headers",
-    }
-    wanted = {
-        "timestamp_delta": Want.SIGNED,
-        "key": Want.CONTENT,
-        "value": Want.CONTENT,
-        "headers": Want.CONTENT,
-    }
-    if with_offsets:
-        wanted["offset_delta"] = Want.SIGNED
-    return compile_walk(
-        "consumer_records" if with_offsets else "consumer_records of a dense batch",
-        "data, count, columns",
-        wanted,
-        into=into,
-        before=f"{', '.join(into.values())} = [column.append for column in columns]",
+
+    __slots__ = (
+        "_deltas",
+        "_times",
+        "headers",
+        "keys",
+        "leader_epoch",
+        "offsets",
+        "topic_partition",
+        "values",
     )
 
+    def __init__(
+        self, topic_partition: TopicPartition, batch: RecordBatch, start: int, end: int
+    ) -> None:
+        """Decode the records with ``start <= offset < end``. Raises CorruptRecordError."""
+        count, base = batch.record_count, batch.base_offset
+        is_dense = batch.last_offset_delta == count - 1
+        try:
+            deltas, times, keys, values, headers = read_columns(
+                batch.plain_records(), count, not is_dense
+            )
+        except CorruptRecordError as error:
+            where = f"{topic_partition}: batch at offset {base}"
+            raise CorruptRecordError(f"{where}: {error.message}") from error
+        offsets: Sequence[int] = range(base, base + count)
+        if not is_dense:
+            offsets = [base + delta for delta in deltas]
+        rows = slice(None)
+        if base < start or end < batch.next_offset:
+            rows = slice(bisect_left(offsets, start), bisect_left(offsets, end))
+        self.topic_partition = topic_partition
+        self.leader_epoch = batch.partition_leader_epoch
+        self.offsets = offsets[rows]
+        self.keys: list[bytes | None] = keys[rows]
+        self.values: list[bytes | None] = values[rows]
+        self.headers: list[Sequence[Header]] = headers[rows]
+        self._deltas = times[rows]
+        self._times = (batch.base_timestamp, batch.max_timestamp, batch.timestamp_type_log_append)
 
-_read_columns: Final = _columns(with_offsets=True)
-_read_dense_columns: Final = _columns(with_offsets=False)
+    @property
+    def topic(self) -> str:
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.topic_partition.partition
+
+    @property
+    def timestamps(self) -> list[int]:
+        """Milliseconds since 1970, or -1."""
+        first, latest, is_append_time = self._times
+        if is_append_time:
+            return [latest] * len(self._deltas)
+        return [first + delta for delta in self._deltas]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        topic, partition = self.topic_partition
+        rows = zip(
+            repeat(topic),
+            repeat(partition),
+            self.offsets,
+            self.timestamps,
+            self.keys,
+            self.values,
+            self.headers,
+            repeat(self.leader_epoch),
+            strict=False,
+        )
+        return map(_as_records, rows)
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
+
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
+        return list(self)[index]
 
 
 def consumer_records(
     topic_partition: TopicPartition, batch: RecordBatch, start: int = 0
 ) -> list[ConsumerRecord]:
-    """Decode the records of a batch with offset ``start`` or later.
-
-    This takes half the time of ``decode_batch``. Raises CorruptRecordError for malformed bytes.
-    """
-    data, count = batch.plain_records(), batch.record_count
-    columns = _Columns([], [], [], [], [])
-    try:
-        if batch.last_offset_delta == count - 1:
-            _read_dense_columns(data, count, columns)
-            offsets: Iterable[int] = range(batch.base_offset, batch.base_offset + count)
-        else:
-            _read_columns(data, count, columns)
-            offsets = [batch.base_offset + delta for delta in columns.offsets]
-    except CorruptRecordError as error:
-        where = f"{topic_partition}: batch at offset {batch.base_offset}"
-        raise CorruptRecordError(f"{where}: {error.message}") from error
-    timestamps: Iterable[int] = [batch.base_timestamp + delta for delta in columns.timestamps]
-    if batch.timestamp_type_log_append:
-        timestamps = repeat(batch.max_timestamp)
-    rows = zip(
-        repeat(topic_partition.topic),
-        repeat(topic_partition.partition),
-        offsets,
-        timestamps,
-        columns.keys,
-        columns.values,
-        columns.headers,
-        repeat(batch.partition_leader_epoch),
-        strict=False,
-    )
-    records: list[ConsumerRecord] = list(map(_as_records, rows))
-    return records if batch.base_offset >= start else [r for r in records if r.offset >= start]
+    """Decode the records of a batch with offset ``start`` or later. Raises CorruptRecordError for
+    malformed bytes."""
+    return list(ConsumerRecords(topic_partition, batch, start, batch.next_offset))

@@ -98,3 +98,27 @@ async def test_a_damaged_batch_raises_after_the_records_before_it() -> None:
             with pytest.raises(KafkaError, match="CRC"):
                 await consumer.poll_arrow(10_000)
             assert await consumer.position(T0) == 2
+
+
+@jumping
+@pytest.mark.mission("ARW-8")
+async def test_poll_many_returns_batches_whose_records_are_those_of_poll() -> None:
+    async with consuming() as (consumer, cluster):
+        content: Any = [(5, b"k", None, [("h", b"x")]), (7, None, b"v", []), (6, b"", b"", [])]
+        cluster.partitions[T1].append(build_batch(content))
+        cluster.partitions[T1].append(build_batch(content))
+        consumer.assign([T1])
+        plain = await consumer.poll(10_000)
+        consumer.seek(T1, 1)
+        first, second = await consumer.poll_many(10_000)
+        assert (first.topic, first.partition, len(first), len(second)) == ("t", 1, 2, 3)
+        assert [*first, *second] == plain[1:]
+        assert (first[0], first[-1], second[1:]) == (plain[1], plain[2], plain[4:])
+        assert (first.values, first.keys) == ([b"v", b""], [None, b""])
+        assert (list(first.offsets), first.timestamps) == ([1, 2], [7, 6])
+        assert await consumer.position(T1) == 6
+        assert consumer.metrics()["records-consumed-total"] == 6 + 5
+        assert await consumer.poll_many(100) == []
+        consumer.seek(T1, 1)
+        found = [len(batch) for _ in range(3) for batch in await consumer.poll_many(max_records=2)]
+        assert found == [2, 2, 1]
