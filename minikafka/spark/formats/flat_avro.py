@@ -1,0 +1,178 @@
+"""Avro records of plain fields, decoded for all values at once.
+
+Each step takes one field of all records: numpy finds where it ends in each, so that no record is an
+object of Python. Records with other fields are left to fastavro, as are groups in which a single
+value does not fit, since fastavro says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from minikafka.columnar.columns import binary_column
+from minikafka.columnar.varints import Bytes, Ints, decode_varints
+from minikafka.protocol.records.batch import CorruptRecordError
+from minikafka.spark.formats.avro_types import nullable
+from minikafka.spark.formats.wire import Payloads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FIXED_BYTES: Final = {"float": 4, "double": 8}
+_FLAT: Final = frozenset({"boolean", "int", "long", "float", "double", "string", "bytes"})
+_PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "long": ("int",),
+    "float": ("int", "long"),
+    "double": ("int", "long", "float"),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+MILLIS: Final = ("timestamp-millis", "local-timestamp-millis")
+
+
+class NotFlat(Exception):
+    """These values are not decoded here."""
+
+
+def flat_fields(record: Mapping[str, Any]) -> list[tuple[str, str, str | None, int | None]] | None:
+    """Return name, type, logical type and index of null of each field; None if a field is not
+    plain."""
+    fields = []
+    for each in record["fields"]:
+        found = nullable(each["type"])
+        inner, null_at = (each["type"], None) if found is None else found
+        logical = inner.get("logicalType") if isinstance(inner, dict) else None
+        kind = inner.get("type") if isinstance(inner, dict) else inner
+        if not isinstance(kind, str) or kind not in _FLAT or logical == "decimal":
+            return None
+        fields.append((each["name"], kind, logical, null_at))
+    return fields
+
+
+class FlatDecoder:
+    """Decodes what was written with one schema into the columns of another one."""
+
+    def __init__(
+        self, writer: Mapping[str, Any], reader: Mapping[str, Any], kind: pa.DataType
+    ) -> None:
+        """Raises NotFlat if the schemas have other than plain fields, or fields whose types
+        differ by more than a promotion."""
+        written, read = flat_fields(writer), flat_fields(reader)
+        if written is None or read is None or writer["name"] != reader["name"]:
+            raise NotFlat
+        self._kind = kind
+        self._written = written
+        self._sources: list[tuple[int | None, Any]] = []  # the field of the writer, or the default
+        places = {name: at for at, (name, *_) in enumerate(written)}
+        for field, (name, of, logical, null_at) in zip(reader["fields"], read, strict=True):
+            at = places.get(name)
+            if at is None:
+                if field.get("aliases") or "default" not in field or logical:
+                    raise NotFlat
+                self._sources.append((None, field["default"]))
+                continue
+            _, other, other_logical, other_null = written[at]
+            same = (other == of or other in _PROMOTED.get(of, ())) and logical == other_logical
+            if not same or (null_at is None and other_null is not None):
+                raise NotFlat
+            self._sources.append((at, None))
+
+    def decode(self, payloads: Payloads) -> pa.Array:
+        """Raises NotFlat if a value does not fit."""
+        import pyarrow as pa
+
+        data, at, count = payloads.data, payloads.starts.copy(), len(payloads.rows)
+        columns: list[pa.Array] = []
+        try:
+            for _, of, logical, null_at in self._written:
+                column, at = _column(data, at, payloads.ends, of, null_at)
+                columns.append(_as_logical(column, logical))
+            if not np.array_equal(at, payloads.ends):
+                raise NotFlat
+            arrays = [
+                pa.repeat(pa.scalar(default, field.type), count)
+                if source is None
+                else columns[source].cast(field.type, safe=False)
+                for field, (source, default) in zip(self._kind, self._sources, strict=True)
+            ]
+        except (IndexError, CorruptRecordError, pa.ArrowInvalid, pa.ArrowTypeError):
+            raise NotFlat from None
+        return pa.StructArray.from_arrays(arrays, fields=list(self._kind))
+
+
+def _column(
+    data: Bytes, at: Ints, ends: Ints, of: str, null_at: int | None
+) -> tuple[pa.Array, Ints]:
+    """Decode the field that starts at ``at`` in each record; return it with where it ends."""
+    if null_at is None:
+        starts, sizes, values, after = _field(data, at, of)
+        _check(after, ends)
+        return _array(data, of, starts, sizes, values, None), after
+    branches, after = decode_varints(data, at)
+    _check(after, ends)
+    if ((branches != 0) & (branches != 1)).any():
+        raise NotFlat
+    rows = np.flatnonzero(branches != null_at)
+    few_starts, few_sizes, few_values, few_after = _field(data, after[rows], of)
+    _check(few_after, ends[rows])
+    starts, sizes = after.copy(), np.full(len(at), -1, np.int64)
+    starts[rows], sizes[rows] = few_starts, few_sizes
+    values = np.zeros(len(at), few_values.dtype)
+    values[rows] = few_values
+    after[rows] = few_after
+    return _array(data, of, starts, sizes, values, branches == null_at), after
+
+
+def _field(data: Bytes, at: Ints, of: str) -> tuple[Ints, Ints, Any, Ints]:
+    """Return starts and sizes of texts, or values of numbers, and the positions after each."""
+    if of in ("string", "bytes"):
+        sizes, starts = decode_varints(data, at)
+        if (sizes < 0).any():
+            raise NotFlat
+        return starts, sizes, sizes, starts + sizes
+    none = np.zeros(len(at), np.int64)
+    if of in ("int", "long"):
+        values, after = decode_varints(data, at)
+        if of == "int" and ((values < -(2**31)) | (values >= 2**31)).any():
+            raise NotFlat
+        return none, none, values, after
+    if of == "boolean":
+        flags = data[at]
+        if (flags > 1).any():
+            raise NotFlat
+        return none, none, flags.astype(np.bool_), at + 1
+    size = _FIXED_BYTES[of]
+    raw = data[at[:, None] + np.arange(size)]
+    return none, none, raw.view(f"<f{size}").reshape(-1), at + size
+
+
+def _array(data: Bytes, of: str, starts: Ints, sizes: Ints, values: Any, nulls: Any) -> pa.Array:
+    import pyarrow as pa
+
+    if of in ("string", "bytes"):
+        column = binary_column(data, starts, sizes)
+        return column.cast(pa.string()) if of == "string" else column
+    kinds = {"int": pa.int32(), "float": pa.float32()}
+    found = pa.array(values, mask=nulls)
+    return found.cast(kinds[of], safe=False) if of in kinds else found
+
+
+def _as_logical(column: pa.Array, logical: str | None) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if logical is None:
+        return column
+    if logical == "date":
+        return column.cast(pa.date32())
+    micros = pc.multiply_checked(column, 1000) if logical in MILLIS else column
+    zone = None if logical.startswith("local") else "UTC"
+    return micros.cast(pa.timestamp("us", zone))
+
+
+def _check(after: Ints, ends: Ints) -> None:
+    if (after > ends).any():
+        raise NotFlat
