@@ -20,9 +20,11 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    found: list[Extension] = mypycify(
-        ["--follow-imports=skip", "--ignore-missing-imports", *COMPILED], opt_level="3"
-    )
+    found: list[Extension] = []
+    for path in COMPILED:  # one by one: together they would share a library beside the package
+        found += mypycify(
+            ["--follow-imports=skip", "--ignore-missing-imports", path], opt_level="3"
+        )
     for extension in found:
         extension.optional = True  # without a compiler the build goes on
     return found

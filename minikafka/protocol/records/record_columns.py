@@ -40,7 +40,7 @@ def _columns(data: bytes, count: i64, with_offsets: bool) -> RecordColumns:
     number: i64 = 0
     high: i64 = 0
     begin: i64 = 0
-    seen: i64 = -1
+    seen: i64 = 0
     delta: int = 0
     offsets: list[int] = []
     timestamps: list[int] = []
