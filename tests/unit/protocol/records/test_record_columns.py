@@ -52,7 +52,7 @@ def read(module: ModuleType, data: bytes, count: int) -> Any:
 @given(rows)
 @settings(max_examples=100, deadline=None)
 @pytest.mark.mission("ARW-8")
-def test_both_read_what_was_written(records: list[Any]) -> None:
+def test_both_read_the_records_that_were_written(records: list[Any]) -> None:
     data = encoded(records)
     for module in MODULES:
         assert read(module, data, len(records)) == records
