@@ -26,6 +26,9 @@ GROWTH = 2
 # come: with room for several of them, a read brings more than one, and nothing is copied together.
 WIDE_BYTES = 4 * 1024 * 1024
 WIDE_FRAMES = 4
+# After so many reads that brought small frames alone, the memory of larger ones is freed. A
+# producer that was held up once sends a second's records in one frame, and small ones afterwards.
+SMALL_READS = 64
 
 # Buffers that readers have given back and that the next ones take. More are rarely needed at once.
 SPARE_BUFFERS = 16
@@ -82,6 +85,7 @@ class FrameReader:
         "_kept_bytes",
         "_received_frame",
         "_reuse",
+        "_small_reads",
         "_start",
         "_view",
         "_wide_bytes",
@@ -107,6 +111,7 @@ class FrameReader:
         # the buffer that several such frames need, 0 if they get separate memory.
         self._received_frame = 0
         self._wide_bytes = 0
+        self._small_reads = 0  # into a wider buffer, in a row, without a frame that needs it
         # The big frame under way, if ``_big_size``.
         self._big: memoryview | None = None
         self._big_size = 0
@@ -188,25 +193,30 @@ class FrameReader:
         if self._big is not None and frames and len(self._big) > BIG_BYTES:
             self._keep_big(None)  # no more big ones, it seems
         if frames and len(view) > BUFFER_BYTES:
-            self._note_received(max(map(len, frames)))
+            largest = max(map(len, frames))
+            self._small_reads = self._small_reads + 1 if largest + 4 <= BUFFER_BYTES else 0
+            self._note_received(largest)
         return frames
 
     def release(self) -> None:
         """Free the memory of large frames, unless one is being received."""
         if not self.buffered_bytes:
             self._big = None
-            self._received_frame = self._wide_bytes = self.large_bytes = 0
+            self._received_frame = self._wide_bytes = self.large_bytes = self._small_reads = 0
             if len(self._view) > BUFFER_BYTES:
                 self._view = _NO_BUFFER
                 self._start = self._end = 0
 
     def rest(self) -> None:
-        """Give the buffer back until the next ``get_buffer``, unless it is a large one or has bytes
-        of the next frame. The frames that were found are not valid any more."""
+        """Give the buffer back until the next ``get_buffer``, unless it has bytes of the next frame
+        or is a large one that is still of use. The frames that were found are not valid any more.
+        """
         if self._start == self._end and len(self._view) == BUFFER_BYTES:
             self._buffers.give_back(self._view)
             self._view = _NO_BUFFER
             self._start = self._end = 0
+        elif self._small_reads >= SMALL_READS:
+            self.release()
 
     def _note_received(self, size: int) -> None:
         if size > self._received_frame and size > BUFFER_BYTES:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from minikafka.protocol.frames import (
     BIG_BYTES,
     BUFFER_BYTES,
+    SMALL_READS,
     WIDE_BYTES,
     FrameError,
     FrameReader,
@@ -150,6 +151,30 @@ def test_frames_of_middle_size_come_several_in_a_read_until_the_buffer_is_given_
     reader.release()
     assert len(reader.get_buffer(-1)) == BUFFER_BYTES
     assert feed(reader, stream, [WIDE_BYTES]) == sent
+
+
+@pytest.mark.mission("RUN-8")
+def test_the_memory_of_one_large_frame_is_freed_after_small_ones() -> None:
+    reader = FrameReader(1 << 30, reuse=True)
+    large, small = framed(bytes(2 * BUFFER_BYTES)), framed(b"small")
+    for _ in range(2):  # the second one finds a wider buffer
+        assert feed(reader, large, [BUFFER_BYTES]) == [large[4:]]
+        reader.rest()
+    assert reader.large_bytes > 0
+
+    for count in range(SMALL_READS):
+        if count == SMALL_READS // 2:  # a large one in between begins the count again
+            feed(reader, large, [BUFFER_BYTES])
+        assert reader.large_bytes > 0
+        assert feed(reader, small, [len(small)]) == [b"small"]
+        reader.rest()
+    assert reader.large_bytes > 0
+
+    for _ in range(SMALL_READS // 2):
+        assert feed(reader, small, [len(small)]) == [b"small"]
+        reader.rest()
+    assert reader.large_bytes == 0
+    assert feed(reader, large, [BUFFER_BYTES]) == [large[4:]]
 
 
 @pytest.mark.mission("CON-1")
