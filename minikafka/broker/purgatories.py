@@ -150,9 +150,9 @@ class ReplicaPurgatories:
     def partition_changed(self, topic_partition: TopicPartition) -> None:
         """Try all operations that watch the partition, after a change of a watermark or of its
         role, or after its removal."""
-        self.fetch.check_and_complete(topic_partition)
-        self.produce.check_and_complete(topic_partition)
-        self.delete_records.check_and_complete(topic_partition)
+        for reaper in (self.fetch, self.produce, self.delete_records):
+            if reaper.purgatory.is_watched(topic_partition):  # mostly by none
+                reaper.check_and_complete(topic_partition)
 
     def partitions_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """As ``partition_changed`` for several partitions; an operation that watches many of them

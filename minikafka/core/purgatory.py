@@ -257,6 +257,10 @@ class Purgatory(Generic[OpT]):
             watchers = self._watchers[key] = Watchers(self._in_lists)
         watchers.watch(operation)
 
+    def is_watched(self, key: Hashable) -> bool:
+        """Whether the key has a watch list: otherwise ``check_and_complete`` would do nothing."""
+        return key in self._watchers
+
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations that watch ``key``. Returns how many this call completed."""
         watchers = self._watchers.get(key)
