@@ -50,6 +50,7 @@ CONNECTIONS = 10  # each with a member, all in one group
 ROUNDS = 3
 HEARTBEATS, COMMITS = 4_000, 2_000  # of each connection in a round
 LOADED = 100_000
+RESTING, REST_S, SETTLE_S = 10_000, 10.0, 3.0
 PATIENCE_S = 120
 VERSIONS = {"JoinGroup": 9, "SyncGroup": 5, "Heartbeat": 4, "OffsetCommit": 8}
 SIZE = struct.Struct(">i")
@@ -81,6 +82,11 @@ def measure(report: Report, cluster: Cluster, home: Path) -> None:
         beyond = max(0.0, seconds - 2 * DELAY_MS / 1000)
         aim = " (aim: 3)" if count == 500 else ""
         report.row(f"{count} members, beyond the delay{aim}", "s", beyond)
+    report.section(f"{RESTING:,} groups with offsets and without members", probe="none")
+    before = cpu_at_rest(process)
+    uvloop.run(commit_in_groups(port))
+    report.row("CPU at rest", "ms/s", cpu_at_rest(process), before)
+    report.section("loading", probe="")
     uvloop.run(commit_many(port))
     report.row(f"load {LOADED:,} offsets (aim: 2)", "s", load_time(cluster))
 
@@ -231,6 +237,29 @@ async def commit_many(port: int) -> None:
         for row in answer.topics[0].partitions:
             check(row.error_code)
     member.close()
+
+
+async def commit_in_groups(port: int) -> None:
+    """An offset in each of ``RESTING`` groups, over ``CONNECTIONS``."""
+
+    async def commit(first: int) -> None:
+        member = await connected(port)
+        for number in range(first, RESTING, CONNECTIONS):
+            answer = await member.ask(commit_of(f"resting-{number}", None, [number % PARTITIONS]))
+            check(answer.topics[0].partitions[0].error_code)
+        member.close()
+
+    await asyncio.gather(*map(commit, range(CONNECTIONS)))
+
+
+def cpu_at_rest(process: psutil.Process) -> float:
+    """Milliseconds of CPU in a second without requests."""
+    time.sleep(SETTLE_S)
+    before, started = process.cpu_times(), time.monotonic()
+    time.sleep(REST_S)
+    after, lasted = process.cpu_times(), time.monotonic() - started
+    used = after.user + after.system - before.user - before.system
+    return float(used / lasted * 1000)
 
 
 def load_time(cluster: Cluster) -> float:

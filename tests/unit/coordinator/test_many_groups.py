@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
 from tests.support.coordinator.group_lab import GroupLab
@@ -10,6 +12,7 @@ GROUPS = [f"g{number}" for number in range(1_000)]
 BOTH = ("a", "b")
 
 
+@pytest.mark.mission("SCALE-4")
 def test_a_thousand_groups() -> None:
     lab = GroupLab()
     joined = {
@@ -40,6 +43,22 @@ def test_a_thousand_groups() -> None:
     assert not list(lab.coordinator.groups())
     lab.elect()
     assert len(lab.coordinator.list_groups((), ())[1]) == len(GROUPS)
+
+
+@pytest.mark.mission("SCALE-4")
+def test_groups_at_rest_have_no_timers() -> None:
+    """Groups with committed offsets and without members, also after they have been loaded."""
+    lab = GroupLab()
+    for name in GROUPS:
+        lab.commit({("t", 0): 1}, group_id=name)
+    assert len(list(lab.coordinator.groups())) == len(GROUPS)
+    lab.clock.advance(60_000)
+    for _ in range(2):
+        for reaper in (lab.heartbeats, lab.rebalances):
+            assert (reaper.purgatory.delayed, reaper.purgatory.watched) == (0, 0)
+        lab.resign()
+        lab.elect()
+    assert len(list(lab.coordinator.groups())) == len(GROUPS)
 
 
 def test_a_long_rebalance_of_five_hundred() -> None:
