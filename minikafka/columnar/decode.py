@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minikafka.columnar.columns import binary_column, headers_column
+from minikafka.columnar.columns import binary_column, headers_column, number_column
 from minikafka.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.core.client.consumer.fetched import AbortedTransactions
 from minikafka.protocol.buffer import Buffer
@@ -164,15 +164,19 @@ def _column(name: str, records: Records, span: Slice) -> pa.Array:
         case "value":
             return binary_column(records.data, records.value_starts, records.value_sizes)
         case "topic":
-            return pa.repeat(span.topic, len(records.offsets))
+            topic = span.topic.encode()
+            bounds = np.arange(len(records.offsets) + 1, dtype=np.int32) * np.int32(len(topic))
+            texts = pa.py_buffer(topic * len(records.offsets))
+            return pa.StringArray.from_buffers(len(bounds) - 1, pa.py_buffer(bounds), texts)
         case "partition":
-            return pa.array(np.full(len(records.offsets), span.partition, np.int32))
+            same = np.full(len(records.offsets), span.partition, np.int32)
+            return number_column(same, pa.int32())
         case "offset":
-            return pa.array(records.offsets)
+            return number_column(records.offsets, pa.int64())
         case "timestamp":
-            return pa.array(records.timestamps_ms * 1000, pa.timestamp("us", tz="UTC"))
+            return number_column(records.timestamps_ms * 1000, pa.timestamp("us", tz="UTC"))
         case "timestampType":
-            return pa.array(records.timestamp_types.astype(np.int32))
+            return number_column(records.timestamp_types.astype(np.int32), pa.int32())
         case "headers":
             return headers_column(records.data, records.header_counts, records.header_starts)
     raise ValueError(f"no column {name}")

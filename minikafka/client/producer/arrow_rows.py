@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minikafka.columnar.columns import number_column
 from minikafka.columnar.decode import record_schema
 from minikafka.columnar.encode import encode_runs
 from minikafka.columnar.partitioning import partitions_of_keys
@@ -71,7 +72,7 @@ class ArrowRows:
             for partition, rows in rows_by_partition(where):
                 chosen, chosen_times = content, times
                 if len(rows) < len(where):
-                    picked = pa.array(rows)
+                    picked = number_column(rows, pa.int64())
                     chosen = {name: column.take(picked) for name, column in content.items()}
                     chosen_times = times if isinstance(times, int) else times[rows]
                 for run in encode_runs(chosen, chosen_times, most_bytes):
