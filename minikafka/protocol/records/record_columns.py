@@ -52,12 +52,7 @@ def _columns(data: bytes, count: i64, with_offsets: bool) -> RecordColumns:
         number = data[position]  # the length
         position += 1
         if number >= 0x80:
-            high = data[position]
-            if high < 0x80:
-                number += (high << 7) - 0x80
-                position += 1
-            else:
-                number, position = _long_number(data, position - 1)
+            number, position = _long_number(data, position - 1)
         end: i64 = position + (number >> 1)
         if number & 1 or number < 0 or end > size:
             raise ValueError("a record that is not there")
@@ -72,12 +67,7 @@ def _columns(data: bytes, count: i64, with_offsets: bool) -> RecordColumns:
         number = data[position]  # the offset delta
         position += 1
         if number >= 0x80:
-            high = data[position]
-            if high < 0x80:
-                number += (high << 7) - 0x80
-                position += 1
-            else:
-                number, position = _long_number(data, position - 1)
+            number, position = _long_number(data, position - 1)
         if with_offsets:
             offsets.append((number >> 1 & _63_BITS) ^ -(number & 1))
         number = data[position]  # the size of the key
@@ -89,9 +79,7 @@ def _columns(data: bytes, count: i64, with_offsets: bool) -> RecordColumns:
         else:
             begin = position
             position += number >> 1
-            if number < 0 or position > end:
-                raise ValueError("a key that reaches past its record")
-            keys.append(data[begin:position])
+            keys.append(_part(data, begin, position, end))
         number = data[position]  # the size of the value
         position += 1
         if number >= 0x80:
@@ -106,15 +94,9 @@ def _columns(data: bytes, count: i64, with_offsets: bool) -> RecordColumns:
         else:
             begin = position
             position += number >> 1
-            if number < 0 or position > end:
-                raise ValueError("a value that reaches past its record")
-            values.append(data[begin:position])
-        if data[position]:
-            pairs, position = _headers(data, position, end)
-            headers.append(pairs)
-        else:
-            headers.append(())
-            position += 1
+            values.append(_part(data, begin, position, end))
+        some, position = _headers(data, position, end)
+        headers.append(some)
         if position != end:
             raise ValueError("a record whose fields do not fill it")
     if position != size:
@@ -122,8 +104,17 @@ def _columns(data: bytes, count: i64, with_offsets: bool) -> RecordColumns:
     return offsets, timestamps, keys, values, headers
 
 
-def _headers(data: bytes, position: i64, end: i64) -> tuple[list[tuple[str, bytes | None]], i64]:
+def _part(data: bytes, begin: i64, stop: i64, end: i64) -> bytes:
+    """Return a field of a record that ends at ``end``. Raises ValueError."""
+    if stop < begin or stop > end:
+        raise ValueError("a field that reaches past its record")
+    return data[begin:stop]
+
+
+def _headers(data: bytes, position: i64, end: i64) -> tuple[Headers, i64]:
     """Read the headers, whose number is at ``position``. Return the position after them."""
+    if not data[position]:
+        return (), position + 1
     number: i64 = 0
     pairs: list[tuple[str, bytes | None]] = []
     number, position = _long_number(data, position)
