@@ -15,11 +15,11 @@ from tests.spark.kafka_side import consume
 
 pa = pytest.importorskip("pyarrow")
 
+from minikafka.columnar import rows as columnar_rows  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
 from minikafka.spark.options import batch_options  # noqa: E402
 from minikafka.spark.read.fetching import RangeReader  # noqa: E402
 from minikafka.spark.read.resolving import batch_ranges  # noqa: E402
-from minikafka.spark.write import routing  # noqa: E402
 from minikafka.spark.write.exactly_once import Task, commit_batch, write_task  # noqa: E402
 from minikafka.spark.write.write_options import write_options  # noqa: E402
 
@@ -39,7 +39,7 @@ def state_of(admin: Any, topic: str) -> Any:
 def test_nothing_is_lost_or_doubled_when_leaders_die(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routing, "CHUNK_ROWS", PART)  # requests are under way when it dies
+    monkeypatch.setattr(columnar_rows, "CHUNK_ROWS", PART)  # requests are under way when it dies
     with Cluster(tmp_path) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = "t"
