@@ -16,7 +16,8 @@ async def create(cluster: Cluster, topic: str, partitions: int = 3) -> None:
     await admin.start()
     await admin.create_topics([NewTopic(topic, partitions, 3)])
     wait_for_leaders(cluster.bootstrap, topic, partitions)
-    assert topic in await admin.list_topics()
+    while topic not in await admin.list_topics():  # another broker may know of it later
+        pass
     await admin.close()
 
 

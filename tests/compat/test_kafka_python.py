@@ -15,7 +15,8 @@ def create(cluster: Cluster, topic: str, partitions: int = 3) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     admin.create_topics([NewTopic(topic, partitions, 3)])
     wait_for_leaders(cluster.bootstrap, topic, partitions)
-    assert topic in admin.list_topics()
+    while topic not in admin.list_topics():  # another broker may know of it later
+        pass
     admin.close()
 
 
