@@ -201,11 +201,12 @@ class RecordAppends:
         else:
             self._acknowledge(pending, results, timeout_ms, reply)
 
-    def append_valid(self, partition: Partition, batch: RecordBatch, now_ms: int) -> LogAppendInfo:
-        """Append a client's batch as ``Partition.append_valid`` does, and complete delayed
-        operations. Raises as it does. Nothing waits for a flush: the log has no
+    def appended(
+        self, partition: Partition, batch: RecordBatch, info: LogAppendInfo, moved: bool
+    ) -> None:
+        """Count what ``Partition.append_valid`` has appended, and complete delayed operations.
+        ``moved`` says whether the high watermark has. Nothing waits for a flush: the log has no
         ``flush.messages``."""
-        info, moved = partition.append_valid(batch, now_ms)
         topic_partition = partition.topic_partition
         messages = info.last_offset - info.first_offset + 1
         self._topics.appended(topic_partition.topic, messages, batch.length + LOG_OVERHEAD)
@@ -213,7 +214,6 @@ class RecordAppends:
             self._purgatories.partition_changed(topic_partition)
         else:
             self._purgatories.log_end_moved(topic_partition)
-        return info
 
     def await_replicas(self, result: AppendResult, timeout_ms: int, reply: AppendReply) -> None:
         """Call ``reply`` when the in-sync replicas have the records of an append with acks=-1."""

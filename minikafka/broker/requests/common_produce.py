@@ -250,16 +250,21 @@ class CommonProduce:
         if batch is None:
             return apis.on_frame(connection, frame)
         try:
-            info = self._appends.append_valid(partition, batch, started_ns // 1_000_000)
-            times = row.times
-            times.arrived(request.version)
-            reply = self._reply(connection, row, request, target, partition, info, len(frame))
+            info, moved = partition.append_valid(batch, started_ns // 1_000_000)
         except KafkaError:  # nothing has changed: the general path meets the same error
             return apis.on_frame(connection, frame)
         except OSError as failure:
             self._disk_failed(connection, row, request, target, failure, len(frame))
             return False
         except Exception as bug:
+            apis.stop_node(bug)
+            raise
+        times = row.times
+        times.arrived(request.version)
+        try:
+            self._appends.appended(partition, batch, info, moved)
+            reply = self._reply(connection, row, request, target, partition, info, len(frame))
+        except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
         now_ns = apis.now_ns()

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from minikafka.broker.requests.common_produce import FIRST_VERSION, LAST_VERSION
 from minikafka.core.log.config import LOG_APPEND_TIME
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.produce import (
@@ -283,3 +285,31 @@ async def test_an_unusual_request_reaches_the_general_path(odd: dict[str, Any]) 
     first = Request(partition=1, producer=(7, 0, 0))
     second = replace(first, **{"producer": (-1, -1, -1), **odd})
     assert await compare([Read(0, (first, second))]) == 1
+
+
+@pytest.mark.mission("FAST-3")
+async def test_a_batch_that_is_in_the_log_is_not_given_to_the_general_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What completes after an append may raise any error, one of Kafka's among them."""
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        general = side.apis.frames
+        bugs: list[Exception] = []
+        monkeypatch.setattr(side.apis, "stop_node", bugs.append)
+
+        def fails(topic_partition: object) -> None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        purgatories = side.node.replicas.purgatories
+        for name in ("partition_changed", "log_end_moved"):
+            monkeypatch.setattr(purgatories, name, fails)
+        with pytest.raises(KafkaError):
+            side.transports[0].receive(Request().frame(1))
+        found = side.node.replicas.hosted.get(TopicPartition(TOPIC, 0))
+        assert found is not None
+        assert found.log.log_end_offset == 1
+        assert (len(bugs), side.apis.frames) == (1, general)
+    finally:
+        await side.close()
