@@ -653,9 +653,9 @@ class Apis:
 
     @property
     def serves_plainly(self) -> bool:
-        """Whether requests are served without throttles, faults and watching."""
+        """Whether requests are served without throttles and faults."""
         throttles = self._quotas is not None and self._quotas.enabled
-        return not throttles and self._seam is None and self.make_reply is PendingReply
+        return not throttles and self._seam is None
 
     def note_if_long(
         self, started_ns: int, route: Route, header: RequestHeader, host: str, size: int

@@ -12,8 +12,8 @@ of this broker, with one batch that has no attributes (no compression, no transa
 
 Every request that differs in anything is left to the general path, ``Apis.on_frame``, before
 anything has changed. That path is the reference, and says what is wrong with a request: this one
-has no errors but that of a failing disk. A broker with an authorizer, with injected faults, with
-client quotas or with a page that watches requests has the general path alone.
+has no errors but that of a failing disk. A broker with an authorizer, with injected faults or with
+client quotas has the general path alone.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class CommonProduce:
         except KafkaError:  # nothing has changed: the general path meets the same error
             return apis.on_frame(connection, frame)
         except OSError as failure:
-            self._disk_failed(connection, row, request, target, failure, len(frame))
+            self._disk_failed(connection, row, request, target, failure, frame)
             return False
         except Exception as bug:
             apis.stop_node(bug)
@@ -263,7 +263,7 @@ class CommonProduce:
         times.arrived(request.version)
         try:
             self._appends.appended(partition, batch, info, moved)
-            reply = self._reply(connection, row, request, target, partition, info, len(frame))
+            reply = self._reply(connection, row, request, target, partition, info, frame)
         except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
@@ -290,18 +290,23 @@ class CommonProduce:
         target: _Target,
         partition: Partition,
         info: LogAppendInfo,
-        request_bytes: int,
+        frame: memoryview,
     ) -> PendingReply | None:
-        """Reply now, or return what replies when the in-sync replicas have the records."""
+        """Reply now, or when the in-sync replicas have the records. Return the reply if it has to
+        be told when the request is handled."""
         if connection.closed:  # since an earlier request has its reply, which was refused
             return None
         if request.acks != ACKS_LEADER and (
             partition.acknowledged(info.last_offset + 1) is not _NO_ERROR
         ):
-            return self._await_replicas(connection, row, request, target, info, request_bytes)
+            return self._await_replicas(connection, row, request, target, info, frame)
         response = target.response(request.correlation_id, info)
+        if self._apis.make_reply is not PendingReply:
+            reply = self._pending(connection, row, request, frame)
+            reply.send_encoded(response)
+            return reply
         if connection.unanswered:
-            slot = connection.open_slot(request_bytes)
+            slot = connection.open_slot(len(frame))
             slot.times = row.times
             slot.send(response)
         else:
@@ -315,14 +320,11 @@ class CommonProduce:
         request: CommonRequest,
         target: _Target,
         info: LogAppendInfo,
-        request_bytes: int,
+        frame: memoryview,
     ) -> PendingReply:
         """Reply when the in-sync replicas have the records."""
-        connection.overlapping = row.overlapping
         version, correlation_id = request.version, request.correlation_id
-        slot = connection.open_slot(request_bytes)
-        header = RequestHeader(PRODUCE, version, correlation_id)
-        reply = PendingReply(self._apis, slot, row.route, header, version, row.times)
+        reply = self._pending(connection, row, request, frame)
         listener = connection.listener
 
         def respond(results: Sequence[AppendResult]) -> None:
@@ -342,17 +344,32 @@ class CommonProduce:
         request: CommonRequest,
         target: _Target,
         failure: OSError,
-        request_bytes: int,
+        frame: memoryview,
     ) -> None:
         """Take the partition offline, and reply with the error."""
         row.times.arrived(request.version)
-        connection.overlapping = row.overlapping
-        slot = connection.open_slot(request_bytes)
-        header = RequestHeader(PRODUCE, request.version, request.correlation_id)
-        reply = PendingReply(self._apis, slot, row.route, header, request.version, row.times)
+        reply = self._pending(connection, row, request, frame)
         result = self._appends.after_disk_failure(target.topic_partition, failure)
         reply(self._handler.response(connection.listener, request.version, [result]))
         reply.handled(0, 0, self._apis.now_ns())
+
+    def _pending(
+        self,
+        connection: ServerConnection,
+        row: ApiRow,
+        request: CommonRequest,
+        frame: memoryview,
+    ) -> PendingReply:
+        """Return a reply as the general path has it. Only a page that watches requests needs all
+        of the header."""
+        apis, version = self._apis, request.version
+        if apis.make_reply is PendingReply:
+            header = RequestHeader(PRODUCE, version, request.correlation_id)
+        else:
+            header, _ = decode_request_header(frame)
+        connection.overlapping = row.overlapping
+        slot = connection.open_slot(len(frame))
+        return apis.make_reply(apis, slot, row.route, header, version, row.times, None)
 
     def _found(self, request: CommonRequest) -> _Target | None:
         """Return the target of a partition that this broker hosts, and remember it."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from minikafka.broker.requests.apis import Apis, PendingReply, Route
+from minikafka.broker.requests.apis import Apis, Route
 from minikafka.broker.requests.common_produce import CommonProduce
+from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.network.server import Server, ServerConfig, ServerConnection
@@ -114,6 +115,7 @@ class Side:
             metrics=node.metrics,
         )
         self.apis.start(node.tasks)
+        self.watched = WatchedRequests(self.apis, clock)
         self.common = CommonProduce(
             self.apis, handler, node.replicas.hosted, node.replicas.appends, handler._appends
         )
@@ -142,8 +144,8 @@ class Side:
         self.node.files.break_below()
 
     def watch(self) -> None:
-        """Let each request have another kind of reply, as while a page watches."""
-        self.apis.make_reply = lambda *arguments: PendingReply(*arguments)
+        """Keep requests from now on, as while a page watches."""
+        self.watched.watch()
 
     @property
     def node(self) -> Node:
@@ -176,6 +178,7 @@ class Side:
         replicas = node.replicas
         partitions: dict[int, Any] = {}
         node.files.repair()
+        self.watched._facts = {}  # else they would be a second old
         for index in PARTITIONS:
             found = replicas.hosted.get(TopicPartition(TOPIC, index))
             if found is None or not found.has_log:
@@ -206,6 +209,7 @@ class Side:
                 for each in replicas.purgatories.reapers
             ],
             "memory": self._server.memory.used_bytes,
+            "watched": self.watched.facts(),
         }
 
     async def close(self) -> None:

@@ -265,6 +265,32 @@ async def test_a_common_request_does_not_reach_the_general_path(
     assert await compare([Read(0, (request,)), Read(1, (replace(request, partition=1),))]) == 2
 
 
+@pytest.mark.mission("FAST-2", "GLASS-50")
+async def test_requests_that_a_page_watches_are_common_too() -> None:
+    replicated = Request(acks=-1, partition=REPLICATED)
+    steps: list[Read | Fetch | Change] = [
+        Change("watch"),
+        Read(0, (Request(), replicated)),
+        Change("time", 500),
+    ]
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        player = Player(side)
+        for step in steps:
+            await player.play(step)
+        shown = side.state()["watched"]["last"]
+        assert [(each["correlation_id"], each["client_id"]) for each in shown] == [
+            (2, "c"),
+            (1, "c"),
+        ]
+        assert [each["remote_us"] for each in shown] == [100_000, 0]
+        assert side.served_commonly == 2
+    finally:
+        await side.close()
+    await compare([*steps, Change("disk"), Read(0, (Request(),))])
+
+
 @pytest.mark.mission("FAST-3")
 @pytest.mark.parametrize(
     "odd",
