@@ -93,6 +93,7 @@ class ReadOptions:
     fetch_retries: int = 3
     fetch_retry_interval_ms: int = 10
     pushdown: bool = False
+    group: str | None = None  # in streams: the consumer group to commit offsets to
     path: str | None = None  # read the files of this log directory instead of sending requests
     notes: tuple[str, ...] = field(default=(), compare=False)  # warnings about ignored options
 
@@ -175,9 +176,17 @@ def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, .
         fetch_retries=given.count("fetchOffset.numRetries", 3),
         fetch_retry_interval_ms=given.count("fetchOffset.retryIntervalMs", 10),
         pushdown=given.flag("pushdown", False),
+        group=_group(given),
         path=given.get("path"),
         notes=notes,
     )
+
+
+def _group(given: Options) -> str | None:
+    group = given.get("kafka.group.id")
+    if group is not None and not group.strip():
+        raise OptionError("kafka.group.id must not be empty")
+    return group
 
 
 def _subscription(given: Options) -> TopicSelection:

@@ -18,17 +18,14 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from minikafka.core.client.calls import raise_gravest
-from minikafka.core.client.consumer.group_calls import offset_commit
-from minikafka.core.client.offsets import GroupMetadata, with_metadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.spark.client_options import client_options, security_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.coordinators import BlockingCoordinators
 from minikafka.spark.failure_text import cause_of
+from minikafka.spark.group_commits import commit_offsets
 from minikafka.spark.option_parsing import Options
-from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
+from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of, remarks_in
 
 _TIMEOUT_MS: Final = "5000"  # short, because Spark queues the events of later batches meanwhile
 
@@ -40,14 +37,16 @@ class ProgressListener(StreamingQueryListener):
 
     The offsets go to the consumer group ``spark-<query name, or id>``, for tools that show the lag
     of groups. Spark does not read them: a query restarts from its checkpoint. If they cannot be
-    committed, ``show`` is called with the error and the query goes on. ``options`` are the source's
-    options ``kafka.*`` for TLS and the login. Raises OptionError for invalid ones."""
+    committed, ``show`` is called with the error and the query goes on. With None as
+    ``group_prefix`` nothing is committed: a source with ``kafka.group.id`` does that itself.
+    ``options`` are the source's options ``kafka.*`` for TLS and the login. Raises OptionError for
+    invalid ones."""
 
     def __init__(
         self,
         bootstrap_servers: str,
         show: Callable[[str], object] | None = None,
-        group_prefix: str = "spark",
+        group_prefix: str | None = "spark",
         options: Mapping[str, str] | None = None,
     ) -> None:
         given = security_options(Options.of(options or {}).values)
@@ -63,6 +62,7 @@ class ProgressListener(StreamingQueryListener):
         self._group_prefix = group_prefix
         # The names of running queries by id: a QueryTerminatedEvent has the id only.
         self._names: dict[str, str] = {}
+        self._remarks: dict[str, list[str]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         self._names[str(event.id)] = event.name or str(event.id)
@@ -75,14 +75,12 @@ class ProgressListener(StreamingQueryListener):
         if not offsets:
             self._show(progress_line(progress))
         else:
-            group = f"{self._group_prefix}-{name}"
             with Cluster(self._client) as cluster:
                 latest = None if is_latest_known(progress) else latest_offsets(cluster, offsets)
                 self._show(progress_line(progress, latest))
-                try:
-                    commit_offsets(cluster, group, offsets)
-                except KafkaError as error:  # the query's own offsets are in its checkpoint
-                    self._show(f"query={name} offsets not committed to group {group}: {error}")
+                if self._group_prefix is not None:
+                    self._commit(cluster, name, offsets)
+            self._show_remarks(name, progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Ignore the event: an idle query has read nothing."""
@@ -91,6 +89,21 @@ class ProgressListener(StreamingQueryListener):
         name = self._names.pop(str(event.id), str(event.id))
         failure = f" failed={cause_of(event.exception)}" if event.exception else ""
         self._show(f"query={name} ended{failure}")
+
+    def _commit(self, cluster: Cluster, name: str, offsets: Offsets) -> None:
+        group = f"{self._group_prefix}-{name}"
+        try:
+            commit_offsets(cluster, group, offsets)
+        except KafkaError as error:  # the query's own offsets are in its checkpoint
+            self._show(f"query={name} offsets not committed to group {group}: {error}")
+
+    def _show_remarks(self, name: str, progress: Mapping[str, Any]) -> None:
+        """Show what the sources of the query remark, unless they did so in the batch before."""
+        remarks = source_remarks(progress)
+        for remark in remarks:
+            if remark not in self._remarks.get(name, ()):
+                self._show(f"query={name} {remark}")
+        self._remarks[name] = remarks
 
 
 def progress_line(
@@ -178,15 +191,20 @@ def offsets_read(progress: Mapping[str, Any]) -> Offsets:
     return found
 
 
+def source_remarks(progress: Mapping[str, Any]) -> list[str]:
+    """Return what the Kafka sources of the query remark in the batch's progress: that offsets are
+    not committed to a group."""
+    latest = [source.get("latestOffset") for source in progress.get("sources", ())]
+    return [remark for each in latest if _kafka_offsets(each) for remark in remarks_in(_read(each))]
+
+
 def _kafka_offsets(value: Any) -> Offsets:
     """Return the offsets of a source, none if it is not a Kafka source."""
     try:
-        return offsets_of(json.loads(value) if isinstance(value, str) else value)
+        return offsets_of(_read(value))
     except (ValueError, AttributeError, TypeError):
         return {}
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a consumer group without members. Raises KafkaError."""
-    call = offset_commit(GroupMetadata(group), with_metadata(offsets))
-    raise_gravest(BlockingCoordinators(cluster).call(call).values())
+def _read(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value

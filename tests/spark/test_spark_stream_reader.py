@@ -215,3 +215,79 @@ def test_an_unknown_topic_is_named_at_once(reader_of: MakeReader) -> None:
     reader = reader_of("no-such-topic")
     with pytest.raises(Exception, match="topic no-such-topic: does not exist"):
         reader.latestOffset(reader.initialOffset(), ALL)
+
+
+def groups_of(cluster: Cluster) -> set[str]:
+    from confluent_kafka.admin import AdminClient
+
+    listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_consumer_groups()
+    return {each.group_id for each in listed.result(60).valid}
+
+
+def offsets_of_group(cluster: Cluster, group: str) -> dict[int, int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    asked = [ConsumerGroupTopicPartitions(group)]
+    found = admin.list_consumer_group_offsets(asked)[group].result(60)
+    return {each.partition: each.offset for each in found.topic_partitions}
+
+
+@pytest.mark.mission("SPO-1")
+def test_a_batch_that_is_done_is_committed_to_the_group(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    fill(cluster, topic, 3)
+    group = f"lag-of-{topic}"
+    reader = reader_of(topic, **{"kafka.group.id": group})
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert group not in groups_of(cluster)  # nothing is processed yet
+    reader.commit(end)
+    reader.latestOffset(end, ALL)
+    assert offsets_of_group(cluster, group) == {0: 3, 1: 0, 2: 0}
+    fill(cluster, topic, 0, 2)
+    following = reader.latestOffset(end, ALL)
+    assert offsets_of_group(cluster, group) == {0: 3, 1: 0, 2: 0}
+    reader.latestOffset(following, ALL)
+    assert offsets_of_group(cluster, group) == {0: 3, 1: 2, 2: 0}
+    assert reader.reportLatestOffset() == following
+
+
+@pytest.mark.mission("SPO-1")
+def test_without_the_option_there_is_no_group(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    fill(cluster, topic, 3)
+    before = groups_of(cluster)
+    reader = reader_of(topic)
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    reader.latestOffset(end, ALL)
+    reader.commit(end)
+    assert groups_of(cluster) <= before
+
+
+@pytest.mark.mission("SPO-1")
+def test_a_failed_commit_is_in_the_progress_and_loses_nothing(
+    cluster: Cluster, topic: str, reader_of: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minikafka.kernel.errors import ErrorCode, KafkaError
+    from minikafka.spark import group_commits
+    from minikafka.spark.progress import behind_latest, source_remarks
+
+    def refuse(*_: object) -> None:
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, topic)
+
+    monkeypatch.setattr(group_commits, "commit_offsets", refuse)
+    fill(cluster, topic, 3)
+    reader = reader_of(topic, **{"kafka.group.id": "secret"})
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    fill(cluster, topic, 2)
+    following = reader.latestOffset(end, ALL)
+    assert values(reader, end, following) == [b"0-0", b"0-1"]
+    progress = {"sources": [{"endOffset": end, "latestOffset": reader.reportLatestOffset()}]}
+    (remark,) = source_remarks(progress)
+    assert remark.startswith("offsets not committed to group secret: GROUP_AUTHORIZATION_FAILED, ")
+    behind = behind_latest(progress)
+    assert behind is not None
+    assert sum(behind.values()) == 2

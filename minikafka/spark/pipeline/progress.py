@@ -19,12 +19,14 @@ from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.progress import ProgressListener
 
 SERVERS: Final = "kafka.bootstrap.servers"
+GROUP: Final = "kafka.group.id"
 
 
 class FlowsListener(StreamingQueryListener):
     """Shows a line for each batch of each flow, and commits the offsets that the batch has read.
 
-    It commits them to the cluster that the flow reads, in the group ``spark-<pipeline>-<flow>``.
+    It commits them to the cluster that the flow reads, in the group ``spark-<pipeline>-<flow>``,
+    unless the flow's source commits them itself to its ``kafka.group.id``.
     Spark calls this listener in a separate thread, shortly after each event."""
 
     def __init__(self, pipeline: str, show: ShowLine) -> None:
@@ -38,8 +40,9 @@ class FlowsListener(StreamingQueryListener):
     def expect(self, flow: str, source: Mapping[str, str]) -> None:
         """Prepare for a query with the flow's name, whose source has these options ``kafka.*``.
         Call this before the query is started."""
+        prefix = None if GROUP in source else f"spark-{self._pipeline}"
         self._listeners[flow] = ProgressListener(
-            source.get(SERVERS, ""), self._show, f"spark-{self._pipeline}", source
+            source.get(SERVERS, ""), self._show, prefix, source
         )
 
     def wait(self, seconds: float) -> None:
@@ -68,7 +71,7 @@ class FlowsListener(StreamingQueryListener):
 
 def kafka_options_of(frame: Any) -> dict[str, str]:
     """Return the bootstrap servers that a streaming DataFrame of a classic session reads from, and
-    the options for TLS and the login there.
+    its options for the consumer group, TLS and the login there.
 
     Returns those of the first source if several clusters are read, none if the DataFrame reads no
     topic."""
@@ -78,7 +81,7 @@ def kafka_options_of(frame: Any) -> dict[str, str]:
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":
             options = leaf.extraOptions()
             if options.get(SERVERS):
-                names = (SERVERS, *(f"kafka.{key}" for key in security_keys()))
+                names = (SERVERS, GROUP, *(f"kafka.{key}" for key in security_keys()))
                 found = ((name, options.get(name)) for name in names)
                 return {name: str(text) for name, text in found if text is not None}
     return {}

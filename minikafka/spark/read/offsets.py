@@ -82,6 +82,19 @@ def with_start(
     return {**offsets_json(end), f"{_START} {json.dumps(offsets_json(start))}": {}}
 
 
+def with_remark(latest: Mapping[TopicPartition, int], remark: str) -> dict[str, dict[str, int]]:
+    """Return latest offsets with a remark for those who read the progress of the query.
+
+    It is the name of an entry without partitions, too. ``remark`` has spaces."""
+    assert " " in remark, "topics have no spaces in their names"
+    return {**offsets_json(latest), remark: {}}
+
+
+def remarks_in(latest: Mapping[str, Any]) -> list[str]:
+    """Return the remarks in latest offsets."""
+    return [name for name, partitions in latest.items() if " " in name and not partitions]
+
+
 def start_in(end: Mapping[str, Any]) -> Offsets | None:
     """Return the starting offsets in the end offset of a first batch, None if it has none."""
     for name in end:

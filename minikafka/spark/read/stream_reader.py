@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.cluster import Cluster, pause
+from minikafka.spark.group_commits import GroupCommits
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.read.batch_reader import RangePartition, read_range
@@ -28,6 +29,7 @@ from minikafka.spark.read.offsets import (
     offsets_json,
     offsets_of,
     start_in,
+    with_remark,
     with_start,
 )
 from minikafka.spark.read.planning import (
@@ -70,6 +72,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options = options
         self._cluster = Cluster(options.client)
+        self._group: GroupCommits | None = None
+        if options.group is not None:
+            self._group = GroupCommits(options.client, options.group)
         self._clock = WallClock()
         self._available_now = False
         self._end_of_available_now: Offsets | None = None
@@ -92,13 +97,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return offsets_json(self._latest) if self._latest else None
+        if not self._latest:
+            return None
+        failure = None if self._group is None else self._group.failure
+        return with_remark(self._latest, failure) if failure else offsets_json(self._latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         if is_unresolved(start):
             return self._end_of_first_batch(limit)
         begin = offsets_of(start)
         self._latest = self._find_latest(begin)
+        if self._group is not None:
+            # Spark plans a batch when the one before is done: all up to ``begin`` is processed.
+            self._group.commit({each: at for each, at in begin.items() if each in self._latest})
         if self._is_too_early(begin):
             return start
         end = self._limited(begin, limit)
@@ -117,10 +128,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in ranges]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: offsets are kept in Spark's checkpoint."""
+        """Do nothing: offsets are kept in Spark's checkpoint. ``latestOffset`` has committed those
+        of ``end`` to the group, because Spark calls this method only when the next batch, which
+        may never come, has been planned."""
 
     def stop(self) -> None:
         self._cluster.close()
+        if self._group is not None:
+            self._group.close()
 
     # ---- in tasks
 

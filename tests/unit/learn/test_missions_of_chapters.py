@@ -33,6 +33,7 @@ LEFT_OUT = {
     "RUN": "starts, memory and soaks of real processes",
     "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
     "FMT": "columns of Spark, which docs/spark.md tells",
+    "SPO": "the operation of queries of Spark, which docs/spark.md tells",
 }
 
 LEFT_OUT_ROWS = {

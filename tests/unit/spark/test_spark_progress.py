@@ -84,6 +84,28 @@ def test_a_query_that_failed_ends_with_the_reason() -> None:
     assert lines == [f"query={ended.id} ended failed=OptionError: unknown option 'topics'"]
 
 
+@pytest.mark.mission("SPO-1")
+def test_a_remark_of_a_source_is_shown_once() -> None:
+    lines: list[str] = []
+    listener = ProgressListener("127.0.0.1:1", lines.append, group_prefix=None)
+    remark = "offsets not committed to group g: NETWORK_EXCEPTION"
+
+    def show(batch: int, latest: dict[str, Any]) -> None:
+        source = {"endOffset": {"t": {"0": 5}}, "latestOffset": json.dumps(latest)}
+        progress = {"id": "1", "name": "n", "batchId": batch, "sources": [source]}
+        event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress)))
+        listener.onQueryProgress(event)  # type: ignore[arg-type]
+
+    for batch, latest in enumerate(
+        ({"t": {"0": 5}, remark: {}}, {"t": {"0": 5}, remark: {}}, {"t": {"0": 5}})
+    ):
+        show(batch, latest)
+    said = [line for line in lines if "batch=" not in line]
+    assert said == [f"query=n {remark}"]
+    show(3, {"t": {"0": 5}, remark: {}})
+    assert lines[-1] == f"query=n {remark}"
+
+
 def test_brokers_that_are_gone_leave_the_lag_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line of the batch is shown all the same, and why no offsets were committed."""
     monkeypatch.setattr("minikafka.spark.progress._TIMEOUT_MS", "1")
