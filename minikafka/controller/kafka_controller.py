@@ -261,7 +261,7 @@ class KafkaController:
         """Elect leaders; return each partition's new leader, or the reason why there is none.
         Raises ``KafkaError``: NOT_CONTROLLER."""
         elected: Mapping[TopicPartition, int | KafkaError] = await self.queue.submit(
-            events.ReplicaLeaderElection(frozenset(partitions), election_type)
+            events.ReplicaLeaderElection(tuple(dict.fromkeys(partitions)), election_type)
         )
         return elected
 

@@ -33,6 +33,8 @@ MAX_ELEMENTS: Final = MappingProxyType(
         ApiKey.ALTER_PARTITION: _WHOLE_CLUSTER,  # a leader whose followers are all slow or dead
         # kafka-reassign-partitions sends all partitions of its file at once.
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: _WHOLE_CLUSTER,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: _WHOLE_CLUSTER,  # and verifies them likewise
+        ApiKey.ELECT_LEADERS: _WHOLE_CLUSTER,
         ApiKey.FETCH: 50_000,  # a follower names all partitions that it follows of one leader
         ApiKey.PRODUCE: _MANY,
         ApiKey.LIST_OFFSETS: _MANY,

@@ -2,36 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.ports import Controller
 from minikafka.broker.purgatories import Reaper
+from minikafka.core.metadata_image import MetadataImage, Partitions
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.slices import in_slices
+
+# Results of an election taken without a pause: about a millisecond.
+RESULTS_AT_ONCE: Final = 1_000
 
 
 class DelayedElectLeader(DelayedUntilVisible[TopicPartition]):
     """A delayed operation that waits until the metadata cache has shown each partition's new leader
-    at least once; a later change of leader does not matter."""
+    at least once; a later change of leader does not matter.
 
-    __slots__ = ("_cache", "_waiting")
+    An election may name every partition of a cluster, and is tried for each topic that an
+    UpdateMetadata names. So an image is looked at once, and in it only the topics that changed."""
+
+    __slots__ = ("_cache", "_image", "_seen", "_waiting")
 
     def __init__(
         self, delay_ms: int, leaders: Mapping[TopicPartition, int], cache: MetadataCache
     ) -> None:
-        super().__init__(delay_ms, sorted({tp.topic for tp in leaders}))
-        self._waiting = dict(leaders)
+        self._waiting: dict[str, dict[int, int]] = {}  # the leaders by topic and partition
+        for (topic, partition), leader in leaders.items():
+            self._waiting.setdefault(topic, {})[partition] = leader
+        super().__init__(delay_ms, sorted(self._waiting))
         self._cache = cache
+        self._image: MetadataImage | None = None  # the last one that was looked at
+        self._seen: dict[str, Partitions] = {}  # the waiting topics as they were in it
+
+    def try_complete(self) -> bool:
+        self._look()
+        return not self._waiting and self.force_complete()
 
     def _missing(self) -> list[TopicPartition]:
-        for partition, leader in list(self._waiting.items()):
-            known = self._cache.partition_leader(partition)
-            if known is not None and known[0] == leader:
-                del self._waiting[partition]
-        return list(self._waiting)
+        self._look()
+        return [TopicPartition(topic, p) for topic, left in self._waiting.items() for p in left]
+
+    def _look(self) -> None:
+        image = self._cache.image
+        if image is self._image:
+            return
+        self._image = image
+        for topic, leaders in list(self._waiting.items()):
+            partitions = image.topics.get(topic)
+            if partitions is None or partitions is self._seen.get(topic):
+                continue
+            self._seen[topic] = partitions
+            for partition, leader in list(leaders.items()):
+                known = partitions.get(partition)
+                if known is not None and known.leader == leader:
+                    del leaders[partition]
+            if not leaders:
+                del self._waiting[topic]
 
 
 class LeaderElectionAdmin:
@@ -51,14 +82,14 @@ class LeaderElectionAdmin:
         """Try the delayed operations that wait for ``topic``, after the metadata cache changed."""
         self._reaper.check_and_complete(topic)
 
-    def all_partitions(self) -> list[TopicPartition]:
-        """Return all partitions in the metadata cache, sorted."""
-        cache = self._cache
-        return [
+    def all_partitions(self) -> Iterator[TopicPartition]:
+        """Yield all partitions that are now in the metadata cache, sorted."""
+        topics = self._cache.image.topics
+        return (
             TopicPartition(topic, number)
-            for topic in cache.topics()
-            for number in sorted(cache.partitions(topic))
-        ]
+            for topic in sorted(topics)
+            for number in sorted(topics[topic])
+        )
 
     async def elect(
         self, partitions: Collection[TopicPartition], election_type: ElectionType, timeout_ms: int
@@ -71,13 +102,14 @@ class LeaderElectionAdmin:
             elected = await self._controller.elect_leaders(partitions, election_type)
         except KafkaError as error:
             return dict.fromkeys(partitions, error)
-        results: dict[TopicPartition, KafkaError | None] = {
-            tp: outcome if isinstance(outcome, KafkaError) else None
-            for tp, outcome in elected.items()
-        }
-        leaders = {
-            tp: leader for tp, leader in elected.items() if not isinstance(leader, KafkaError)
-        }
+        results: dict[TopicPartition, KafkaError | None] = {}
+        leaders: dict[TopicPartition, int] = {}
+        async for tp, outcome in in_slices(elected.items(), RESULTS_AT_ONCE):
+            if isinstance(outcome, KafkaError):
+                results[tp] = outcome
+            else:
+                results[tp] = None
+                leaders[tp] = outcome
         if leaders:
             operation = DelayedElectLeader(max(0, timeout_ms), leaders, self._cache)
             late = await missing_after(self._reaper, operation)

@@ -7,7 +7,7 @@ from typing import Final
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.ports import Controller
 from minikafka.broker.requests.apis import RequestContext
-from minikafka.kernel.cluster import ElectionType, TopicPartition, grouped
+from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.alter_partition_reassignments import (
@@ -29,11 +29,15 @@ from minikafka.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
+# Partitions of a request read, or results written, without a pause: about a millisecond.
+PARTITIONS_AT_ONCE: Final = 1_000
+
 
 class ElectLeadersHandler:
     """Serves ElectLeaders (a ``TaskHandler``).
 
-    The response to a request for all partitions omits those that need no election."""
+    The response to a request for all partitions omits those that need no election. A request may
+    name every partition of a cluster: it is read, and its response built, in slices."""
 
     def __init__(self, elections: LeaderElectionAdmin) -> None:
         self._elections = elections
@@ -45,23 +49,27 @@ class ElectLeadersHandler:
             election_type = ElectionType(request.election_type)
         except ValueError:
             return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-        partitions = (
+        named = (
             self._elections.all_partitions()
             if request.topic_partitions is None
-            else [
+            else (
                 TopicPartition(row.topic, number)
                 for row in request.topic_partitions
                 for number in row.partitions
-            ]
+            )
         )
-        results = await self._elections.elect(
-            dict.fromkeys(partitions), election_type, request.timeout_ms
-        )
-        if request.topic_partitions is None:
-            results = {tp: error for tp, error in results.items() if not _needless(error)}
-        rows = ((tp.topic, _election_result(tp.partition, results[tp])) for tp in sorted(results))
-        topics = [ElectLeadersTopicResult(*of_topic) for of_topic in grouped(rows).items()]
-        return ElectLeadersResponse(replica_election_results=topics)
+        partitions = {tp: None async for tp in in_slices(named, PARTITIONS_AT_ONCE)}
+        results = await self._elections.elect(partitions, election_type, request.timeout_ms)
+        topics: dict[str, ElectLeadersTopicResult] = {}
+        async for tp in in_slices(sorted(results), PARTITIONS_AT_ONCE):
+            error = results[tp]
+            if request.topic_partitions is None and _needless(error):
+                continue
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = topics[tp.topic] = ElectLeadersTopicResult(tp.topic, [])
+            topic.partition_result.append(_election_result(tp.partition, error))
+        return ElectLeadersResponse(replica_election_results=list(topics.values()))
 
 
 def _needless(error: KafkaError | None) -> bool:
@@ -72,10 +80,6 @@ def _election_result(partition: int, error: KafkaError | None) -> ElectLeadersPa
     if error is None:
         return ElectLeadersPartitionResult(partition, ErrorCode.NONE, None)
     return ElectLeadersPartitionResult(partition, error.code, error.message)
-
-
-# Partitions of a request read, or results written, without a pause: about a millisecond.
-REASSIGNED_AT_ONCE: Final = 1_000
 
 
 class AlterPartitionReassignmentsHandler:
@@ -92,7 +96,7 @@ class AlterPartitionReassignmentsHandler:
     ) -> AlterPartitionReassignmentsResponse:
         targets: dict[TopicPartition, tuple[int, ...] | None] = {}
         named = ((topic.name, row) for topic in request.topics for row in topic.partitions)
-        async for name, row in in_slices(named, REASSIGNED_AT_ONCE):
+        async for name, row in in_slices(named, PARTITIONS_AT_ONCE):
             replicas = None if row.replicas is None else tuple(row.replicas)
             targets[TopicPartition(name, row.partition_index)] = replicas
         try:
@@ -102,7 +106,7 @@ class AlterPartitionReassignmentsHandler:
                 error_code=error.code, error_message=error.message
             )
         topics: dict[str, ReassignableTopicResponse] = {}
-        async for tp in in_slices(targets, REASSIGNED_AT_ONCE):
+        async for tp in in_slices(targets, PARTITIONS_AT_ONCE):
             topic = topics.get(tp.topic)
             if topic is None:
                 topic = topics[tp.topic] = ReassignableTopicResponse(tp.topic, [])
@@ -121,7 +125,8 @@ def _reassignment_result(partition: int, error: KafkaError | None) -> Reassignab
 class ListPartitionReassignmentsHandler:
     """Serves ListPartitionReassignments (a ``TaskHandler``).
 
-    The response omits partitions that are unknown or not being reassigned."""
+    The response omits partitions that are unknown or not being reassigned. The request is read,
+    and its response built, in slices."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -133,9 +138,11 @@ class ListPartitionReassignmentsHandler:
             None
             if request.topics is None
             else [
-                TopicPartition(t.name, number)
-                for t in request.topics
-                for number in t.partition_indexes
+                TopicPartition(topic.name, number)
+                async for topic, number in in_slices(
+                    ((t, number) for t in request.topics for number in t.partition_indexes),
+                    PARTITIONS_AT_ONCE,
+                )
             ]
         )
         try:
@@ -144,17 +151,17 @@ class ListPartitionReassignmentsHandler:
             return ListPartitionReassignmentsResponse(
                 error_code=error.code, error_message=error.message
             )
-        rows = (
-            (
-                tp.topic,
+        ongoing: dict[str, OngoingTopicReassignment] = {}
+        async for tp, assignment in in_slices(found.items(), PARTITIONS_AT_ONCE):
+            of_topic = ongoing.get(tp.topic)
+            if of_topic is None:
+                of_topic = ongoing[tp.topic] = OngoingTopicReassignment(tp.topic, [])
+            of_topic.partitions.append(
                 OngoingPartitionReassignment(
                     tp.partition,
                     list(assignment.replicas),
                     list(assignment.adding),
                     list(assignment.removing),
-                ),
+                )
             )
-            for tp, assignment in found.items()
-        )
-        topics = [OngoingTopicReassignment(*of_topic) for of_topic in grouped(rows).items()]
-        return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+        return ListPartitionReassignmentsResponse(error_message=None, topics=list(ongoing.values()))

@@ -6,7 +6,7 @@ Kafka's object ``Election`` and the checks of ``onReplicaElection`` and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -186,9 +186,9 @@ def candidates(
     context: ControllerContext,
     partitions: Collection[TopicPartition],
     election_type: ElectionType,
-) -> Candidates:
-    """Classify the partitions of an election request. A partition that never had a leader is
-    electable under either type."""
+) -> Generator[None, None, Candidates]:
+    """Classify the partitions of an election request; yield after each. A partition that never had
+    a leader is electable under either type."""
     electable: list[TopicPartition] = []
     not_needed: list[TopicPartition] = []
     being_deleted: list[TopicPartition] = []
@@ -203,6 +203,7 @@ def candidates(
             not_needed.append(partition)
         else:
             electable.append(partition)
+        yield
     return Candidates(tuple(electable), tuple(not_needed), tuple(being_deleted), tuple(unknown))
 
 
@@ -216,13 +217,18 @@ def _has_requested_leader(
     return context.is_live_broker(leader)
 
 
-def out_of_balance(context: ControllerContext, percentage: int) -> dict[int, list[TopicPartition]]:
+def out_of_balance(
+    context: ControllerContext, percentage: int
+) -> Generator[None, None, dict[int, list[TopicPartition]]]:
     """Return for each broker the partitions whose preferred leader it is, and which it could lead
     but does not. Brokers are left out while at most ``percentage`` per cent of the partitions that
-    prefer them have another leader (checkAndTriggerAutoLeaderRebalance)."""
+    prefer them have another leader (checkAndTriggerAutoLeaderRebalance). Yield after each
+    partition."""
     share: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
-    for partition in context.all_partitions():
+    topics = sorted(context.assignments)
+    for partition in (tp for topic in topics for tp in context.partitions_for_topic(topic)):
+        yield
         replicas = context.assignment(partition).replicas
         if context.is_queued_for_deletion(partition.topic) or not replicas:
             continue
@@ -234,7 +240,11 @@ def out_of_balance(context: ControllerContext, percentage: int) -> dict[int, lis
     preferred_elections: dict[int, list[TopicPartition]] = {}
     for broker_id in sorted(elsewhere):
         if len(elsewhere[broker_id]) * 100 > percentage * share[broker_id]:
-            electable_now = [tp for tp in elsewhere[broker_id] if _first_can_lead(context, tp)]
+            electable_now = []
+            for partition in elsewhere[broker_id]:
+                if _first_can_lead(context, partition):
+                    electable_now.append(partition)
+                yield
             if electable_now:
                 preferred_elections[broker_id] = electable_now
     return preferred_elections

@@ -187,7 +187,7 @@ class TopicUncleanLeaderElectionEnable(ControllerEvent):
 class ReplicaLeaderElection(ControllerEvent):
     """An administrator requests elections (ElectLeaders)."""
 
-    partitions: frozenset[TopicPartition]
+    partitions: tuple[TopicPartition, ...]  # each once
     election_type: ElectionType
     state = ControllerState.MANUAL_LEADER_BALANCE
 

@@ -232,6 +232,7 @@ def in_progress(
 ) -> Mapping[TopicPartition, ReplicaAssignment]:
     """Return the assignments of those ``partitions`` that are being reassigned, sorted. None means
     all partitions."""
-    selected = context.partitions_being_reassigned if partitions is None else partitions
+    moving = context.partitions_being_reassigned
+    selected = moving if partitions is None else moving.intersection(partitions)
     found = {tp: context.assignment(tp) for tp in sorted(selected)}
     return {tp: assignment for tp, assignment in found.items() if is_being_reassigned(assignment)}

@@ -18,6 +18,7 @@ import psutil
 from minikafka.cli.connect import run_client
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.client import Admin, ClientConfig
+from minikafka.kernel.cluster import ElectionType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from scripts.lib.bench.report import Report
@@ -157,16 +158,16 @@ class Lab:
         self.sizes[name] = partitions
 
     def elect_preferred(self) -> None:
-        """By the znode, which goes when it is done."""
-        path = "/admin/preferred_replica_election"
-        listed = [
-            {"topic": name, "partition": partition}
-            for name, count in self.sizes.items()
-            for partition in range(count)
-        ]
-        self.zk.create(path, json.dumps({"version": 1, "partitions": listed}).encode())
-        until(lambda: not self.zk.exists(path), "preferred leaders")
-        self.until_led(BROKERS)
+        """Return when all replicas are in sync again: a follower that finds its new leader late
+        is out of sync, and nothing leads what only a dead broker had."""
+
+        async def work(world: World) -> None:
+            config = ClientConfig(self.cluster.bootstrap, request_timeout_ms=PATIENCE_S * 1000)
+            async with Admin(world, config) as admin:
+                await admin.elect_leaders(ElectionType.PREFERRED, timeout_ms=PATIENCE_S * 1000)
+
+        run_client(work)
+        self.until_whole()
 
     # ---------------------------------------------------------------------------------- looking
 

@@ -26,7 +26,7 @@ CONTEXT = RequestContext(RequestHeader(45, 0, 1), "PLAINTEXT", "h")
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "REASSIGNED_AT_ONCE", 5)
+    monkeypatch.setattr(elections, "PARTITIONS_AT_ONCE", 5)
     monkeypatch.setattr(reassignment, "CHECKED_AT_ONCE", 5)
 
 

@@ -8,6 +8,7 @@ from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import out_of_balance
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import ReplicaAssignment
+from minikafka.kernel.slices import run_at_once
 from tests.support.controller.controller_states import Cluster
 
 
@@ -111,7 +112,7 @@ def test_a_partition_without_replicas_is_not_out_of_balance(cluster: Cluster) ->
     (tp,) = cluster.topic("t", ())
     cluster.led(tp, 1, (1,))
     assert cluster.context.preferred_replica_imbalance_count() == 0
-    assert out_of_balance(cluster.context, 0) == {}
+    assert run_at_once(out_of_balance(cluster.context, 0)) == {}
 
 
 def test_the_replicas_of_some_brokers(cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import BadVersion, CoordinationError, NoNode
+from minikafka.kernel.slices import run_at_once
 from tests.support.controller.controller_states import Cluster, Summary
 
 BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(tuple)
@@ -205,13 +206,14 @@ def test_candidates(cluster: Cluster) -> None:
     cluster.led(b, 2, (2, 1))
     cluster.context.topics_to_be_deleted.add("d")
     gone = TopicPartition("t", 9)
-    found = candidates(cluster.context, [gone, c, b, a, doomed], ElectionType.PREFERRED)
+    request = [gone, c, b, a, doomed]
+    found = run_at_once(candidates(cluster.context, request, ElectionType.PREFERRED))
     assert found.electable == (a, c)
     assert found.not_needed == (b,)
     assert found.being_deleted == (doomed,)
     assert found.unknown == (gone,)
     cluster.brokers(1, 3)
-    found = candidates(cluster.context, [a, b, c], ElectionType.UNCLEAN)
+    found = run_at_once(candidates(cluster.context, [a, b, c], ElectionType.UNCLEAN))
     assert found.electable == (a, b, c)
 
 
@@ -226,7 +228,7 @@ def test_more_than_so_many_per_cent_elsewhere(
     partitions = cluster.topic("t", *[(1, 2)] * 10)
     for number, tp in enumerate(partitions):
         cluster.led(tp, 2 if number < elsewhere else 1, (1, 2))
-    found = out_of_balance(cluster.context, percentage)
+    found = run_at_once(out_of_balance(cluster.context, percentage))
     assert found == ({1: partitions[:wanted]} if wanted else {})
 
 
@@ -240,4 +242,4 @@ def test_leader_balance_skips_preferred_leaders_that_cannot_lead(cluster: Cluste
     cluster.led(doomed, 1, (1, 2))
     cluster.context.topics_to_be_deleted.add("d")
     assert c not in cluster.context.leadership
-    assert out_of_balance(cluster.context, 10) == {1: [b]}
+    assert run_at_once(out_of_balance(cluster.context, 10)) == {1: [b]}
