@@ -40,6 +40,11 @@ MORE_NETTY_JARS = (
 # there is no logger.
 LOGGER_JARS = ("slf4j-simple", "slf4j-nop")
 
+# The largest heap, as that of Kafka's own ZooKeeper. A server at rest has 55 MB resident with any
+# limit; a partition takes about 1 kB, and the last 500 writes are kept, of up to 512 kB each.
+HEAP_MB = 512
+SMALLEST_HEAP_MB = 32
+OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 JAVA_REASON = re.compile(r"[a-z][\w.$]*(Exception|Error)(:.*)?")
 
 JVM_SETTINGS = (
@@ -47,6 +52,7 @@ JVM_SETTINGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",  # otherwise some threads live on, and nobody is served
     "-Xss512k",
     "-Djava.net.preferIPv4Stack=true",
     "-Dslf4j.internal.verbosity=ERROR",
@@ -75,7 +81,7 @@ class ZookeeperOptions:
     tick_time_ms: int = 500
     min_session_timeout_ms: int = 1000
     max_session_timeout_ms: int = 120_000
-    heap_mb: int = 96
+    heap_mb: int = HEAP_MB
     start_timeout_ms: int = 30_000
     security: ServerSecurity | None = None
 
@@ -189,6 +195,9 @@ def last_words(options: ZookeeperOptions) -> str:
     """Return the reason of the server's exit, from its output, or else the free disk space."""
     path = words_path(options)
     lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    if any(OUT_OF_MEMORY in line for line in lines):
+        more = "--heap, or --zookeeper-heap of up, gives it more"
+        return f"its heap of {options.heap_mb} MB is used up; {more}"
     if lines:
         reasons = [line for line in lines if JAVA_REASON.fullmatch(line)]
         return f"{(reasons or lines)[-1].strip()} (more in {path})"
@@ -368,6 +377,7 @@ async def run_foreground(options: ZookeeperOptions, stop_with_stdin: bool = Fals
         await server.stop()
     status = await ended
     if died:
-        print(f"minikafka: ZooKeeper died, with exit status {status}", file=sys.stderr)
+        reason = last_words(options)
+        print(f"minikafka: ZooKeeper died, with exit status {status}: {reason}", file=sys.stderr)
         return 1
     return 0

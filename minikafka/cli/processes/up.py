@@ -19,6 +19,7 @@ from minikafka.cli.options import add_pairs_argument, at_least
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, complain, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import (
+    HEAP_MB,
     ZookeeperError,
     class_path,
     find_java,
@@ -28,6 +29,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
 from minikafka.cli.processes.page import PageProcess, page_beside
 from minikafka.cli.processes.page import is_installed as page_is_installed
 from minikafka.cli.processes.secure import LOOPBACK
+from minikafka.cli.processes.zookeeper import add_heap_argument
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.dashboard.acting.supervision import Greeting, SupervisorError
 from minikafka.kernel import events
@@ -74,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=ZOOKEEPER_PORT,
         help="port of the ZooKeeper that is started",
     )
+    add_heap_argument(parser, "--zookeeper-heap")
     parser.add_argument(
         "--secure",
         action="store_true",
@@ -122,6 +125,7 @@ def up_inside(args: argparse.Namespace) -> int:
         "--secure": args.secure,
         "--zookeeper": args.zookeeper is not None,
         "--zookeeper-port": args.zookeeper_port != ZOOKEEPER_PORT,
+        "--zookeeper-heap": args.zookeeper_heap != HEAP_MB,
         "--data-dir": args.data_dir != DATA_DIR,
     }
     named = [option for option, is_given in without_effect.items() if is_given]
@@ -183,6 +187,7 @@ class Supervisor:
         self._own_zookeeper = args.zookeeper is None
         self._zookeeper = args.zookeeper or f"127.0.0.1:{args.zookeeper_port}"
         self._zookeeper_port: int = args.zookeeper_port
+        self._zookeeper_heap: int = args.zookeeper_heap
         self._brokers: list[Child] = []
         self._all: list[Child] = []
         self._watchers: set[asyncio.Task[None]] = set()
@@ -264,6 +269,7 @@ class Supervisor:
             home = self._home("zookeeper")
             arguments = ["zookeeper", "--data-dir", str(home / "data")]
             arguments += ["--port", str(self._zookeeper_port)]
+            arguments += ["--heap", str(self._zookeeper_heap)]
             self._all.append(Child("zookeeper", arguments, home / "log", home / "pid"))
         for broker_id, number in enumerate(self._ports, start=1):
             home = self._home(f"broker-{broker_id}")

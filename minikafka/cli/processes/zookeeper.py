@@ -8,7 +8,10 @@ import os
 import sys
 from pathlib import Path
 
+from minikafka.cli.options import at_least
 from minikafka.cli.processes.embedded_zookeeper import (
+    HEAP_MB,
+    SMALLEST_HEAP_MB,
     ZookeeperError,
     ZookeeperOptions,
     class_path,
@@ -34,11 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secure-port", type=int, default=0, help="port for TLS; needs --secure (none)"
     )
+    add_heap_argument(parser, "--heap")
     parser.add_argument(
         "--check", action="store_true", help="only print which Java and jars would be used"
     )
     parser.add_argument(
         "--stop-with-stdin", action="store_true", help="stop also when standard input ends"
+    )
+
+
+def add_heap_argument(parser: argparse.ArgumentParser, option: str) -> None:
+    parser.add_argument(
+        option,
+        type=at_least(SMALLEST_HEAP_MB),
+        metavar="MB",
+        default=HEAP_MB,
+        help=f"ZooKeeper's largest heap, of which it takes what it needs ({HEAP_MB}); 100,000 "
+        "partitions need more",
     )
 
 
@@ -52,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
         security = None
         if args.secure is not None:
             security = server_security(Path(args.secure), args.secure_port)
-        options = ZookeeperOptions(args.data_dir, args.port, args.host, security=security)
+        options = ZookeeperOptions(
+            args.data_dir, args.port, args.host, heap_mb=args.heap, security=security
+        )
         return asyncio.run(run_foreground(options, args.stop_with_stdin))
     except (ZookeeperError, CredentialsError) as error:
         print(f"minikafka: {error}", file=sys.stderr)

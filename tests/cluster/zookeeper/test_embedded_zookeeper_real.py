@@ -15,11 +15,14 @@ import psutil
 import pytest
 
 from minikafka.cli.processes.embedded_zookeeper import (
+    SMALLEST_HEAP_MB,
     EmbeddedZookeeper,
     ZookeeperError,
     ZookeeperOptions,
+    last_words,
     server_status,
 )
+from minikafka.kernel.ports import ConnectionLost
 from minikafka.world.real.zookeeper import RealCoordination
 from scripts.lib.cluster import free_ports
 
@@ -86,6 +89,24 @@ async def test_a_server_that_never_serves_is_reported(
         await server.start()
     assert server.pid is not None
     assert not psutil.pid_exists(server.pid)
+
+
+@pytest.mark.mission("SCALE-6")
+async def test_a_server_without_memory_ends_and_says_so(options: ZookeeperOptions) -> None:
+    small = replace(options, heap_mb=SMALLEST_HEAP_MB)
+    server = EmbeddedZookeeper(small)
+    await server.start()
+    ended = asyncio.ensure_future(server.wait())
+    session = await RealCoordination().open(server.connect, 18_000, 5000)
+    for number in range(2 * SMALLEST_HEAP_MB):
+        if ended.done():
+            break
+        with contextlib.suppress(ConnectionLost):
+            await session.create(f"/{number}", bytes(1_000_000))
+    assert await ended != 0
+    assert last_words(small).startswith(f"its heap of {SMALLEST_HEAP_MB} MB is used up; --heap")
+    await session.close()
+    await server.stop()
 
 
 Foreground = tuple[asyncio.subprocess.Process, int]

@@ -155,6 +155,9 @@ def test_last_words(tmp_path: Path) -> None:
     reason = "java.io.FileNotFoundException: /data/version-2/snapshot.0 (Not a directory)"
     path.write_text(f"[main] ERROR - trouble\n{reason}\n\tat java.base/x\n[main] ERROR - Exiting\n")
     assert last_words(options) == f"{reason} (more in {path})"
+    path.write_text(f"{reason}\nTerminating due to java.lang.OutOfMemoryError: Java heap space\n")
+    more = "--heap, or --zookeeper-heap of up, gives it more"
+    assert last_words(options) == f"its heap of {options.heap_mb} MB is used up; {more}"
 
 
 @pytest.mark.mission("SEC-153")

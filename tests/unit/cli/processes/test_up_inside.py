@@ -100,6 +100,7 @@ def test_no_debug_listener() -> None:
         ["--secure"],
         ["--zookeeper", "localhost:2181"],
         ["--zookeeper-port", "1"],
+        ["--zookeeper-heap", "64"],
         ["--data-dir", "x"],
     ],
 )
