@@ -1,7 +1,8 @@
 """What a page that looks at brokers costs them: CPU at rest, and the latency of produces.
 
 The page is that of ``minikafka ui``, in a separate process, read as a browser reads it. Rounds with
-and without it alternate. Processes beside them take time, too: compare on a quiet machine.
+and without it alternate. A percentile is the median of those of each second, in which the page
+looks at the brokers at least once: what else disturbs the machine for a second does not count.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from urllib.parse import urljoin
 
 import psutil
@@ -31,7 +32,7 @@ BROKERS = 3
 SIZES = (50, 1_000)  # partitions with a replica on every broker
 ROUNDS = 2
 REST_S = 6.0
-PRODUCE_S = 6.0
+PRODUCE_S = 10
 PRODUCE_EVERY_S = 0.002
 SETTLE_S = 5.0
 LIMIT_S = 30
@@ -50,17 +51,17 @@ RECORD_BYTES = 1000
 @dataclass
 class Costs:
     """Of the rounds with the page, or of those without: CPU of a broker in percent, and latencies
-    of produces in ms."""
+    of produces in ms, for each second."""
 
     percents: list[float] = field(default_factory=list)
-    waits_ms: list[float] = field(default_factory=list)
+    waits_ms: list[list[float]] = field(default_factory=list)
 
     @property
     def percent(self) -> float:
         return sum(self.percents) / len(self.percents)
 
     def percentile(self, hundredths: int) -> float:
-        return quantiles(self.waits_ms, n=100)[hundredths - 1]
+        return median(quantiles(waits, n=100)[hundredths - 1] for waits in self.waits_ms)
 
 
 def run(report: Report) -> None:
@@ -81,7 +82,7 @@ def measure(report: Report, directory: Path, partitions: int) -> None:
                 time.sleep(SETTLE_S)
                 of_round = costs[with_page]
                 of_round.percents.append(cpu_percent(brokers))
-                of_round.waits_ms += produce(brokers.ports)
+                of_round.waits_ms += produce(brokers.ports, PRODUCE_S)
     opened, closed = costs[True], costs[False]
     report.section(f"{BROKERS} brokers, {partitions:,} partitions", "page", "no page")
     added = max(0.0, opened.percent - closed.percent)
@@ -128,17 +129,19 @@ def cpu_percent(brokers: Brokers) -> float:
     return 100 * (seconds() - before) / (time.perf_counter() - started) / len(processes)
 
 
-def produce(ports: Sequence[int]) -> list[float]:
-    """Return how long each produce of one record took, in ms."""
+def produce(ports: Sequence[int], seconds: int) -> list[list[float]]:
+    """Return how long each produce of one record took, in ms, for each second."""
     frame = produce_frame(TOPIC, RECORD_BYTES, 1)
-    waits_ms: list[float] = []
+    waits_ms: list[list[float]] = []
     with socket.create_connection(("127.0.0.1", leader_port(ports)), LIMIT_S) as connection:
-        end = time.perf_counter() + PRODUCE_S
-        while (started := time.perf_counter()) < end:
-            connection.sendall(frame)
-            receive(connection)
-            waits_ms.append((time.perf_counter() - started) * 1000)
-            time.sleep(PRODUCE_EVERY_S)
+        begin = time.perf_counter()
+        for number in range(seconds):
+            waits_ms.append([])
+            while (started := time.perf_counter()) < begin + number + 1:
+                connection.sendall(frame)
+                receive(connection)
+                waits_ms[-1].append((time.perf_counter() - started) * 1000)
+                time.sleep(PRODUCE_EVERY_S)
     return waits_ms
 
 
