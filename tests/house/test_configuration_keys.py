@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -22,40 +24,14 @@ from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
 
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
+
 ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, or looked up in the settings of other brokers: no use of our own.
 DESCRIPTIONS = {
     *(ROOT / "kernel").glob("*settings.py"),
     *(ROOT / "core" / "migration").glob("*.py"),
 }
-TREES = {
-    path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py") if path not in DESCRIPTIONS
-}
-STRINGS = {
-    node.value
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str)
-}
-STRINGS.add("debug.listener")  # named by a constant
-READ_ATTRIBUTES = {
-    node.attr
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-}
-# Spark asks for the schema before it reads, so a function of this name reads the option.
-READ_ATTRIBUTES.add("include_headers")
-# ``view_of`` reads the key of each field of a configuration, behind a prefix where there is one.
-FIELDS = {
-    field.target.id.replace("_", ".")
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
-    for field in node.body
-    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-}
-PREFIXES = {"", *(text for text in STRINGS if text.endswith("."))}
 # A broker key that gives a topic key its default is read through that one.
 DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name in row.synonyms}
 
@@ -73,16 +49,61 @@ EFFECTIVE = (*BROKER_SETTINGS, *ZOOKEEPER_SECURITY_SETTINGS, *TLS_SETTINGS, *SAS
 ROWS = [*EFFECTIVE, *INEFFECTIVE_SETTINGS, *TOPIC_SETTINGS]
 
 
+@dataclass(frozen=True)
+class Sources:
+    """What the modules of the package name: strings, attributes that are read, and the fields of
+    configurations as keys."""
+
+    trees: dict[Path, ast.Module]
+    strings: set[str]
+    read_attributes: set[str]
+    fields: set[str]
+
+    @cached_property
+    def prefixes(self) -> list[str]:
+        return ["", *(text for text in self.strings if text.endswith("."))]
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    trees = {
+        path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py") if path not in DESCRIPTIONS
+    }
+    # A constant names debug.listener. Spark asks for the schema before it reads, so a function
+    # named include_headers reads that option.
+    found = Sources(trees, {"debug.listener"}, {"include_headers"}, set())
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.strings.add(node.value)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.read_attributes.add(node.attr)
+            elif isinstance(node, ast.ClassDef) and node.name.endswith("Config"):
+                # ``view_of`` reads the key of each field, behind a prefix where there is one.
+                found.fields.update(name.replace("_", ".") for name in fields_of(node))
+    return found
+
+
+def fields_of(node: ast.ClassDef) -> list[str]:
+    return [
+        field.target.id
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    ]
+
+
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row.name not in OF_CLIENTS], ids=lambda row: row.name
 )
-def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(row: Setting) -> None:
+def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(
+    row: Setting, sources: Sources
+) -> None:
     is_field = any(
-        row.name.removeprefix(prefix) in FIELDS
-        for prefix in PREFIXES
+        row.name.removeprefix(prefix) in sources.fields
+        for prefix in sources.prefixes
         if row.name.startswith(prefix)
     )
-    is_read = is_field or row.name in STRINGS or row.name in DEFAULTS_OF_TOPICS
+    is_read = is_field or row.name in sources.strings or row.name in DEFAULTS_OF_TOPICS
     assert is_read == row.effective
 
 
@@ -96,14 +117,13 @@ def test_keys_without_effect_have_a_reason_and_one_row_at_most() -> None:
     assert all(why.endswith(".") for why in reasons)
 
 
-def test_every_field_of_a_configuration_is_read() -> None:
+def test_every_field_of_a_configuration_is_read(sources: Sources) -> None:
     unread = [
-        f"{path.relative_to(ROOT)}: {node.name}.{field.target.id}"
-        for path, tree in TREES.items()
+        f"{path.relative_to(ROOT)}: {node.name}.{name}"
+        for path, tree in sources.trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "Options"))
-        for field in node.body
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if field.target.id not in READ_ATTRIBUTES
+        for name in fields_of(node)
+        if name not in sources.read_attributes
     ]
     assert unread == []
