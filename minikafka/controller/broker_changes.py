@@ -148,7 +148,7 @@ class BrokerChanges:
             context.replicas_on_offline_dirs.pop(broker_id, None)
         others = [b for b in context.live_or_shutting_down_broker_ids() if b not in broker_ids]
         self._machines.send_update_metadata(others)
-        self._machines.send_update_metadata(broker_ids, context.partitions_with_leaders())
+        await self._machines.send_all_metadata(broker_ids)
         replicas = context.replicas_on_brokers(broker_ids)
         await self._machines.change_replicas(replicas, ReplicaState.ONLINE)
         await self._machines.trigger_online_partitions()

@@ -18,7 +18,7 @@ tasks of this broker run in between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -33,7 +33,7 @@ from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.partition_machine import PartitionOutcome, PartitionPlan
 from minikafka.core.controller.replica_machine import ReplicaOutcome
-from minikafka.core.controller.request_batch import RequestBatch
+from minikafka.core.controller.request_batch import BrokerRequest, RequestBatch
 from minikafka.core.controller.states import (
     PartitionState,
     ReplicaState,
@@ -51,6 +51,7 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import BadVersion, CoordinationError
+from minikafka.kernel.slices import run_in_slices
 from minikafka.zookeeper.session import ZkSession
 
 T = TypeVar("T")
@@ -350,6 +351,12 @@ class StateMachines:
         self._batch.add_update_metadata(broker_ids, partitions)
         self._flush()
 
+    async def send_all_metadata(self, broker_ids: Collection[int]) -> None:
+        """Send UpdateMetadata with all partitions that have a leader to these brokers."""
+        partitions = self._context.partitions_with_leaders()
+        steps = self._batch.metadata_steps(broker_ids, partitions)
+        self._send(await run_in_slices(steps, SLICE))
+
     def send_stop_replicas(
         self, broker_id: int, partitions: Iterable[TopicPartition], delete: bool = False
     ) -> None:
@@ -360,7 +367,9 @@ class StateMachines:
         self._flush()
 
     def _flush(self, unfinished: Container[str] = ()) -> None:
-        requests = self._batch.send_requests_to_brokers(self._context.epoch, unfinished)
+        self._send(self._batch.send_requests_to_brokers(self._context.epoch, unfinished))
+
+    def _send(self, requests: Sequence[BrokerRequest]) -> None:
         if requests:
             self._context.correlation_id += 1
         for request in requests:

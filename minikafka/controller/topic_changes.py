@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from minikafka.controller.isr_removal import IsrRemovals
@@ -15,7 +16,11 @@ from minikafka.core.controller.events import ApiPartitionReassignment
 from minikafka.core.controller.placement import missing_replicas
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.store import TopicAssignment
+
+# Topics taken into the context without a pause: a few milliseconds.
+TOPICS_AT_ONCE: Final = 100
 
 
 class TopicChanges:
@@ -93,7 +98,7 @@ class TopicChanges:
         """Read and watch these topics and add them to the context; return their partitions."""
         found = await self._read(topics)
         partitions: list[TopicPartition] = []
-        for topic in sorted(found):
+        async for topic in in_slices(sorted(found), TOPICS_AT_ONCE):
             self._context.all_topics.add(topic)
             topic_id = await self._topic_id(topic, found)
             if topic_id is not None:

@@ -1,14 +1,15 @@
 """The controller's reads of ZooKeeper: unreadable znodes are logged and skipped, states are cached.
 
 One znode with malformed data must not stop the controller of a whole cluster. Each function here
-reads many znodes at once. If one of them is malformed, it reads them one by one, logs each that it
-cannot read, and returns the others.
+reads many znodes at once, in slices, between which other tasks run. If one of a slice is malformed,
+the slice is read one by one, each that cannot be read is logged, and the others are returned.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.topic_names import name_problem
@@ -21,25 +22,29 @@ from minikafka.zookeeper.store import MalformedZnode, TopicAssignment, ZkStore
 K = TypeVar("K")
 V = TypeVar("V")
 
+# Znodes read and decoded without a pause: some milliseconds.
+READ_AT_ONCE: Final = 500
+
 
 async def _readable(
     read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], keys: Sequence[K]
 ) -> tuple[dict[K, V], dict[K, str]]:
     """Return the values that can be read, and for the other keys why not. ``read`` raises
     ``MalformedZnode`` if any of its keys cannot be read."""
-    if not keys:
-        return {}, {}
-    try:
-        return dict(await read(keys)), {}
-    except MalformedZnode as error:
-        if len(keys) == 1:
-            return {}, {keys[0]: str(error)}
     found: dict[K, V] = {}
     unreadable: dict[K, str] = {}
-    for key in keys:
-        one, bad = await _readable(read, [key])
-        found.update(one)
-        unreadable.update(bad)
+    for start in range(0, len(keys), READ_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        some = keys[start : start + READ_AT_ONCE]
+        try:
+            found.update(await read(some))
+        except MalformedZnode:
+            for key in some:
+                try:
+                    found.update(await read([key]))
+                except MalformedZnode as error:
+                    unreadable[key] = str(error)
     return found, unreadable
 
 

@@ -10,8 +10,9 @@ controller of what it has not written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from typing import Final
 
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -33,6 +34,8 @@ from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, TimerHandle
 from minikafka.zookeeper.store import ZkStore
 
 WRITES_AT_ONCE = 500
+# Partitions looked at without a pause: some milliseconds, or tens of them if all shrink.
+SHRUNK_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,24 @@ class IsrMaintenance:
         self._to_write[partition.topic_partition] = state
         self._work.set()
 
-    def shrink_once(self) -> None:
-        """Propose to remove lagging followers from the ISR of every partition led by this broker.
+    async def _shrink_all(self) -> None:
+        """Propose to remove lagging followers from the ISR of every partition led by this broker,
+        in slices: when a broker dies, the others lead thousands that it followed.
 
         Also advance high watermarks: a caught-up follower outside of the ISR holds the high
         watermark back until it has lagged for too long, which no request indicates."""
+        partitions = list(self._hosted)
+        for start in range(0, len(partitions), SHRUNK_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            self._shrink(partitions[start : start + SHRUNK_AT_ONCE])
+
+    def _shrink(self, partitions: Sequence[Partition]) -> None:
         now_ms = self._clock.monotonic_ms()
         advanced: list[TopicPartition] = []
-        for partition in self._hosted:
+        for partition in partitions:
+            if self._hosted.get(partition.topic_partition) is not partition:
+                continue  # it was stopped between two slices
             partition.maybe_shrink(now_ms)
             if partition.advance_high_watermark(now_ms):
                 advanced.append(partition.topic_partition)
@@ -138,7 +151,7 @@ class IsrMaintenance:
     async def _shrink_forever(self) -> None:
         while True:
             await self._clock.sleep(max(1, self._config.replica_lag_time_max_ms // 2))
-            self.shrink_once()
+            await self._shrink_all()
 
     # ------------------------------------------------------------------------------------ written
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from heapq import nsmallest
 from typing import Any, TypeVar
@@ -116,7 +116,17 @@ class ControllerContext:
         self.assignments.setdefault(partition.topic, {})[partition.partition] = assignment
 
     def all_partitions(self) -> list[TopicPartition]:
-        return [tp for topic in sorted(self.assignments) for tp in self.partitions_for_topic(topic)]
+        return list(self.each_partition())
+
+    def each_partition(self) -> Iterator[TopicPartition]:
+        """Yield all partitions, sorted; topics may not come or go meanwhile."""
+        for topic in sorted(self.assignments):
+            yield from self.partitions_for_topic(topic)
+
+    def all_replicas(self) -> Iterator[PartitionAndReplica]:
+        """Yield the replicas of all partitions, as ``each_partition`` does."""
+        for topic in sorted(self.assignments):
+            yield from self.replicas_for_topic(topic)
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, p) for p in sorted(self.assignments.get(topic, {}))]

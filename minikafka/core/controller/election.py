@@ -226,8 +226,7 @@ def out_of_balance(
     partition."""
     share: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
-    topics = sorted(context.assignments)
-    for partition in (tp for topic in topics for tp in context.partitions_for_topic(topic)):
+    for partition in context.each_partition():
         yield
         replicas = context.assignment(partition).replicas
         if context.is_queued_for_deletion(partition.topic) or not replicas:

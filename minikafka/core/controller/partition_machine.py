@@ -7,7 +7,7 @@ the requests to the batch. Both are pure functions; the cases A to F are in thei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
@@ -65,10 +65,11 @@ class PartitionOutcome:
 # ------------------------------------------------------------------------------- before the plan
 
 
-def startup(context: ControllerContext) -> None:
+def startup(context: ControllerContext) -> Generator[None, None, None]:
     """Set the first state of every partition: Online with a live leader, Offline with a dead one,
-    New if it never had a leader."""
-    for partition in context.all_partitions():
+    New if it never had a leader. Yield after each."""
+    for partition in context.each_partition():
+        yield
         known = context.leadership.get(partition)
         if known is None:
             state = PartitionState.NEW

@@ -6,7 +6,7 @@ of one broker: two replicas of one partition would be two writes to the same zno
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
@@ -68,9 +68,9 @@ class ReplicaOutcome:
 
 def startup(
     context: ControllerContext,
-) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
+) -> Generator[None, None, tuple[list[PartitionAndReplica], list[PartitionAndReplica]]]:
     """Set the first state of every replica; return the replicas to take Online, and those to take
-    Offline.
+    Offline. Yield after each replica.
 
     A replica on a dead broker starts as DeletionIneligible, because its topic may be on the list of
     topics to delete. Taking it Offline sends LeaderAndIsr to the other replicas of the partition,
@@ -79,20 +79,25 @@ def startup(
     """
     online: list[PartitionAndReplica] = []
     offline: list[PartitionAndReplica] = []
-    for replica in context.replicas_for_partitions(context.all_partitions()):
+    notified: set[TopicPartition] = set()
+    for replica in context.all_replicas():
+        yield
         if context.is_replica_online(replica.replica, replica.topic_partition):
             context.replica_states[replica] = ReplicaState.ONLINE
             online.append(replica)
         else:
             context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
             offline.append(replica)
-    notified = {
-        replica.topic_partition
-        for replica in offline
-        if replica.topic_partition in context.leadership
-        and not context.is_queued_for_deletion(replica.topic_partition.topic)
-    }
-    partly_notified = {r.topic_partition.topic for r in online if r.topic_partition not in notified}
+            partition = replica.topic_partition
+            if partition in context.leadership and not context.is_queued_for_deletion(
+                partition.topic
+            ):
+                notified.add(partition)
+    partly_notified: set[str] = set()
+    for replica in online:
+        if replica.topic_partition not in notified:
+            partly_notified.add(replica.topic_partition.topic)
+        yield
     return [r for r in online if r.topic_partition.topic in partly_notified], offline
 
 

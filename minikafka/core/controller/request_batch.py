@@ -6,7 +6,7 @@ The batch is Kafka's ControllerBrokerRequestBatch. Requests are built for the ne
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Generator, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.slices import run_at_once
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -237,9 +238,26 @@ class RequestBatch:
                 )
         return known
 
+    def metadata_steps(
+        self, broker_ids: Collection[int], partitions: Iterable[TopicPartition]
+    ) -> Generator[None, None, list[BrokerRequest]]:
+        """Return UpdateMetadata requests for ``broker_ids`` with these partitions, beside the
+        batch; yield after each partition. They may be all partitions of the cluster, in one
+        request: a broker shows its clients what it knows, which must not be a part of the topics.
+        """
+        topics = yield from self._topic_states(partitions)
+        return [*self._metadata_requests(self._context.epoch, broker_ids, topics)]
+
     def _update_metadata_requests(self, controller_epoch: int) -> Iterable[BrokerRequest]:
+        topics = run_at_once(self._topic_states(self._metadata))
+        return self._metadata_requests(controller_epoch, self._metadata_brokers, topics)
+
+    def _topic_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Generator[None, None, list[UpdateMetadataTopicState]]:
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition in self._metadata:
+        for partition in partitions:
+            yield
             leadership = self._context.leadership.get(partition)
             if leadership is None:
                 continue
@@ -248,15 +266,23 @@ class RequestBatch:
                 topic_id = self._context.topic_ids.get(topic, ZERO_UUID)
                 topics[topic] = UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id)
             topics[topic].partition_states.append(self._metadata_state(partition, leadership))
+        return list(topics.values())
+
+    def _metadata_requests(
+        self,
+        controller_epoch: int,
+        broker_ids: Collection[int],
+        topics: list[UpdateMetadataTopicState],
+    ) -> Iterable[BrokerRequest]:
         live = [_metadata_broker(self._context.brokers[b]) for b in sorted(self._context.brokers)]
-        for broker_id in sorted(self._metadata_brokers & self._context.brokers.keys()):
+        for broker_id in sorted(self._context.brokers.keys() & broker_ids):
             yield BrokerRequest(
                 broker_id,
                 UpdateMetadataRequest(
                     controller_id=self._controller_id,
                     controller_epoch=controller_epoch,
                     broker_epoch=self._context.brokers[broker_id].epoch,
-                    topic_states=list(topics.values()),
+                    topic_states=topics,
                     live_brokers=live,
                 ),
             )

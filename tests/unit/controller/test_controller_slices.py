@@ -3,15 +3,18 @@
 Brokers are notified of the first slice before the last is written, and other events run in between.
 """
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from minikafka.controller import failover
 from minikafka.controller import state_machines as machines
 from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
+from tests.support.world.turns import most_calls_in_a_turn
 
 LED_BY_ALL = [(3, 1, 2), (1, 2, 3), (2, 3, 1)] * 3
 
@@ -146,3 +149,47 @@ async def test_a_controller_that_resigns_between_two_slices_leaves_the_rest_to_t
         assert await isrs(cluster, partitions) == [{1, 2}] * len(partitions)
         cluster.clock.advance(PAUSE_MS)  # what the old one had planned comes to nothing
         await cluster.settle()
+
+
+async def largest_step(
+    monkeypatch: pytest.MonkeyPatch, work: Callable[[], Coroutine[Any, Any, Any]], at_once: int
+) -> int:
+    monkeypatch.setattr(machines, "SLICE", at_once)
+    monkeypatch.setattr(failover, "CHECKED_AT_ONCE", at_once)
+    return (await most_calls_in_a_turn(work()))[1]
+
+
+@pytest.mark.mission("SCALE-7")
+async def test_a_failover_takes_up_many_partitions_in_slices(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        for number in range(20):
+            await cluster.create_topic(f"t{number}", (1,), (1,))
+        start = controller._failover._start_state_machines
+        in_slices = await largest_step(monkeypatch, start, 2)
+        assert in_slices * 4 < await largest_step(monkeypatch, start, 1_000)
+
+
+@pytest.mark.mission("SCALE-7")
+async def test_the_metadata_of_all_partitions_are_made_in_slices_and_sent_at_once(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch, in_short: InShort
+) -> None:
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        partitions = [
+            tp for n in range(20) for tp in await cluster.create_topic(f"t{n}", (1,), (1,))
+        ]
+        cluster.brokers.take()
+
+        def send() -> Coroutine[Any, Any, None]:
+            return controller._machines.send_all_metadata([1, 9])
+
+        in_slices = await largest_step(monkeypatch, send, 2)
+        assert in_slices * 2 < await largest_step(monkeypatch, send, 1_000)
+        await cluster.settle()
+        requests = in_short(cluster.brokers.take())
+        assert [(kind, broker) for kind, broker, _ in requests] == [("UpdateMetadata", 1)] * 2
+        for _, _, told in requests:
+            assert told.keys() == {str(tp) for tp in partitions}

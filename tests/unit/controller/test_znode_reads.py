@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from minikafka.controller import znode_reads
 from minikafka.controller.znode_reads import read_topics
 from minikafka.core.topic_names import name_problem
+from minikafka.zookeeper.store import MalformedZnode
 
 
 class Store:
@@ -42,3 +44,22 @@ def test_only_new_names_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == ["a", "b", "new"]
     assert checked == ["..", "new"]
     assert log.refused == [".."]
+
+
+@pytest.mark.mission("SCALE-7")
+def test_znodes_are_read_in_slices_and_a_malformed_one_concerns_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(znode_reads, "READ_AT_ONCE", 3)
+    reads: list[Sequence[str]] = []
+
+    async def read(keys: Sequence[str]) -> dict[str, int]:
+        reads.append(keys)
+        if "e" in keys:
+            raise MalformedZnode("/e", b"", "no JSON")
+        return {key: ord(key) for key in keys if key != "h"}
+
+    found, unreadable = asyncio.run(znode_reads._readable(read, "abcdefgh"))
+    assert found == {key: ord(key) for key in "abcdfg"}
+    assert unreadable.keys() == {"e"}
+    assert list(map("".join, reads)) == ["abc", "def", "d", "e", "f", "gh"]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from minikafka.broker.replication import isr
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.kernel.errors import ErrorCode
 from tests.support.broker.replicas import TP, ReplicaCluster, error_of
+from tests.support.world.turns import most_calls_in_a_turn
 
 
 async def test_a_laggard_leaves_the_isr_and_comes_back() -> None:
@@ -28,6 +32,21 @@ async def test_a_laggard_leaves_the_isr_and_comes_back() -> None:
         assert cluster[1].partition().state.isr.committed == (1, 2, 3)
         assert cluster.znodes.states[TP].isr == (1, 2, 3)
         assert cluster[3].held() == ["a"]
+
+
+@pytest.mark.mission("SCALE-7")
+async def test_many_isrs_shrink_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead broker follows thousands of partitions, and their leader serves others meanwhile."""
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, partitions=[*range(40)])
+        await cluster.clock.settle()
+        maintenance = cluster[1].replicas.isr
+
+        async def most(at_once: int) -> int:
+            monkeypatch.setattr(isr, "SHRUNK_AT_ONCE", at_once)
+            return (await most_calls_in_a_turn(maintenance._shrink_all()))[1]
+
+        assert await most(2) * 4 < await most(40)
 
 
 async def test_an_idle_follower_that_holds_everything_stays_in_the_isr() -> None:

@@ -9,6 +9,7 @@ from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from minikafka.kernel.ports import NoNode
+from minikafka.kernel.slices import run_at_once
 from tests.support.controller.controller_states import Cluster, Summary
 
 P = PartitionState
@@ -213,7 +214,7 @@ def test_startup_places_partitions(cluster: Cluster) -> None:
     cluster.led(on, 1, (1, 2))
     cluster.led(disk, 3, (3, 2))
     cluster.context.replicas_on_offline_dirs = {3: {disk}}
-    partition_machine.startup(cluster.context)
+    run_at_once(partition_machine.startup(cluster.context))
     assert cluster.context.partition_states == {
         new: P.NEW, off: P.OFFLINE, on: P.ONLINE, disk: P.OFFLINE,
     }  # fmt: skip

@@ -9,6 +9,7 @@ from minikafka.core.controller import replica_machine
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.ports import ConnectionLost
+from minikafka.kernel.slices import run_at_once
 from tests.support.controller.controller_states import Cluster, Summary
 
 R = ReplicaState
@@ -259,7 +260,7 @@ def test_non_existent_is_forgotten(cluster: Cluster, moving: Any) -> None:
 @pytest.mark.mission("CCB-3")
 def test_startup_places_replicas(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 4))
-    online, offline = replica_machine.startup(cluster.context)
+    online, offline = run_at_once(replica_machine.startup(cluster.context))
     assert online == [cluster.replica(tp, 1)]
     assert offline == [cluster.replica(tp, 4)]
     assert cluster.context.replica_states == {
@@ -279,7 +280,7 @@ def test_each_replica_gets_leader_and_isr_once_at_startup(
     for tp in (whole, torn, doomed):
         cluster.led(tp, 1, cluster.context.assignment(tp).replicas)
     cluster.context.topics_to_be_deleted.add("doomed")
-    online, offline = replica_machine.startup(cluster.context)
+    online, offline = run_at_once(replica_machine.startup(cluster.context))
     assert online == [cluster.replica(doomed, 1), *(cluster.replica(whole, b) for b in (1, 2))]
     assert offline == [cluster.replica(doomed, 4), cluster.replica(torn, 4)]
     cluster.move_replicas([cluster.replica(torn, 4)], R.OFFLINE)
@@ -293,7 +294,7 @@ def test_first_metadata_at_startup_has_all_partitions_of_a_topic(cluster: Cluste
     a, b = cluster.topic("t", (1, 2), (1, 4))
     for tp in (a, b):
         cluster.led(tp, 1, cluster.context.assignment(tp).replicas)
-    online, offline = replica_machine.startup(cluster.context)
+    online, offline = run_at_once(replica_machine.startup(cluster.context))
     assert {replica.topic_partition for replica in online} == {a, b}
     assert offline == [cluster.replica(b, 4)]
 
