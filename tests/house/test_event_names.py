@@ -144,18 +144,29 @@ def lines_overwriting(fact: str, source: str) -> list[int]:
 SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != LOG_ITSELF]
 
 
-def names_of(path: Path) -> list[tuple[int, str]]:
-    return list(event_names(path.read_text(), path.relative_to(ROOT).as_posix()))
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_events_are_named_by_a_noun_and_a_verb(path: Path) -> None:
-    assert [found for found in names_of(path) if not is_noun_verb(found[1])] == []
+@pytest.fixture(scope="module")
+def names() -> list[tuple[str, int, str]]:
+    """The path, line and name of every event of the package."""
+    return [
+        (path, line, name) for path, source in texts() for line, name in event_names(source, path)
+    ]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_no_event_overwrites_the_id_of_the_broker_that_logs_it(path: Path) -> None:
-    assert lines_overwriting("broker", path.read_text()) == []
+def texts() -> Iterator[tuple[str, str]]:
+    for path in SOURCES:
+        yield path.relative_to(ROOT).as_posix(), path.read_text()
+
+
+def test_events_are_named_by_a_noun_and_a_verb(names: list[tuple[str, int, str]]) -> None:
+    assert [found for found in names if not is_noun_verb(found[2])] == []
+
+
+def test_no_event_overwrites_the_id_of_the_broker_that_logs_it() -> None:
+    found = {path: lines_overwriting("broker", source) for path, source in texts()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
 def test_overwritten_facts_are_found_and_other_keywords_are_not() -> None:
@@ -171,8 +182,8 @@ def connect(self):
     assert lines_overwriting("broker", source) == [4, 6]
 
 
-def test_events_are_found_however_they_are_written() -> None:
-    found = {name for path in SOURCES for _, name in names_of(path)}
+def test_events_are_found_however_they_are_written(names: list[tuple[str, int, str]]) -> None:
+    found = {name for _, _, name in names}
     written = {
         "broker_started",  # a literal
         "isr_shrinking",  # a conditional expression

@@ -292,8 +292,8 @@ class CommonProduce:
         info: LogAppendInfo,
         frame: memoryview,
     ) -> PendingReply | None:
-        """Reply now, or when the in-sync replicas have the records. Return the reply if it has to
-        be told when the request is handled."""
+        """Reply now, or when the in-sync replicas have the records. Return the reply if its
+        ``handled`` is to be called."""
         if connection.closed:  # since an earlier request has its reply, which was refused
             return None
         if request.acks != ACKS_LEADER and (
