@@ -13,12 +13,12 @@ from minikafka.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.core.client.consumer.fetched import AbortedTransactions
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
+    COMPRESSION_MASK,
     CorruptRecordError,
     RecordBatch,
     crc_is_valid,
     iterate_batches,
 )
-from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record_layout import RECORD, FieldKind
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def decode_to_arrow(
             group, size = [], 0
         group.append(batch)
         size += batch.length
-        if batch.compression is not Compression.NONE:
+        if batch.attributes & COMPRESSION_MASK:
             size += 3 * batch.length  # a guess of what comes out
     if group:
         yield from batches_to_arrow(group, span, schema)
@@ -199,20 +199,24 @@ def decode_batches(batches: Sequence[RecordBatch]) -> Iterator[Records]:
 
 
 def _payload(batch: RecordBatch) -> Buffer:
-    codec = batch.compression
-    return batch.payload() if codec is Compression.NONE else batch.plain_records()
+    if batch.attributes & COMPRESSION_MASK:
+        return batch.plain_records()
+    return batch.payload()
 
 
 def _decode(batches: Sequence[RecordBatch], plain: Sequence[Buffer]) -> Records:
     raw = bytes(plain[0]) if len(plain) == 1 else b"".join(plain)
-    starts: list[Ints] = []
-    base = 0
-    for batch, data in zip(batches, plain, strict=True):
-        starts.append(_record_starts(raw, base, base + len(data), batch))
-        base += len(data)
-    counts = [batch.record_count for batch in batches]
+    data = np.frombuffer(raw, np.uint8)
+    counts = np.array([batch.record_count for batch in batches], np.int64)
+    ends = np.cumsum([len(each) for each in plain])
+    begins = np.concatenate(([0], ends[:-1]))
     try:
-        return _decode_fields(np.frombuffer(raw, np.uint8), np.concatenate(starts), batches, counts)
+        if counts.min() > 0 and counts.max() <= len(batches):
+            starts = _starts_side_by_side(data, begins, ends, counts)
+        else:
+            spans = zip(begins.tolist(), ends.tolist(), batches, strict=True)
+            starts = np.concatenate([_record_starts(raw, *span) for span in spans])
+        return _decode_fields(data, starts, batches, counts)
     except IndexError:
         raise CorruptRecordError(f"a record near offset {batches[0].base_offset} is cut off") from (
             None
@@ -220,7 +224,7 @@ def _decode(batches: Sequence[RecordBatch], plain: Sequence[Buffer]) -> Records:
 
 
 def _decode_fields(
-    data: Bytes, starts: Ints, batches: Sequence[RecordBatch], counts: Sequence[int]
+    data: Bytes, starts: Ints, batches: Sequence[RecordBatch], counts: Ints
 ) -> Records:
     def of_batch(values: Iterable[int]) -> Ints:
         return np.repeat(np.fromiter(values, np.int64, len(batches)), counts)
@@ -256,6 +260,44 @@ def _decode_fields(
         data, offsets, timestamps, append_time, key_starts, key_sizes, value_starts, value_sizes,
         header_counts, header_starts,
     )  # fmt: skip
+
+
+def _starts_side_by_side(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Ints:
+    """Return where the records of all batches begin, the batches being ``data[begin:end]`` each.
+
+    A step finds one record of each batch that has more, which pays if there are more batches than
+    records in a batch, as with the batches of 16 KiB of Kafka's producer. Raises IndexError for
+    records that do not fill their batch.
+    """
+    order = np.argsort(-counts, kind="stable")  # those that have more are always at the front
+    at, left = begins[order], counts[order]
+    places = (np.cumsum(counts) - counts)[order]
+    starts = np.empty(int(counts.sum()), np.int64)
+    going_on = np.searchsorted(-left, -np.arange(left[0])).tolist()
+    for step, number in enumerate(going_on):
+        here = at[:number]
+        starts[places[:number] + step] = here
+        at[:number] = _ends_of(data, here)
+    if (at != ends[order]).any():
+        raise IndexError
+    return starts
+
+
+def _ends_of(data: Bytes, starts: Ints) -> Ints:
+    """Return where the records at ``starts`` end. Raises IndexError for an invalid length.
+
+    Lengths of up to two bytes are decoded in less steps than ``decode_varints`` takes."""
+    first, second = data[starts], data[starts + 1]
+    long = first > _LARGEST_SHORT
+    if (second[long] > _LARGEST_SHORT).any():
+        sizes, after = decode_varints(data, starts)
+        if (sizes.view(np.uint64) > len(data)).any():  # or negative
+            raise IndexError
+        return after + sizes
+    if (first & 1).any():
+        raise IndexError
+    sizes = (first & _LARGEST_SHORT) | np.where(long, second, 0).astype(np.int64) << 7
+    return starts + (sizes >> 1) + 1 + long
 
 
 def _record_starts(data: bytes, position: int, end: int, batch: RecordBatch) -> Ints:

@@ -96,6 +96,32 @@ def test_long_batches_of_equal_and_of_odd_sizes(sizes: tuple[int, ...], codec: C
     assert [plain(row) for row in rows(buffer)] == [tuple(r) for r in decode_records(buffer)]
 
 
+# The length of a record takes one, two or three bytes.
+sized: st.SearchStrategy[Any] = st.sampled_from([0, 1, 40, 70, 8_150, 8_191, 20_000]).map(
+    lambda size: (1, b"k" if size % 2 else None, bytes(size), [])
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(sized, min_size=1, max_size=6), min_size=6, max_size=20),
+    st.randoms(use_true_random=False),
+)
+@pytest.mark.mission("SPS-1")
+def test_many_small_batches_are_decoded_side_by_side(
+    parts: list[list[Any]], dice: random.Random
+) -> None:
+    """Also a batch of them whose first record says that it ends elsewhere is noticed."""
+    buffer = encoded([(part, dice.choice(list(Compression))) for part in parts])
+    assert [plain(row) for row in rows(buffer)] == [tuple(r) for r in decode_records(buffer)]
+    plain_parts = [build_batch(part, base_offset=10 * n) for n, part in enumerate(parts)]
+    torn = bytearray(plain_parts[dice.randrange(len(parts))])
+    torn[61] = torn[61] + 2 & 0xFF
+    plain_parts.insert(dice.randrange(len(parts)), bytes(torn))
+    with pytest.raises(CorruptRecordError):
+        rows(b"".join(plain_parts), check_crcs=False)
+
+
 def test_columns_of_a_row() -> None:
     buffer = build_batch([(1_500, b"k", None, [("h", b"x"), ("h", None)])], base_offset=5)
     (row,) = rows(buffer)

@@ -32,6 +32,7 @@ LEFT_OUT = {
     "SCALE": "thousands of topics, which a small cluster does not have",
     "RUN": "starts, memory and soaks of real processes",
     "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
+    "SPS": "the speed of Spark's data source, which docs/spark.md tells",
     "FMT": "columns of Spark, which docs/spark.md tells",
     "SPO": "the operation of queries of Spark, which docs/spark.md tells",
 }
