@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from minikafka.core.backoff import ExponentialBackoff
@@ -33,6 +34,7 @@ from minikafka.world.real.wall_clock import WallClock
 R = TypeVar("R")
 
 _ATTEMPTS_FOR_NEW_TOPICS: Final = 3
+_MOST_KEPT: Final = 4  # clusters that one process reads from in turns
 _METADATA_VERSION: Final = 11  # at most; from version 12 on topics may lack names
 
 
@@ -128,6 +130,12 @@ class Cluster:
         Raises KafkaError."""
         connection = self._open(self._address(broker_id))
         return call.read(connection.request(call.request, call.highest_version))
+
+    def connection_to(self, broker_id: int) -> BlockingConnection:
+        """Return the connection to a broker that ``call`` uses, too; open it if it is not open.
+
+        A caller that leaves requests in flight closes it. Raises KafkaError."""
+        return self._open(self._address(broker_id))
 
     def new_connection(self, broker_id: int) -> BlockingConnection:
         """Open another connection, for a caller that has requests in flight. The caller closes it.
@@ -275,7 +283,8 @@ class Cluster:
         """Return the broker id of a partition's leader, from the metadata if they have the topic.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
-        if partition.topic not in self.topics:
+        known = self.topics.get(partition.topic)
+        if known is None or partition.partition not in known.partitions:
             code = self.describe([partition.topic]).get(partition.topic)
             if code is not None:
                 raise KafkaError(code, f"topic {partition.topic}: {_reason(code)}")
@@ -314,6 +323,16 @@ class Cluster:
 
         final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,) if missing_is_final else ()
         return self.retrying(attempt, f"offsets of {names(timestamps)}", final=final)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def kept_cluster(options: ClientOptions) -> Cluster:
+    """Return the client that the tasks of this process share, as Spark's Python workers run many
+    tasks, one at a time.
+
+    Its connections and its metadata are there from earlier tasks. They may be out of date:
+    the broker may have closed the connection, or may not lead the partition any more."""
+    return Cluster(options)
 
 
 def pause(milliseconds: int) -> None:

@@ -18,11 +18,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from minikafka.spark.cluster import Cluster
+from minikafka.spark.cluster import Cluster, kept_cluster
 from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.read.fetching import RangeReader
-from minikafka.spark.read.planning import OffsetRange
+from minikafka.spark.read.planning import OffsetRange, small_ranges_together, split_ranges
 from minikafka.spark.read.resolving import batch_ranges
 
 if TYPE_CHECKING:
@@ -35,16 +35,27 @@ _NO_END = (1 << 63) - 1
 
 
 class RangePartition(InputPartition):
-    """The range of offsets that one task reads."""
+    """The ranges of offsets that one task reads."""
 
-    def __init__(self, offsets: OffsetRange | SegmentRange) -> None:
-        super().__init__(offsets)
+    def __init__(self, ranges: Sequence[OffsetRange] | Sequence[SegmentRange]) -> None:
+        super().__init__(list(ranges))
+
+
+def tasks_of(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[InputPartition]:
+    """Return a partition for each task that reads some of ``ranges``.
+
+    The result depends on nothing else, so that the tasks of a repeated batch read the same."""
+    pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+    if options.min_partitions is not None:
+        return [RangePartition([each]) for each in pieces]
+    groups = small_ranges_together(pieces, options.max_records_per_partition)
+    return [RangePartition(each) for each in groups]
 
 
 def read_range(
     schema: StructType, options: ReadOptions, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a task's range as Arrow batches.
+    """Yield the records of a task's ranges as Arrow batches.
 
     If a query has no ranges, Spark runs one task with the value None, which yields nothing. Raises
     DataLossError, KafkaError; for a range of a file OSError, CorruptRecordError."""
@@ -53,15 +64,14 @@ def read_range(
     if partition.value is None:
         return
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    if not isinstance(partition.value, OffsetRange):
-        from minikafka.spark.read.offline import read_segment
+    for each in partition.value:
+        if not isinstance(each, OffsetRange):
+            from minikafka.spark.read.offline import read_segment
 
-        yield from read_segment(partition.value, arrow_schema, options.client.check_crcs)
-        return
-    with Cluster(options.client) as cluster:
-        reader = RangeReader(
-            cluster, partition.value, options.fail_on_data_loss, options.poll_timeout_ms
-        )
+            yield from read_segment(each, arrow_schema, options.client.check_crcs)
+            continue
+        cluster = kept_cluster(options.client)
+        reader = RangeReader(cluster, each, options.fail_on_data_loss, options.poll_timeout_ms)
         yield from reader.read(arrow_schema)
     spare_the_collector()
 
@@ -90,11 +100,11 @@ class BatchReader(DataSourceReader):
             from minikafka.spark.read.offline import segment_ranges
 
             return [
-                RangePartition(each)
+                RangePartition([each])
                 for each in segment_ranges(Path(self._options.path), self._options)
             ]
         with Cluster(self._options.client) as cluster:
-            return [RangePartition(each) for each in self._ranges(cluster)]
+            return tasks_of(self._ranges(cluster), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._schema, self._options, partition)

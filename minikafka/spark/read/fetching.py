@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -75,8 +74,7 @@ class RangeReader:
                 self._lost(f"{self._partition} was deleted")
                 return
             try:
-                with closing(self._cluster.new_connection(leader)) as connection:
-                    yield from self._read_from(connection, schema)
+                yield from self._read_from(self._cluster.connection_to(leader), schema)
             except KafkaError as error:
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self._skip_what_is_gone()
@@ -100,6 +98,15 @@ class RangeReader:
             raise
 
     def _read_from(
+        self, connection: BlockingConnection, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._fetch_and_decode(connection, schema)
+        finally:
+            if connection.in_flight:  # the task ends early, and another one gets the connection
+                connection.close()
+
+    def _fetch_and_decode(
         self, connection: BlockingConnection, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         connection.send(self._request(), FETCH_VERSION)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.read.offsets import Offsets, names
 
 _MAX_OFFSET = (1 << 63) - 1
+# A task that reads has fixed costs like those of decoding some ten thousand records.
+RECORDS_OF_SMALL_TASK: Final = 500
 ADVICE_FAIL = (
     "It was aged out, or the topic was deleted, before it was read. "
     'Set the option "failOnDataLoss" to "false" if the query shall go on without it.'
@@ -100,6 +102,24 @@ def split_ranges(
         for each, is_whole in zip(pieces, whole, strict=True)
         for piece in _divide(each, 1 if is_whole else _parts(each.size, rest, pieces_left))
     ]
+
+
+def small_ranges_together(
+    ranges: Iterable[OffsetRange], max_records: int | None
+) -> list[list[OffsetRange]]:
+    """Return the ranges of each task: neighbours with few offsets are read by the same task.
+
+    Together they have at most RECORDS_OF_SMALL_TASK offsets, and at most ``max_records``."""
+    most = min(max_records or RECORDS_OF_SMALL_TASK, RECORDS_OF_SMALL_TASK)
+    groups: list[list[OffsetRange]] = []
+    size = 0
+    for each in ranges:
+        size += each.size
+        if not groups or size > most:
+            groups.append([])
+            size = each.size
+        groups[-1].append(each)
+    return groups
 
 
 def _parts(size: int, total: int, pieces: int) -> int:

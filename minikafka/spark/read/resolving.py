@@ -12,7 +12,6 @@ from minikafka.spark.read.planning import (
     OffsetRange,
     check_same_partitions,
     check_start_within,
-    split_ranges,
 )
 
 
@@ -91,7 +90,7 @@ def may_start_at_latest(options: ReadOptions) -> bool:
 
 
 def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
-    """Plan the ranges of a batch query, one for each task.
+    """Plan the ranges of a batch query, one for each partition.
 
     Raises ValueError if the options do not fit the partitions or if a start is beyond its end;
     KafkaError."""
@@ -99,5 +98,4 @@ def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
     start = starting_offsets(cluster, options, partitions)
     end = ending_offsets(cluster, options, partitions)
     check_start_within(start, end)
-    ranges = [OffsetRange(*each, start[each], end[each]) for each in partitions]
-    return split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+    return [OffsetRange(*each, start[each], end[each]) for each in partitions]

@@ -19,7 +19,7 @@ from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.group_commits import GroupCommits
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import ReadOptions
-from minikafka.spark.read.batch_reader import RangePartition, read_range
+from minikafka.spark.read.batch_reader import read_range, tasks_of
 from minikafka.spark.read.offsets import (
     EARLIEST,
     LATEST,
@@ -39,7 +39,6 @@ from minikafka.spark.read.planning import (
     new_records,
     plan_ranges,
     rate_limit,
-    split_ranges,
 )
 from minikafka.spark.read.resolving import may_start_at_latest, starting_offsets
 from minikafka.world.real.wall_clock import WallClock
@@ -122,10 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = plan_ranges(begin, until, self._earliest_of_new(begin, until))
         if plan.losses and options.fail_on_data_loss:
             raise DataLossError(f"{'; '.join(plan.losses)}. {ADVICE_FAIL}")
-        ranges = split_ranges(
-            plan.ranges, options.min_partitions, options.max_records_per_partition
-        )
-        return [RangePartition(each) for each in ranges]
+        return tasks_of(plan.ranges, options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: offsets are kept in Spark's checkpoint. ``latestOffset`` has committed those

@@ -25,7 +25,7 @@ from minikafka.protocol.messages.metadata import (
 )
 from minikafka.spark import cluster as module
 from minikafka.spark.client_options import ClientOptions, client_options
-from minikafka.spark.cluster import Cluster
+from minikafka.spark.cluster import Cluster, kept_cluster
 from minikafka.spark.options import TopicSelection
 
 pytestmark = pytest.mark.mission("SPK-1", "SPK-2")
@@ -243,3 +243,25 @@ def test_a_cluster_that_is_not_connected_can_be_sent_to_another_process() -> Non
     there = pickle.loads(pickle.dumps(cluster_of()))
     assert there.options == cluster_of().options
     assert there.backoff_ms(0) in range(80, 121)
+
+
+@pytest.mark.mission("SPS-2")
+def test_tasks_of_a_process_share_connections_and_metadata(brokers: Brokers) -> None:
+    options = cluster_of().options
+    for _ in range(2):  # each task gets equal options, unpickled
+        task = kept_cluster(pickle.loads(pickle.dumps(options)))
+        assert task.leader(partitions(1)[0]) == 1
+        assert task.connection_to(1).is_open
+    assert brokers.asked == ["a"]
+    kept_cluster.cache_clear()
+
+
+@pytest.mark.mission("SPS-2")
+def test_a_partition_that_kept_metadata_lack_is_looked_up(brokers: Brokers) -> None:
+    """It was added after the metadata were received, and a missing one counts as deleted."""
+    cluster = cluster_of()
+    cluster.describe(["t"])
+    brokers.views["a"] = {"t": 3}
+    assert cluster.leader(TopicPartition("t", 2)) == 1
+    with pytest.raises(KafkaError, match="t-3 does not exist"):
+        cluster.leader(TopicPartition("t", 3))

@@ -41,6 +41,7 @@ class FakeBroker:
         self.passed_ms = 0.0
         self.topics: dict[str, Any] = {}
         self.options = ClientOptions(())
+        self.connections: list[FakeConnection] = []
 
     def leader(self, _: Any) -> int:
         return 1
@@ -54,8 +55,9 @@ class FakeBroker:
     def list_offsets(self, timestamps: Any) -> Any:
         return dict.fromkeys(timestamps, self.end if self.at_end is None else self.at_end)
 
-    def new_connection(self, _: int) -> FakeConnection:
-        return FakeConnection(self)
+    def connection_to(self, _: int) -> FakeConnection:
+        self.connections.append(FakeConnection(self))
+        return self.connections[-1]
 
     def monotonic_ms(self) -> float:
         return self.passed_ms
@@ -65,13 +67,17 @@ class FakeConnection:
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
         self._offset = 0
+        self.in_flight = 0
+        self.is_open = True
 
     def send(self, request: Any, highest_version: int) -> None:
         (row,) = request.topics[0].partitions
         self._offset = row.fetch_offset
         self._broker.epochs.append(row.current_leader_epoch)
+        self.in_flight += 1
 
     def receive(self) -> FetchResponse:
+        self.in_flight -= 1
         if self._broker.lost and self._broker.lost.popleft():
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "closed by the broker")
         count = min(2, self._broker.end - self._offset)
@@ -85,7 +91,7 @@ class FakeConnection:
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
     def close(self) -> None:
-        """Nothing is open."""
+        self.is_open = False
 
 
 @pytest.fixture
@@ -157,3 +163,21 @@ def test_a_fetch_names_the_leader_epoch_that_is_known(broker: FakeBroker) -> Non
     broker.topics["t"] = TopicView("t", partitions={0: PartitionView(0, 1, leader_epoch=5)})
     assert offsets(reader_of(broker, 4, fail_on_data_loss=True)) == [0, 1, 2, 3]
     assert broker.epochs == [5, 5]
+
+
+@pytest.mark.mission("SPS-2")
+def test_the_next_task_gets_the_connection_of_a_range_that_was_read_to_its_end(
+    broker: FakeBroker,
+) -> None:
+    assert offsets(reader_of(broker, 4, fail_on_data_loss=True)) == [0, 1, 2, 3]
+    assert [each.is_open for each in broker.connections] == [True]
+
+
+@pytest.mark.mission("SPS-2")
+def test_a_task_that_ends_early_closes_the_connection(broker: FakeBroker) -> None:
+    """The next fetch is in flight then, and another task would get its response."""
+    rows = iter(reader_of(broker, 4, fail_on_data_loss=True).read(SCHEMA))
+    next(rows)
+    assert broker.connections[0].is_open
+    rows.close()  # type: ignore[attr-defined]
+    assert not broker.connections[0].is_open

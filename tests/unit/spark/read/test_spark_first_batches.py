@@ -84,8 +84,8 @@ class Driver:
         numbers = []
         if batch == 0 or start != end:
             for partition in self.reader.partitions(json.loads(start), json.loads(end)):
-                wanted = partition.value
-                numbers += [2 * at + wanted.partition for at in range(wanted.start, wanted.end)]
+                for wanted in partition.value:
+                    numbers += [2 * at + wanted.partition for at in range(wanted.start, wanted.end)]
                 self.step()
         point.attempts.setdefault(batch, []).append(sorted(numbers))
         self.step()
@@ -201,8 +201,8 @@ def test_a_first_batch_of_another_connector() -> None:
     """Its end offset does not hold the start: resolved again, or refused for "latest"."""
     end = {"t": {"0": 2, "1": 1}}
     reader = Topic().reader("earliest")
-    ranges = [each.value for each in reader.partitions(reader.initialOffset(), end)]
-    assert [(each.start, each.end) for each in ranges] == [(0, 2), (0, 1)]
+    (task,) = reader.partitions(reader.initialOffset(), end)
+    assert [(each.start, each.end) for each in task.value] == [(0, 2), (0, 1)]
     reader = Topic().reader("latest")
     with pytest.raises(StartUnknownError, match="planned by another connector"):
         reader.partitions(reader.initialOffset(), end)
@@ -212,3 +212,13 @@ def test_a_start_beyond_the_end_is_refused_before_anything_is_stored() -> None:
     reader = Topic().reader("earliest", startingOffsets='{"t": {"0": 99, "1": 0}}')
     with pytest.raises(ValueError, match="t-0: start offset 99 is greater than end offset 4"):
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+@pytest.mark.mission("SPS-3")
+@pytest.mark.parametrize(("options", "tasks"), [({}, 1), ({"minPartitions": "2"}, 2)])
+def test_a_batch_of_few_records_is_one_task_unless_more_are_wanted(
+    options: dict[str, str], tasks: int
+) -> None:
+    reader = Topic().reader("earliest", **options)
+    found = reader.partitions(reader.initialOffset(), {"t": {"0": 2, "1": 1}})
+    assert [len(each.value) for each in found] == [2 // tasks] * tasks

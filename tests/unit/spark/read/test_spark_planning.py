@@ -14,6 +14,7 @@ from minikafka.spark.read.planning import (
     new_records,
     plan_ranges,
     rate_limit,
+    small_ranges_together,
     split_ranges,
 )
 
@@ -85,6 +86,26 @@ def test_pieces_cover_all_exactly(sizes: list[int], least: int | None, most: int
     wanted = [(r.partition, offset) for r in ranges(*sizes) for offset in range(r.start, r.end)]
     assert [(p.partition, offset) for p in pieces for offset in range(p.start, p.end)] == wanted
     assert all(piece.size <= (most or piece.size) for piece in pieces)
+
+
+@pytest.mark.mission("SPS-3")
+@pytest.mark.parametrize(
+    ("sizes", "most", "grouped"),
+    [
+        ((10, 10, 10), None, [[10, 10, 10]]),
+        ((300, 200, 1), None, [[300, 200], [1]]),
+        ((300, 201, 1), None, [[300], [201, 1]]),
+        ((9000, 10, 10), None, [[9000], [10, 10]]),
+        ((10, 10, 10), 25, [[10, 10], [10]]),
+        ((), None, []),
+    ],
+)
+def test_small_ranges_are_read_by_one_task(
+    sizes: tuple[int, ...], most: int | None, grouped: list[list[int]]
+) -> None:
+    groups = small_ranges_together(ranges(*sizes), most)
+    assert [[each.size for each in group] for group in groups] == grouped
+    assert [each for group in groups for each in group] == ranges(*sizes)
 
 
 def test_a_rate_limit_is_shared_by_lag_and_each_partition_progresses() -> None:
