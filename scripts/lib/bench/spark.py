@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,13 +136,14 @@ def read_confluent(bootstrap: str, topic: str, expected: int) -> int:
 
 def run_spark(report: Report, bootstrap: str, topics: dict[int, str], home: Path) -> None:
     from minikafka.spark.session import local_session
+    from scripts.lib.bench.spark_floor import register_floor
 
     settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR",
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.warehouse.dir": str(home / "warehouse")}  # fmt: skip
     spark = local_session("bench", "local[2]", settings)
     try:
-        spark.dataSource.register(ceiling_source())
+        register_floor(spark)
         report.section("Spark: batch to noop, local[2]", "minikafka", "ready-made")
         for size, topic in topics.items():
             count = SIZES[size]
@@ -203,57 +204,3 @@ def stream(
     times = sorted(p["durationMs"]["triggerExecution"] for p in progress)
     rows = sum(p["numInputRows"] for p in progress)
     return rows / sum(times), times[len(times) // 2]
-
-
-def ceiling_source() -> type:
-    """A data source whose batches are there already."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
-    class Ready(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "ready"
-
-        def schema(self) -> str:
-            return (
-                "key binary, value binary, topic string, partition int, offset bigint, "
-                "timestamp timestamp, timestampType int"
-            )
-
-        def reader(self, schema: Any) -> Any:
-            return ReadyReader(int(self.options["size"]), int(self.options["count"]))
-
-    class ReadyReader(DataSourceReader):
-        def __init__(self, size: int, count: int) -> None:
-            self.size, self.count = size, count
-
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(PARTITIONS)]
-
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            import pyarrow as pa
-
-            rows = 20_000
-            schema = pa.schema(
-                [("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()),
-                 ("partition", pa.int32()), ("offset", pa.int64()),
-                 ("timestamp", pa.timestamp("us", tz="UTC")), ("timestampType", pa.int32())]
-            )  # fmt: skip
-            batch = pa.record_batch(
-                [
-                    pa.array([b"%08d" % n for n in range(rows)]),
-                    pa.array([bytes(self.size)] * rows),
-                    pa.repeat("topic", rows),
-                    pa.array([partition.value] * rows, pa.int32()),
-                    pa.array(range(rows), pa.int64()),
-                    pa.array([1] * rows, pa.timestamp("us", tz="UTC")),
-                    pa.array([0] * rows, pa.int32()),
-                ],
-                schema=schema,
-            )
-            left = self.count // PARTITIONS
-            while left > 0:
-                yield batch.slice(0, min(rows, left))
-                left -= rows
-
-    return Ready
