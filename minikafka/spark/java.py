@@ -12,6 +12,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
 
+from minikafka.spark.fork_server import start_fork_server
 from minikafka.spark.worker_python import worker_python, write_script
 
 OLDEST: Final = 17
@@ -99,4 +100,6 @@ def prepare_environment(
         is_local = master.startswith("local")
         script = worker_python(environ, cache.with_name("python")) if is_local else sys.executable
         environ["PYSPARK_PYTHON"] = script
+        if script != sys.executable:
+            start_fork_server(environ)
     return home

@@ -56,8 +56,11 @@ def test_it_is_the_python_of_workers_unless_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minikafka.spark.java.find_java_home", lambda *_: tmp_path)
+    started: list[object] = []
+    monkeypatch.setattr("minikafka.spark.java.start_fork_server", started.append)
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     prepare_environment(environ)
+    assert started == [environ]
     assert Path(environ["PYSPARK_PYTHON"]).is_relative_to(tmp_path / "minikafka" / "python")
     on_a_cluster: dict[str, str] = {}
     prepare_environment(on_a_cluster, "spark://head:7077")
@@ -65,6 +68,7 @@ def test_it_is_the_python_of_workers_unless_one_is_named(
     environ["PYSPARK_PYTHON"] = "mine"
     prepare_environment(environ)
     assert environ["PYSPARK_PYTHON"] == "mine"
+    assert started == [environ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The server that forks to be Spark's Python workers: what they are given, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from minikafka.spark.fork_server import VARIABLE
+from minikafka.spark.worker_python import worker_python
+
+pytestmark = pytest.mark.mission("SPS-4")
+
+MODULE = """
+import os, sys, pathlib
+print(sys.argv[1:], os.environ["MINE"], os.getcwd(), "pyspark.worker" in sys.modules)
+print(sys.stdin.read(), file=sys.stderr)
+import numpy
+print(numpy.random.random())
+sys.exit(7)
+"""
+SLEEPER = "import os, sys, signal; print(os.getpid(), flush=True); signal.pause()"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # the test's own limit ends it
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Of a process that has a server: the script of Spark's workers finds it."""
+    (tmp_path / "what_runs.py").write_text(MODULE)
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    code = (
+        "import os, sys; from minikafka.spark.fork_server import *; start_fork_server(os.environ);"
+        "print(os.environ[VARIABLE], flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    socket = owner.stdout.readline().strip()
+    wait_until(lambda: os.path.exists(socket))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    yield {**os.environ, VARIABLE: socket, "PYTHONHASHSEED": "0", "MINE": "x", "PYTHONPATH": path}
+    owner.communicate()
+    wait_until(lambda: not os.path.exists(socket))
+
+
+def run(environ: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = worker_python({}, folder / "cache")
+    return subprocess.run(
+        [script, *arguments], env=environ, cwd=folder, input="given", capture_output=True, text=True
+    )
+
+
+def test_a_module_runs_as_in_a_new_python(environ: dict[str, str], tmp_path: Path) -> None:
+    numbers = []
+    for _ in range(2):
+        done = run(environ, tmp_path, "-m", "what_runs", "a", "b c")
+        first, number = done.stdout.splitlines()
+        assert first == f"['a', 'b c'] x {tmp_path} True"
+        assert done.stderr == "given\n"
+        assert done.returncode == 7
+        numbers.append(number)
+    assert numbers[0] != numbers[1]
+
+
+@pytest.mark.parametrize("without", [VARIABLE, "PYTHONHASHSEED"])
+def test_without_a_server_a_python_is_started(
+    environ: dict[str, str], tmp_path: Path, without: str
+) -> None:
+    """Nor does the server serve workers whose hashes of texts would differ from its own."""
+    given = {name: value for name, value in environ.items() if name != without}
+    done = run(given, tmp_path, "-m", "what_runs")
+    assert done.stdout.startswith(f"[] x {tmp_path} False")
+    assert done.returncode == 7
+
+
+def test_a_socket_without_a_server_is_no_hindrance(environ: dict[str, str], tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as nobody:
+        nobody.bind(str(tmp_path / "nobody"))
+        done = run({**environ, VARIABLE: str(tmp_path / "nobody")}, tmp_path, "-m", "what_runs")
+    assert done.returncode == 7
+
+
+def test_a_worker_ends_with_the_process_that_the_jvm_knows(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    script = worker_python({}, tmp_path / "cache")
+    known = subprocess.Popen(
+        [script, "-m", "sleeper"], env=environ, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert known.stdout is not None
+    worker = int(known.stdout.readline())
+    assert worker != known.pid
+    known.send_signal(signal.SIGKILL)
+    known.wait()
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    known.stdout.close()
