@@ -43,16 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="lines NAME:PASSWORD; each request needs one of them (HTTP basic authentication)",
     )
+    parser.add_argument("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    missing = [name for name in NEEDED if not _is_there(name)]
-    if missing:
-        raise ConfigError(
-            f"the registry needs {', '.join(missing)}: pip install 'minikafka[registry]' "
-            "(in a checkout: pip install '.[registry]')"
-        )
+    check_installed()
     users = {} if args.users is None else users_of(Path(args.users))
     client = client_config(args, client_id="minikafka-registry")
     from minikafka.world.real.world import run as run_loop
@@ -63,6 +59,16 @@ def run(args: argparse.Namespace) -> int:
         except* (KafkaError, ConfigError, OSError) as failed:
             raise failed.exceptions[0] from None
     return 0
+
+
+def check_installed() -> None:
+    """Raises ConfigError if the extra `registry` is not installed."""
+    missing = [name for name in NEEDED if not _is_there(name)]
+    if missing:
+        raise ConfigError(
+            f"the registry needs {', '.join(missing)}: pip install 'minikafka[registry]' "
+            "(in a checkout: pip install '.[registry]')"
+        )
 
 
 def users_of(path: Path) -> Mapping[str, str]:
@@ -93,7 +99,7 @@ async def _serve(args: argparse.Namespace, client: ClientConfig, users: Mapping[
     from minikafka.world.real.world import real_world
 
     stopped = asyncio.Event()
-    call_when_asked_to_stop(lambda why: stopped.set(), with_stdin=False)
+    call_when_asked_to_stop(lambda why: stopped.set(), args.stop_with_stdin)
     listening = bind(args.host, args.port, exact=True)
     options = RegistryOptions(args.topic, args.read_only, users)
     await serve_registry(

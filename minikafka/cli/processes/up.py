@@ -10,8 +10,8 @@ import os
 import shlex
 import signal
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,13 @@ from minikafka.cli.processes.embedded_zookeeper import (
 )
 from minikafka.cli.processes.page import PageProcess, page_beside
 from minikafka.cli.processes.page import is_installed as page_is_installed
+from minikafka.cli.processes.registry import check_installed as check_registry_installed
+from minikafka.cli.processes.registry_beside import (
+    PORT_HINT,
+    RegistryProcess,
+    add_registry_argument,
+    registry_beside,
+)
 from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.processes.zookeeper import add_heap_argument
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
@@ -94,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-page", action="store_true", help="start no page that shows what happens inside"
     )
+    add_registry_argument(parser)
     add_pairs_argument(parser, "--override", "a setting of every broker; repeatable")
 
 
@@ -108,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
     from minikafka.world.real.world import run as run_real
 
     events.configure("ERROR")
+    if args.registry is not None:
+        check_registry_installed()
     if args.inside:
         return up_inside(args)
     if args.zookeeper is None:
@@ -136,9 +146,19 @@ def up_inside(args: argparse.Namespace) -> int:
     if DEBUG_LISTENER not in overrides:
         debug_ports = free_debug_ports(args.base_port, args.brokers)
     page_port: int | None = args.page_port
+    registry_port: int | None = args.registry
+    if registry_port and not port_is_free(registry_port):
+        raise ConfigError(f"port already in use: {registry_port} ({PORT_HINT})")
 
-    def beside(cluster: InsideCluster) -> AbstractContextManager[str]:
-        return page_beside(cluster, page_port) if has_page(args) else nullcontext("")
+    @contextmanager
+    def beside(cluster: InsideCluster) -> Iterator[str]:
+        with ExitStack() as stack:
+            words = []
+            if registry_port is not None:
+                words.append(stack.enter_context(registry_beside(cluster.bootstrap, registry_port)))
+            if has_page(args):
+                words.append(stack.enter_context(page_beside(cluster, page_port)))
+            yield " ".join(words)
 
     return run_inside(args.brokers, args.base_port, overrides, beside, debug_ports)
 
@@ -194,6 +214,8 @@ class Supervisor:
         self._has_page = has_page(args)
         self._page_port: int | None = args.page_port
         self._page: PageProcess | None = None
+        self._registry_port: int | None = args.registry
+        self._registry: RegistryProcess | None = None
         self._stop = asyncio.Event()
         self._ready = False
         self._failed = False
@@ -234,6 +256,8 @@ class Supervisor:
             wanted.append(self._zookeeper_port)
         if max(wanted) > MAX_PORT:
             raise ConfigError(f"--base-port is too high: ports up to {max(wanted)} are needed")
+        if self._registry_port:
+            wanted.append(self._registry_port)
         twice = sorted({number for number in wanted if wanted.count(number) > 1})
         if twice:
             raise ConfigError(f"port needed twice: {', '.join(map(str, twice))}")
@@ -245,6 +269,8 @@ class Supervisor:
             if self._own_zookeeper and self._zookeeper_port in taken:
                 hints.append("--zookeeper-port another for ZooKeeper")
                 hints.append(f"--zookeeper 127.0.0.1:{self._zookeeper_port} uses one that runs")
+            if self._registry_port in taken:
+                hints.append(PORT_HINT)
             numbers = ", ".join(map(str, taken))
             raise ConfigError(f"port already in use: {numbers} ({', '.join(hints)})")
 
@@ -280,6 +306,13 @@ class Supervisor:
             child = Child(f"broker {broker_id}", arguments, home / "log", home / "pid")
             self._brokers.append(child)
         self._all += self._brokers
+        if self._registry_port is not None:
+            config = users = None
+            if self._security is not None:
+                config = self._security.admin_config
+                users = self._security.write_registry_users()
+            bootstrap, home = ",".join(self._addresses), self._home("registry")
+            self._registry = RegistryProcess(bootstrap, self._registry_port, home, config, users)
 
     def _home(self, name: str) -> Path:
         home = self._root / name
@@ -409,14 +442,19 @@ class Supervisor:
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await wait_until_ready(self._addresses, security)
+                registry = await self._start_registry()
         except TimeoutError:
             complain(f"the cluster is not ready after {READY_TIMEOUT_S} s")
             self._failed = True
             self._stop.set()
             return
-        self._ready = True
+        if self._stop.is_set():
+            return
         bootstrap = ",".join(self._addresses)
         line = f"ready bootstrap={bootstrap} zookeeper={self._zookeeper}"
+        if registry is not None:
+            line = f"{line} registry={registry}"
+        self._ready = True
         address = None if self._page is None else await self._page.address()
         print(line if address is None else f"{line} page={address}", flush=True)
         if self._security is not None:
@@ -427,14 +465,29 @@ class Supervisor:
             text = "the page shows what the protocol tells: brokers have no debug listener here"
             print(text, flush=True)
 
+    async def _start_registry(self) -> str | None:
+        """Start the schema registry and return its address. If it does not serve, its watcher has
+        stopped the cluster."""
+        if self._registry is None:
+            return None
+        self._registry.prepare()
+        self._all.append(self._registry.child)
+        await self._start(self._registry.child)
+        address = await self._registry.address()
+        if address is None:
+            await self._stop.wait()
+        return address
+
     async def _stop_all(self) -> None:
-        """Stop the page, then all brokers at once, then ZooKeeper, which brokers need for their
-        shutdown."""
+        """Stop the page, the registry, then all brokers at once, then ZooKeeper, which brokers need
+        for their shutdown."""
         for child in self._brokers:
             child.resume()
         if self._page is not None:
             await self._page.stop()
-        for group in (self._brokers, [c for c in self._all if c not in self._brokers]):
+        registry = [] if self._registry is None else [self._registry.child]
+        others = [c for c in self._all if c not in self._brokers and c not in registry]
+        for group in (registry, self._brokers, others):
             for child in group:
                 child.send(signal.SIGTERM)
             try:

@@ -6,6 +6,7 @@ administrator of the cluster, so only its owner may.
     ca.pem, ca-key.pem     the authority
     broker-1.pem, ...      key and certificate of each broker
     users.properties       the passwords
+    registry-users         those of clients, for the schema registry
     clients/USER/          configurations of clients, and ca.pem
 """
 
@@ -145,6 +146,13 @@ class SecurityFolder:
             files = {"ca.pem": self._authority.pem, **client_files(access)}
             for name, text in files.items():
                 write_private(folder / name, text)
+
+    def write_registry_users(self) -> Path:
+        """Write the file of those who may use the schema registry, and return its path."""
+        file = self.path / "registry-users"
+        lines = "".join(f"{user}:{self.passwords[user]}\n" for user in _RIGHTS)
+        write_private(file, lines)
+        return file
 
     def summary(self) -> list[str]:
         """Return the lines that tell a user where everything is, without a secret."""
