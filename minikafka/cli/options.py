@@ -35,7 +35,7 @@ def add_bootstrap_argument(parser: argparse.ArgumentParser, *config_names: str) 
     )
 
 
-def add_json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
+def add_json_argument(parser: argparse._ActionsContainer, text: str = "print JSON") -> None:
     parser.add_argument("--json", action="store_true", help=text)
 
 

@@ -21,6 +21,7 @@ from minikafka.spark.pipeline.engine import (
     Engine,
     load_default_engine,
     load_engine,
+    metrics_address,
 )
 from minikafka.spark.pipeline.failures import PipelineError, spark_errors_in_one_line
 from minikafka.spark.pipeline.project import BOOTSTRAP_KEY, make_project
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--trigger", metavar="1s", help="with --continuous: time between two batches of a flow"
     )
+    run.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="with --continuous: serve metrics to Prometheus there; 0: the system chooses a port",
+    )
     _add_master(run)
     run.add_argument(
         "--full-refresh-all",
@@ -75,7 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="client settings such as security.protocol, a .properties file",
     )
-    add_json_argument(status)
+    form = status.add_mutually_exclusive_group()
+    add_json_argument(form)
+    form.add_argument(
+        "--prometheus", action="store_true", help="print metrics, for a textfile collector"
+    )
     status.set_defaults(handler=_status)
 
 
@@ -162,6 +172,13 @@ def _run(args: argparse.Namespace) -> None:
             raise ConfigError(
                 f"--trigger {args.trigger}: not a duration, write 1s or 500ms"
             ) from None
+    if args.metrics:
+        if not args.continuous:
+            raise ConfigError(
+                "--metrics needs --continuous (triggered runs: pipeline status --prometheus)"
+            )
+        metrics_address(args.metrics)
+        engine = replace(engine, metrics_listener=args.metrics)
     if args.full_refresh_all and args.continuous:
         raise ConfigError(
             "--full-refresh-all cannot be used with --continuous: run once with it before"
@@ -203,7 +220,8 @@ def _replay(args: argparse.Namespace) -> None:
 
 def _status(args: argparse.Namespace) -> None:
     from minikafka.spark.pipeline.checkpoints import find_checkpoints
-    from minikafka.spark.pipeline.status import FlowStatus, end_offsets, flow_statuses
+    from minikafka.spark.pipeline.status import FlowStatus, end_offsets, flow_statuses, samples
+    from minikafka.spark.query_metrics import metrics_text
 
     spec = load_spec(args.spec)
     storage = spec.local_storage()
@@ -215,7 +233,10 @@ def _status(args: argparse.Namespace) -> None:
     checkpoints = list(find_checkpoints(storage))
     ends = end_offsets(servers, checkpoints, command_config(args)) if servers else {}
     rows = [row for each in checkpoints for row in flow_statuses(each, ends)]
-    show(FlowStatus._fields, rows, args.json)
+    if args.prometheus:
+        sys.stdout.write(metrics_text(samples(spec.name, rows)))
+    else:
+        show(FlowStatus._fields, rows, args.json)
 
 
 def _load(args: argparse.Namespace) -> tuple[Spec, Engine]:

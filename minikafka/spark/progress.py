@@ -25,6 +25,7 @@ from minikafka.spark.cluster import Cluster
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.group_commits import commit_offsets
 from minikafka.spark.option_parsing import Options
+from minikafka.spark.query_metrics import QueryMetrics
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of, remarks_in
 
 _TIMEOUT_MS: Final = "5000"  # short, because Spark queues the events of later batches meanwhile
@@ -39,8 +40,8 @@ class ProgressListener(StreamingQueryListener):
     of groups. Spark does not read them: a query restarts from its checkpoint. If they cannot be
     committed, ``show`` is called with the error and the query goes on. With None as
     ``group_prefix`` nothing is committed: a source with ``kafka.group.id`` does that itself.
-    ``options`` are the source's options ``kafka.*`` for TLS and the login. Raises OptionError for
-    invalid ones."""
+    ``options`` are the source's options ``kafka.*`` for TLS and the login. ``metrics`` gets the
+    values that Prometheus reads. Raises OptionError for invalid options."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class ProgressListener(StreamingQueryListener):
         show: Callable[[str], object] | None = None,
         group_prefix: str | None = "spark",
         options: Mapping[str, str] | None = None,
+        metrics: QueryMetrics | None = None,
     ) -> None:
         given = security_options(Options.of(options or {}).values)
         self._client = client_options(
@@ -60,12 +62,14 @@ class ProgressListener(StreamingQueryListener):
         )
         self._show = show or (lambda _: None)
         self._group_prefix = group_prefix
+        self._metrics = metrics or QueryMetrics()
         # The names of running queries by id: a QueryTerminatedEvent has the id only.
         self._names: dict[str, str] = {}
         self._remarks: dict[str, list[str]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        self._names[str(event.id)] = event.name or str(event.id)
+        name = self._names[str(event.id)] = event.name or str(event.id)
+        self._metrics.started(name)
         self._show(f"query={event.name or event.id} started")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -73,10 +77,12 @@ class ProgressListener(StreamingQueryListener):
         offsets = offsets_read(progress)
         name = self._names[progress["id"]] = progress.get("name") or progress["id"]
         if not offsets:
+            self._metrics.progressed(name, progress, None)
             self._show(progress_line(progress))
         else:
             with Cluster(self._client) as cluster:
                 latest = None if is_latest_known(progress) else latest_offsets(cluster, offsets)
+                self._metrics.progressed(name, progress, behind_latest(progress, latest))
                 self._show(progress_line(progress, latest))
                 if self._group_prefix is not None:
                     self._commit(cluster, name, offsets)
@@ -87,6 +93,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         name = self._names.pop(str(event.id), str(event.id))
+        self._metrics.ended(name, failed=bool(event.exception))
         failure = f" failed={cause_of(event.exception)}" if event.exception else ""
         self._show(f"query={name} ended{failure}")
 

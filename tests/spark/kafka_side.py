@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import kafka
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.clients.confluent import partition_of
 
@@ -101,6 +102,19 @@ def numbered(first: int, count: int) -> list[dict[str, Any]]:
 def committed(bootstrap: str, topic: str) -> list[int]:
     """The numbers that are the keys in a topic of three partitions, sorted."""
     return sorted(int(row[3]) for row in consume(bootstrap, topic, 3, "read_committed"))
+
+
+def groups_of(bootstrap: str) -> set[str]:
+    listed = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_groups()
+    return {each.group_id for each in listed.result(60).valid}
+
+
+def offsets_of_group(bootstrap: str, group: str) -> dict[int, int]:
+    """The committed offsets of a group that reads one topic, by partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [ConsumerGroupTopicPartitions(group)]
+    found = admin.list_consumer_group_offsets(wanted)[group].result(60)
+    return {each.partition: each.offset for each in found.topic_partitions}
 
 
 def spark_rows(frame: Any) -> Rows:

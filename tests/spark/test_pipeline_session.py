@@ -16,11 +16,13 @@ from minikafka.spark.pipeline.engine import parse_engine
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.signals import StopRequest
 from minikafka.spark.pipeline.spec import Spec, load_spec
-from tests.spark.kafka_side import consume, produce
+from minikafka.spark.query_metrics import QueryMetrics
+from tests.spark.kafka_side import consume, groups_of, offsets_of_group, produce
 from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
 
+OF_EVEN = '{query="even"}'
 SPEC = """\
 name: numbers
 storage: file://{folder}/state
@@ -92,7 +94,9 @@ def project(
 
 
 @contextmanager
-def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
+def running(
+    session: Any, spec: Spec, metrics: QueryMetrics | None = None, **settings: str
+) -> Iterator[list[str]]:
     """Run a pipeline continuously until the end of the block. Yields the lines that it shows."""
     from minikafka.spark.pipeline.continuous import ContinuousRun
 
@@ -100,7 +104,7 @@ def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
     failures: list[BaseException] = []
     keys = {key.replace("_", "."): value for key, value in settings.items()}
     engine = parse_engine(spec.folder, {"trigger.interval.ms": "200", **keys})
-    run = ContinuousRun.load(session, spec, engine, lines.append)
+    run = ContinuousRun.load(session, spec, engine, lines.append, metrics or QueryMetrics())
     stop = StopRequest()
     try:
         run.start()
@@ -186,6 +190,28 @@ def test_sql_and_python_run_continuously(
     mine = [line for line in lines if line.startswith("query=even batch=")]
     rows = [int(line.split("rows=")[1].split()[0]) for line in mine]
     assert (rows[0], sum(rows), max(rows)) == (50, 120, 50)
+
+
+@pytest.mark.mission("SPO-1", "SPO-3")
+def test_a_flow_with_a_group_commits_to_it_alone_and_has_metrics(
+    streams: Any, project: Spec, cluster: Cluster, topics: tuple[str, str]
+) -> None:
+    source, _ = topics
+    group = f"lag-of-{source}"
+    file = project.folder / "transformations" / "numbers.py"
+    option = '**{"kafka.group.id": "' + group + '"}, '
+    file.write_text(file.read_text().replace("startingOffsets=", f"{option}startingOffsets="))
+    produce(cluster.bootstrap, source, [str(n).encode() for n in range(120)])
+    metrics = QueryMetrics()
+    with running(streams, project, metrics) as lines:
+        until(lambda: f"rows_total{OF_EVEN} 120" in metrics.text(), lines)
+        until(lambda: offsets_of_group(cluster.bootstrap, group) == {0: 120}, lines)
+        assert f"running{OF_EVEN} 1" in metrics.text()
+    text = metrics.text()
+    assert f"running{OF_EVEN} 0" in text
+    assert f"failed{OF_EVEN} 0" in text
+    assert f'lag{{query="even",topic="{source}",partition="0"}} 0' in text
+    assert f"spark-{project.name}-even" not in groups_of(cluster.bootstrap)
 
 
 def test_a_flow_that_fails_ends_the_run_with_one_line(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.kafka_side import produce
+from tests.spark.kafka_side import groups_of, offsets_of_group, produce
 from tests.support.clients.places import Cluster
 
 pytest.importorskip("pyspark")
@@ -217,23 +217,6 @@ def test_an_unknown_topic_is_named_at_once(reader_of: MakeReader) -> None:
         reader.latestOffset(reader.initialOffset(), ALL)
 
 
-def groups_of(cluster: Cluster) -> set[str]:
-    from confluent_kafka.admin import AdminClient
-
-    listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_consumer_groups()
-    return {each.group_id for each in listed.result(60).valid}
-
-
-def offsets_of_group(cluster: Cluster, group: str) -> dict[int, int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    asked = [ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(60)
-    return {each.partition: each.offset for each in found.topic_partitions}
-
-
 @pytest.mark.mission("SPO-1")
 def test_a_batch_that_is_done_is_committed_to_the_group(
     cluster: Cluster, topic: str, reader_of: MakeReader
@@ -242,15 +225,15 @@ def test_a_batch_that_is_done_is_committed_to_the_group(
     group = f"lag-of-{topic}"
     reader = reader_of(topic, **{"kafka.group.id": group})
     end = reader.latestOffset(reader.initialOffset(), ALL)
-    assert group not in groups_of(cluster)  # nothing is processed yet
+    assert group not in groups_of(cluster.bootstrap)  # nothing is processed yet
     reader.commit(end)
     reader.latestOffset(end, ALL)
-    assert offsets_of_group(cluster, group) == {0: 3, 1: 0, 2: 0}
+    assert offsets_of_group(cluster.bootstrap, group) == {0: 3, 1: 0, 2: 0}
     fill(cluster, topic, 0, 2)
     following = reader.latestOffset(end, ALL)
-    assert offsets_of_group(cluster, group) == {0: 3, 1: 0, 2: 0}
+    assert offsets_of_group(cluster.bootstrap, group) == {0: 3, 1: 0, 2: 0}
     reader.latestOffset(following, ALL)
-    assert offsets_of_group(cluster, group) == {0: 3, 1: 2, 2: 0}
+    assert offsets_of_group(cluster.bootstrap, group) == {0: 3, 1: 2, 2: 0}
     assert reader.reportLatestOffset() == following
 
 
@@ -259,12 +242,12 @@ def test_without_the_option_there_is_no_group(
     cluster: Cluster, topic: str, reader_of: MakeReader
 ) -> None:
     fill(cluster, topic, 3)
-    before = groups_of(cluster)
+    before = groups_of(cluster.bootstrap)
     reader = reader_of(topic)
     end = reader.latestOffset(reader.initialOffset(), ALL)
     reader.latestOffset(end, ALL)
     reader.commit(end)
-    assert groups_of(cluster) <= before
+    assert groups_of(cluster.bootstrap) <= before
 
 
 @pytest.mark.mission("SPO-1")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.read.offsets import Offsets, offsets_of
 
 ROOT: Final = "_checkpoints"
+_RATE_WINDOW_MS: Final = 60_000
 _NO_OFFSETS: Final = "-"  # in Spark's offset log: the source has not read anything yet
 
 
@@ -20,7 +22,8 @@ class Checkpoint:
 
     ``batch`` is the number of the last completed batch, ``planned`` that of the last started one;
     both are -1 before the first. ``sources`` has the next offsets to read after ``batch``, for each
-    source that reads topics."""
+    source that reads topics; ``offsets_per_s`` how many were read in a second, on average over the
+    batches of the last minute before ``batch``."""
 
     target: str
     flow: str
@@ -30,6 +33,7 @@ class Checkpoint:
     at_ms: int | None = None
     watermark_ms: int | None = None
     sources: tuple[Offsets, ...] = ()
+    offsets_per_s: Mapping[TopicPartition, float] = field(default_factory=dict)
 
 
 def checkpoint_folder(storage: str, target: Iterable[str], flow: str) -> str:
@@ -65,8 +69,7 @@ def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
     planned, batch = (_last_batch(folder / log) for log in ("offsets", "commits"))
     if batch < 0:
         return Checkpoint(target, flow, query_id, planned=planned)
-    _version, header_line, *sources = (folder / "offsets" / str(batch)).read_text().splitlines()
-    header = json.loads(header_line)
+    header, sources = _planned_offsets(folder, batch)
     return Checkpoint(
         target=target,
         flow=flow,
@@ -75,8 +78,39 @@ def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
         planned=planned,
         at_ms=header.get("batchTimestampMs"),
         watermark_ms=header.get("batchWatermarkMs") or None,
-        sources=tuple(offsets for line in sources if (offsets := _topic_offsets(line))),
+        sources=sources,
+        offsets_per_s=_rates(folder, batch),
     )
+
+
+def _planned_offsets(folder: Path, batch: int) -> tuple[dict[str, Any], tuple[Offsets, ...]]:
+    """Return the header of a batch, and the end offsets of its sources that read topics."""
+    _version, header, *sources = (folder / "offsets" / str(batch)).read_text().splitlines()
+    return json.loads(header), tuple(read for line in sources if (read := _topic_offsets(line)))
+
+
+def _rates(folder: Path, last: int) -> dict[TopicPartition, float]:
+    """Return how many offsets of each partition were read in a second, from the first batch of the
+    last minute to the batch ``last``; nothing if these are one batch."""
+    header, sources = _planned_offsets(folder, last)
+    at_ms = first_ms = header.get("batchTimestampMs", 0)
+    earliest: tuple[Offsets, ...] = sources
+    for batch in range(last - 1, -1, -1):
+        if not (folder / "offsets" / str(batch)).exists():
+            break
+        header, offsets = _planned_offsets(folder, batch)
+        if at_ms - header.get("batchTimestampMs", 0) > _RATE_WINDOW_MS:
+            break
+        first_ms, earliest = header.get("batchTimestampMs", 0), offsets
+    if first_ms == at_ms:
+        return {}
+    begun = {each: offset for source in earliest for each, offset in source.items()}
+    return {
+        each: 1000 * (offset - begun[each]) / (at_ms - first_ms)
+        for source in sources
+        for each, offset in source.items()
+        if each in begun
+    }
 
 
 def _last_batch(log: Path) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from minikafka.spark.failure_text import cause_of
+from minikafka.spark.metrics_server import MetricsServer
 from minikafka.spark.pipeline.checkpoints import checkpoint_folder
 from minikafka.spark.pipeline.definitions import load_graph
-from minikafka.spark.pipeline.engine import Engine, static_settings
+from minikafka.spark.pipeline.engine import Engine, metrics_address, static_settings
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Flow, Graph, MaterializedView, Sink, StreamingTable
 from minikafka.spark.pipeline.progress import FlowsListener, kafka_options_of
@@ -23,6 +25,7 @@ from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.pipeline.signals import StopRequest, stop_on_signals
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.tables import Tables
+from minikafka.spark.query_metrics import QueryMetrics
 from minikafka.spark.session import local_session
 from minikafka.spark.starting import start_query
 from minikafka.world.real.wall_clock import WallClock
@@ -44,10 +47,35 @@ def run_continuously(spec: Spec, engine: Engine, show: ShowLine) -> None:
     for folder in (engine.metastore_dir, engine.state_dir / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
     settings = {**static_settings(engine, "hive"), **spec.configuration}
-    session = local_session(spec.name, engine.master, settings)
+    metrics = QueryMetrics({"pipeline": spec.name})
+    with _served(metrics, engine, show):
+        _run(local_session(spec.name, engine.master, settings), spec, engine, show, metrics)
+
+
+@contextmanager
+def _served(metrics: QueryMetrics, engine: Engine, show: ShowLine) -> Iterator[None]:
+    """Serve the metrics within the block if the engine has a listener for them. Raises
+    ConfigError, PipelineError for an address that cannot be used."""
+    if not engine.metrics_listener:
+        yield
+        return
+    host, port = metrics_address(engine.metrics_listener)
+    try:
+        server = MetricsServer(metrics.text, port, host)
+    except OSError as error:
+        raise PipelineError(
+            f"metrics.listener {engine.metrics_listener}: {error.strerror or error}; port 0 lets "
+            "the system choose a free one"
+        ) from None
+    with server:
+        show(f"metrics={server.url}")
+        yield
+
+
+def _run(session: Any, spec: Spec, engine: Engine, show: ShowLine, metrics: QueryMetrics) -> None:
     try:
         with stop_on_signals() as stop:
-            run = ContinuousRun.load(session, spec, engine, show)
+            run = ContinuousRun.load(session, spec, engine, show, metrics)
             try:
                 run.start()
                 run.watch(stop)
@@ -68,6 +96,7 @@ class ContinuousRun:
         graph: Graph,
         tables: Tables,
         show: ShowLine,
+        metrics: QueryMetrics,
     ) -> None:
         self._session = session
         self._graph = graph
@@ -76,20 +105,22 @@ class ContinuousRun:
         self._show = show
         self._clock = WallClock()
         self._tables = tables
-        self._listener = FlowsListener(spec.name, show)
+        self._listener = FlowsListener(spec.name, show, metrics)
         self._queries: dict[str, Any] = {}
         self._resolver = Resolver(session, graph, tables, spec.folder)
         self._to_refresh: list[Flow] = []
 
     @classmethod
-    def load(cls, session: Any, spec: Spec, engine: Engine, show: ShowLine) -> ContinuousRun:
+    def load(
+        cls, session: Any, spec: Spec, engine: Engine, show: ShowLine, metrics: QueryMetrics
+    ) -> ContinuousRun:
         """Load the definitions of a pipeline, without starting queries.
 
         Raises PipelineError if a definition is invalid, ConfigError if a definition file is neither
         Python nor SQL."""
         tables = Tables(session)
         tables.use(spec.catalog, spec.database)
-        return cls(session, spec, engine, load_graph(spec, session), tables, show)
+        return cls(session, spec, engine, load_graph(spec, session), tables, show, metrics)
 
     def start(self) -> None:
         """Create the tables and views, then start a query for each flow to a table or a sink.

@@ -63,6 +63,13 @@ ENGINE_SETTINGS: Final = ConfigDef.of(
             at_least(0),
         ),
         Setting(
+            "metrics.listener",
+            ConfigType.STRING,
+            "",
+            "Continuous runs: the address from which Prometheus reads metrics, [HOST:]PORT. "
+            "Port 0: the system chooses one.",
+        ),
+        Setting(
             "state.dir",
             ConfigType.STRING,
             "state",
@@ -84,6 +91,7 @@ ENGINE_SETTINGS: Final = ConfigDef.of(
         ),
     ]
 )
+_MAX_PORT: Final = 65535
 # Each flow starts Python processes, and Spark gives each 10 s to connect: limit how many flows
 # start at the same time.
 _FEW_CONCURRENT_FLOWS: Final = {
@@ -100,6 +108,7 @@ class Engine:
     trigger_interval_ms: int
     refresh_interval_ms: int
     shutdown_timeout_ms: int
+    metrics_listener: str
     state_dir: Path
     warehouse_dir: str
     log_level: str
@@ -146,11 +155,20 @@ def parse_engine(folder: Path, settings: Mapping[str, str]) -> Engine:
         trigger_interval_ms=config.integer("trigger.interval.ms"),
         refresh_interval_ms=config.integer("refresh.interval.ms"),
         shutdown_timeout_ms=config.integer("shutdown.timeout.ms"),
+        metrics_listener=config.string("metrics.listener"),
         state_dir=state_dir,
         warehouse_dir=config.string("warehouse.dir") or str(state_dir / "warehouse"),
         log_level=config.string("log.level"),
         spark=spark,
     )
+
+
+def metrics_address(listener: str) -> tuple[str, int]:
+    """Return the host and port of a ``metrics.listener``. Raises ConfigError."""
+    host, _, port = listener.rpartition(":")
+    if not port.isdecimal() or int(port) > _MAX_PORT:
+        raise ConfigError(f"metrics.listener {listener}: expected [HOST:]PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def static_settings(engine: Engine, catalog: CatalogKind) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import (
 from minikafka.kernel.client_security import security_keys
 from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.progress import ProgressListener
+from minikafka.spark.query_metrics import QueryMetrics
 
 SERVERS: Final = "kafka.bootstrap.servers"
 GROUP: Final = "kafka.group.id"
@@ -29,11 +30,12 @@ class FlowsListener(StreamingQueryListener):
     unless the flow's source commits them itself to its ``kafka.group.id``.
     Spark calls this listener in a separate thread, shortly after each event."""
 
-    def __init__(self, pipeline: str, show: ShowLine) -> None:
+    def __init__(self, pipeline: str, show: ShowLine, metrics: QueryMetrics) -> None:
         self._pipeline = pipeline
+        self._metrics = metrics
         self._show = show
         self._listeners: dict[str, ProgressListener] = {}
-        self._running: set[str] = set()
+        self._running: dict[str, str] = {}  # the flow of each query, by its id
         self._all_terminated = threading.Event()
         self._all_terminated.set()
 
@@ -42,7 +44,7 @@ class FlowsListener(StreamingQueryListener):
         Call this before the query is started."""
         prefix = None if GROUP in source else f"spark-{self._pipeline}"
         self._listeners[flow] = ProgressListener(
-            source.get(SERVERS, ""), self._show, prefix, source
+            source.get(SERVERS, ""), self._show, prefix, source, self._metrics
         )
 
     def wait(self, seconds: float) -> None:
@@ -51,7 +53,7 @@ class FlowsListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         if event.name in self._listeners:
-            self._running.add(str(event.id))
+            self._running[str(event.id)] = event.name
             self._all_terminated.clear()
             self._listeners[event.name].onQueryStarted(event)
 
@@ -64,7 +66,9 @@ class FlowsListener(StreamingQueryListener):
         """Ignore the event: an idle query has read nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._running.discard(str(event.id))
+        flow = self._running.pop(str(event.id), None)
+        if flow is not None:
+            self._metrics.ended(flow, failed=bool(event.exception))
         if not self._running:
             self._all_terminated.set()
 

@@ -13,6 +13,7 @@ from minikafka.spark.cluster import Cluster
 from minikafka.spark.option_names import check_option_names
 from minikafka.spark.option_parsing import Options
 from minikafka.spark.pipeline.checkpoints import Checkpoint
+from minikafka.spark.query_metrics import QuerySample
 from minikafka.spark.read.offsets import LATEST, Offsets
 
 
@@ -23,7 +24,8 @@ class FlowStatus(NamedTuple):
     ``batch`` is the number of the last completed batch, -1 before the first. ``planned`` is the
     number of a batch that was started and not completed, and is running or will be repeated.
     ``at`` is when ``batch`` was started. ``next`` is the next offset to read. ``end`` is the end
-    offset of the partition, None if it is not known."""
+    offset of the partition, None if it is not known. ``per_s`` is how many offsets were read in a
+    second, in the minute up to ``at``, None if there was one batch only."""
 
     flow: str
     target: str
@@ -35,6 +37,7 @@ class FlowStatus(NamedTuple):
     next: int | None = None
     end: int | None = None
     lag: int | None = None
+    per_s: float | None = None
 
 
 def flow_statuses(checkpoint: Checkpoint, ends: Offsets) -> Iterator[FlowStatus]:
@@ -48,9 +51,41 @@ def flow_statuses(checkpoint: Checkpoint, ends: Offsets) -> Iterator[FlowStatus]
         for each, offset in source.items():
             end = ends.get(each)
             lag = None if end is None else max(0, end - offset)
+            rate = checkpoint.offsets_per_s.get(each)
             yield flow._replace(
-                topic=each.topic, partition=each.partition, next=offset, end=end, lag=lag
+                topic=each.topic,
+                partition=each.partition,
+                next=offset,
+                end=end,
+                lag=lag,
+                per_s=None if rate is None else round(rate, 1),
             )
+
+
+def samples(pipeline: str, rows: Iterable[FlowStatus]) -> Iterator[QuerySample]:
+    """Yield the metrics of the rows, under the names that a continuous run has for them.
+
+    The name of a flow may stand in several rows: an earlier version of it had another target."""
+    seen: set[tuple[str, str]] = set()
+    for row in rows:
+        labels = {"pipeline": pipeline, "query": row.flow, "target": row.target}
+        if (row.flow, row.target) not in seen:
+            seen.add((row.flow, row.target))
+            yield QuerySample("last_batch", labels, row.batch)
+            if row.at is not None:
+                at = datetime.fromisoformat(row.at).timestamp()
+                yield QuerySample("last_batch_timestamp_seconds", labels, at)
+        if row.topic is not None:
+            labels = {**labels, "topic": row.topic, "partition": str(row.partition)}
+            values = {
+                "next_offset": row.next,
+                "end_offset": row.end,
+                "lag": row.lag,
+                "offsets_per_second": row.per_s,
+            }
+            for name, value in values.items():
+                if value is not None:
+                    yield QuerySample(name, labels, value)
 
 
 def end_offsets(

@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.pipeline.checkpoints import (
     checkpoint_folder,
     find_checkpoints,
     read_checkpoint,
 )
-from minikafka.spark.pipeline.status import FlowStatus, flow_statuses
+from minikafka.spark.pipeline.status import FlowStatus, flow_statuses, samples
+from minikafka.spark.query_metrics import metrics_text
 
 TABLE = ("spark_catalog", "default", "hourly")
 
@@ -45,8 +48,8 @@ def test_status_shows_the_offsets_after_the_last_completed_batch(tmp_path: Path)
     ends = {TopicPartition("t", 0): 11, TopicPartition("t", 1): 1}
     flow = FlowStatus("flow", "sink", 1, 2, "1970-01-01T00:00:01+00:00")
     assert list(flow_statuses(point, ends)) == [
-        flow._replace(topic="t", partition=0, next=1, end=11, lag=10),
-        flow._replace(topic="t", partition=1, next=2, end=1, lag=0),
+        flow._replace(topic="t", partition=0, next=1, end=11, lag=10, per_s=1.0),
+        flow._replace(topic="t", partition=1, next=2, end=1, lag=0, per_s=2.0),
     ]
 
 
@@ -79,3 +82,38 @@ def test_the_newest_checkpoint_of_each_flow_is_found(tmp_path: Path) -> None:
 
 def test_a_pipeline_that_never_ran_has_no_checkpoints(tmp_path: Path) -> None:
     assert list(find_checkpoints(tmp_path / "state")) == []
+
+
+@pytest.mark.mission("SPO-3")
+def test_the_rate_is_that_of_the_last_minute(tmp_path: Path) -> None:
+    """Batches begin a second apart; the first ones are older than a minute."""
+    sources = [[{"t": {"0": 10 * n, "1": 0}}] for n in range(70)]
+    sources[3] = [{"t": {"0": 0, "1": 0}}]
+    write_checkpoint(tmp_path, sources, 70)
+    first, second = flow_statuses(read_checkpoint(tmp_path, "sink", "flow"), {})
+    assert (first.per_s, second.per_s) == (10.0, 0.0)
+
+
+@pytest.mark.mission("SPO-3")
+def test_one_batch_has_no_rate(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, [[{"t": {"0": 10}}]], 1)
+    (row,) = flow_statuses(read_checkpoint(tmp_path, "sink", "flow"), {})
+    assert (row.next, row.per_s) == (10, None)
+
+
+@pytest.mark.mission("SPO-3")
+def test_the_metrics_of_a_status(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, [[{"t": {"0": n}}] for n in range(3)], 3)
+    point = read_checkpoint(tmp_path, "sink", "flow")
+    rows = [*flow_statuses(point, {TopicPartition("t", 0): 12}), FlowStatus("f", "s", -1, 0, None)]
+    prefix, of_flow = "minikafka_spark_query_", '{pipeline="shop",query="flow",target="sink"'
+    lines = [line for line in metrics_text(samples("shop", rows)).splitlines() if line[0] != "#"]
+    assert [line.removeprefix(prefix) for line in lines] == [
+        f"last_batch{of_flow}}} 2",
+        'last_batch{pipeline="shop",query="f",target="s"} -1',
+        f"last_batch_timestamp_seconds{of_flow}}} 2.0",
+        f'next_offset{of_flow},topic="t",partition="0"}} 2',
+        f'end_offset{of_flow},topic="t",partition="0"}} 12',
+        f'lag{of_flow},topic="t",partition="0"}} 10',
+        f'offsets_per_second{of_flow},topic="t",partition="0"}} 1.0',
+    ]

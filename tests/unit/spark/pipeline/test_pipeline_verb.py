@@ -42,12 +42,16 @@ def test_each_user_error_is_one_line(
     assert main(["pipeline", "init", "shop"]) == 0
     assert main(["pipeline", "init", "shop"]) == 1
     assert main(["pipeline", "run", "shop", "--continuous", "--trigger", "often"]) == 1
+    assert main(["pipeline", "run", "shop", "--metrics", "9095"]) == 1
+    assert main(["pipeline", "run", "shop", "--continuous", "--metrics", "here"]) == 1
     assert main(["pipeline", "run", "nowhere"]) == 1
     monkeypatch.setattr("minikafka.cli.pipeline.NEEDED", ("pyspark", "no_such_package"))
     assert main(["pipeline", "check", "shop"]) == 1
     assert capfd.readouterr().err.splitlines() == [
         "minikafka: shop exists already: choose another name",
         "minikafka: --trigger often: not a duration, write 1s or 500ms",
+        "minikafka: --metrics needs --continuous (triggered runs: pipeline status --prometheus)",
+        "minikafka: metrics.listener here: expected [HOST:]PORT",
         "minikafka: No such file or directory: nowhere",
         "minikafka: not installed: no_such_package (in a checkout: pip install '.[spark]')",
     ]
