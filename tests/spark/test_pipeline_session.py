@@ -57,6 +57,7 @@ def read():
 # Each definition stands before those that it reads.
 TABLES = """\
 SET spark.sql.shuffle.partitions = 1;
+CREATE VIEW tops COMMENT 'it''s read' AS SELECT twice AS top FROM twice WHERE twice > 0;
 CREATE MATERIALIZED VIEW twice AS SELECT 2 * total AS twice FROM total;
 CREATE MATERIALIZED VIEW total COMMENT 'of all' AS SELECT sum(n) AS total FROM tens;
 CREATE STREAMING TABLE tens PARTITIONED BY (digit)
@@ -178,6 +179,7 @@ def test_sql_and_python_run_continuously(
             second_lines,
         )
     assert totals() == (8385, 16770)
+    assert streams.table("tops").head() == (16770,)
     assert numbers(cluster, target) == list(range(0, 130, 2))
     streams.catalog.refreshTable("named")
     named = streams.sql("SELECT name, count(*), sum(n) FROM named GROUP BY name ORDER BY name")

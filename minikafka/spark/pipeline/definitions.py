@@ -23,6 +23,7 @@ from minikafka.spark.pipeline.graph import (
     Graph,
     GraphElements,
     MaterializedView,
+    PersistedView,
     StreamingTable,
     TemporaryView,
 )
@@ -113,6 +114,12 @@ class _SqlFile:
                 TemporaryView(name=name, comment=None, source_code_location=self._location)
             )
             self._register_flow(name, name, plan.plan())
+        elif kind == "CreateView":
+            name, text = _name(plan.child()), _optional(plan.originalText())
+            self._elements.register_output(
+                PersistedView(name, _optional(plan.comment()), self._location, text)
+            )
+            self._register_flow(name, name, plan.query())
         elif kind == "CreateFlowCommand":
             insert = plan.flowOperation()
             if insert.getClass().getSimpleName() != "InsertIntoStatement":

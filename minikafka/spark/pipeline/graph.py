@@ -23,11 +23,19 @@ __all__ = [
     "GraphElements",
     "MaterializedView",
     "Output",
+    "PersistedView",
     "RegisterSql",
     "Sink",
     "StreamingTable",
     "TemporaryView",
 ]
+
+
+@dataclass(frozen=True)
+class PersistedView(Output):
+    """A view in the catalog. Its query, ``text``, is SQL; PySpark has no class for it."""
+
+    text: str
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from minikafka.spark.pipeline.graph import (
     Flow,
     Graph,
     MaterializedView,
+    PersistedView,
     Sink,
     StreamingTable,
     TemporaryView,
@@ -86,9 +87,10 @@ class Resolver:
         needs a batch query, or the reverse. Raises PySparkException if Spark rejects the query."""
         frame = call_function(flow, self._folder, self._tables)
         output = self._graph.output_of(flow)
-        if isinstance(output, MaterializedView) and frame.isStreaming:
+        if isinstance(output, MaterializedView | PersistedView) and frame.isStreaming:
+            kind = "materialized" if isinstance(output, MaterializedView) else "persisted"
             raise PipelineError(
-                f"flow {flow.name}: {flow.target} is a materialized view and needs a batch query, "
+                f"flow {flow.name}: {flow.target} is a {kind} view and needs a batch query, "
                 "and this is a stream"
             )
         if isinstance(output, StreamingTable | Sink) and not frame.isStreaming:
@@ -112,7 +114,9 @@ class Resolver:
     def _create_output(self, flow: Flow, frame: DataFrame) -> None:
         """Create the view or table that other flows may read. A sink needs nothing."""
         output = self._graph.output_of(flow)
-        if isinstance(output, TemporaryView):
+        if isinstance(output, PersistedView):
+            self._tables.create_view(output)
+        elif isinstance(output, TemporaryView):
             frame.createOrReplaceTempView(output.name)
         elif isinstance(output, StreamingTable):
             self._tables.create_if_missing(output, frame)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from minikafka.spark.pipeline.graph import MaterializedView, StreamingTable
+from minikafka.spark.pipeline.graph import MaterializedView, PersistedView, StreamingTable
 
 _DEFAULT_FORMAT: Final = "spark.sql.sources.default"
 
@@ -61,6 +61,11 @@ class Tables:
         frame.select(*[f"`{column}`" for column in columns]).write.insertInto(
             view.name, overwrite=True
         )
+
+    def create_view(self, view: PersistedView) -> None:
+        """Create a view in the catalog, in place of one of this name."""
+        comment = f" COMMENT {_string_literal(view.comment)}" if view.comment else ""
+        self._session.sql(f"CREATE OR REPLACE VIEW {quoted(view.name)}{comment} AS {view.text}")
 
     def forget_files(self, name: str) -> None:
         """Drop the cached list of a table's files, so that the next query lists them again."""
