@@ -1,4 +1,4 @@
-"""Produce and fetch throughput of one connection, five requests in flight, beside the probe's."""
+"""Produce: throughput of one connection, five in flight, and latency, beside the bare probe."""
 
 from __future__ import annotations
 
@@ -141,24 +141,6 @@ async def end_to_end(bootstrap: str, count: int) -> list[float]:
     await consumer.stop()
     await producer.stop()
     return sorted(latencies)
-
-
-def run_fetch(report: Report) -> None:
-    report.section("fetch in 1 MB reads, one broker, five in flight (MB/s)")
-    with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 1, OVERRIDES) as cluster:
-        create(cluster, "bench", 1)
-        port = port_of(cluster)
-        for size in (1 << 10, 16 << 10, 256 << 10):
-            fetches, records = fill_and_fetch(port, "bench", size)
-            ours, bare = [], []
-            with servers.probe(Path(home), 0, records) as probe_port:
-                for _ in range(ROUNDS):
-                    ours.append(uvloop.run(drive_in_turn(port, fetches, 1_000, IN_FLIGHT))[0])
-                    bare.append(uvloop.run(drive(probe_port, fetches[0], 1_000, IN_FLIGHT))[0])
-            volume = records / 1e6
-            report.row(
-                f"batches of {size >> 10} KB", "MB/s", rate(ours) * volume, rate(bare) * volume
-            )
 
 
 def fill_and_fetch(port: int, topic: str, batch_bytes: int) -> tuple[list[bytes], int]:

@@ -45,15 +45,26 @@ def take_memory(directory: Path) -> None:
 
 
 @contextmanager
-def probe(directory: Path, answer_bytes: int, fetch_bytes: int = 0) -> Iterator[int]:
+def probe(directory: Path, answer_bytes: int) -> Iterator[int]:
     """A running probe's port."""
-    command = [sys.executable, "-m", "scripts.lib.bench.probe", str(directory)]
-    process = subprocess.Popen(
-        [*command, str(answer_bytes), str(fetch_bytes)], stdout=subprocess.PIPE, text=True
-    )
+    with _serving("scripts.lib.bench.probe", directory, answer_bytes) as (port, _):
+        yield port
+
+
+@contextmanager
+def file_probe(path: Path, overhead: int) -> Iterator[tuple[int, int]]:
+    """The port and the process of a bare server of a file."""
+    with _serving("scripts.lib.bench.file_probe", path, overhead) as served:
+        yield served
+
+
+@contextmanager
+def _serving(module: str, *arguments: object) -> Iterator[tuple[int, int]]:
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield int(process.stdout.readline())
+        yield int(process.stdout.readline()), process.pid
     finally:
         process.terminate()
         process.wait()

@@ -29,7 +29,7 @@ import uvloop
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.cli.processes.embedded_zookeeper import class_path, find_java, jar_folders
-from scripts.lib.bench import apache_kafka, requests, servers
+from scripts.lib.bench import apache_kafka, file_probe, requests, servers
 from scripts.lib.bench.broker_processes import COMMON, BrokerProcesses, Command, minikafka_command
 from scripts.lib.bench.controller import gone
 from scripts.lib.bench.kept_report import KeptReport
@@ -82,6 +82,7 @@ PRODUCED = (
 REPLICATED = ((1 << 10, 3_000), (16 << 10, 1_500), (256 << 10, 300))
 FETCHED = (1 << 10, 16 << 10, 256 << 10)
 FETCHES = 700
+FRAME_BYTES = 80  # of a Fetch of one partition, and of a response without records
 CONNECTIONS = 8
 END_TO_END = 500
 # Few enough that a JVM on a small machine keeps up: queues would be measured else.
@@ -226,11 +227,13 @@ def probe_alone(sheet: Sheet, brokers: int) -> None:
                 for _ in range(MEASURED):
                     result, _ = round_of(port, frame, count, check=False)
                     sheet.add(PROBE, PRODUCE, row, result.per_second)
-        for size in FETCHED:
-            with servers.probe(home, 0, 1 << 20) as port:
-                frame = requests.fetch_frame("part-1", 0, 1 << 20)
+        log = home / "log"
+        log.write_bytes(os.urandom(IN_FLIGHT << 20))
+        frames = [file_probe.frame(at << 20, 1 << 20, FRAME_BYTES) for at in range(IN_FLIGHT)]
+        with servers.file_probe(log, FRAME_BYTES) as (port, _):
+            for size in FETCHED:
                 for _ in range(MEASURED):
-                    result, _ = uvloop.run(drive(port, frame, FETCHES, IN_FLIGHT))
+                    result, _ = uvloop.run(drive_in_turn(port, frames, FETCHES, IN_FLIGHT))
                     row = f"batches of {size >> 10} KB"
                     sheet.add(PROBE, FETCH, row, result.per_second * (1 << 20) / 1e6)
 
