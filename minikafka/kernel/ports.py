@@ -179,11 +179,14 @@ class File(Protocol):
         """Read without blocking the event loop if the bytes are not in the page cache."""
         ...
 
-    def is_cached(self, length: int, offset: int) -> bool:
-        """Return whether these bytes are in the page cache, by samples.
+    def view(self, length: int, offset: int) -> Buffer:
+        """Return the same as ``read``, in memory that is used again when nothing refers to the
+        result any more."""
+        ...
 
-        True if the file system does not tell.
-        """
+    def view_cached(self, length: int, offset: int) -> Buffer | None:
+        """Return the same as ``view`` if all of it is in the page cache, or if the file system does
+        not tell. Otherwise return None, without waiting for the disk."""
         ...
 
     def truncate(self, length: int) -> None: ...

@@ -41,8 +41,8 @@ IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without 
 # milliseconds; then other connections are served.
 FRAMES_AT_ONCE = 64
 SERVED_AT_ONCE_MS = 5
-# Replies that are together smaller are joined into one write; larger ones are not copied.
-_JOIN_MAX_BYTES = 64 * 1024
+_JOIN_MAX_BYTES = 64 * 1024  # replies that are together smaller are joined; others are not copied
+_WRITTEN_TOGETHER_BYTES = 1024 * 1024  # of the replies of one read: each write wakes the client
 # Larger deferred replies are written one connection after the other (``LargeWrites``). The system
 # takes no more than SOCKET_BYTES of a reply at once.
 LARGE_REPLY_BYTES = 256 * 1024
@@ -560,7 +560,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             if self.closed:
                 return
             served += 1
-            if self._out_bytes >= _JOIN_MAX_BYTES:
+            if self._out_bytes >= _WRITTEN_TOGETHER_BYTES:
                 self._flush()
             if self._refused or served == FRAMES_AT_ONCE:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
 from minikafka.kernel.ports import Buffer
@@ -15,6 +16,9 @@ from minikafka.protocol.records.batch import (
     parse_batch,
 )
 
+_read_length = Struct(">I").unpack_from
+_read_offset = Struct(">q").unpack_from
+LAST_DELTA_OFFSET: Final = 23  # of the last offset delta in a batch
 HEADER_CHUNK_BYTES: Final = 8 * 1024
 WHOLE_CHUNK_BYTES: Final = 1024 * 1024
 
@@ -95,16 +99,36 @@ def whole_batches(chunk: memoryview) -> Iterator[RecordBatch]:
         position += size
 
 
-def whole_batches_end(data: Buffer, start: int) -> int:
-    """Return the position after the last complete batch in ``data``. A batch starts at ``start``.
+def first_batch_size(data: Buffer) -> int:
+    """Return the size of the batch at the beginning of ``data``, a part of a log. A header that is
+    not complete counts as larger than ``data``."""
+    if len(data) < LOG_OVERHEAD:
+        return BATCH_OVERHEAD
+    length: int = _read_length(data, 8)[0]
+    return length + LOG_OVERHEAD
+
+
+def last_whole_batch(data: Buffer, start: int, most: int) -> tuple[int, int] | None:
+    """Return where the last complete batch in ``data`` begins and ends; ``start`` twice if there is
+    none from there on, and None if there are more than ``most``. A batch starts at ``start``.
 
     ``data`` must be a part of a log, and may end within a batch. Batches are not validated.
     """
-    end = len(data)
-    position = start
-    while position + LOG_OVERHEAD <= end:
-        size = int.from_bytes(data[position + 8 : position + 12], "big") + LOG_OVERHEAD
-        if position + size > end:
+    limit = len(data)
+    last = end = start
+    while end + LOG_OVERHEAD <= limit:
+        following = end + LOG_OVERHEAD + _read_length(data, end + 8)[0]
+        if following > limit:
             break
-        position += size
-    return position
+        if not most:
+            return None
+        most -= 1
+        last, end = end, following
+    return last, end
+
+
+def next_offset(data: Buffer, start: int) -> int:
+    """Return the offset after the batch at ``start``."""
+    base: int = _read_offset(data, start)[0]
+    delta: int = _read_length(data, start + LAST_DELTA_OFFSET)[0]
+    return base + delta + 1

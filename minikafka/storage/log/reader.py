@@ -9,10 +9,17 @@ from minikafka.core.log.time_search import BatchSearch, FoundOffset, OffsetSearc
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import NO_TIMESTAMP, iterate_batches, parse_batches
-from minikafka.storage.log.batch_scan import FoundBatch, whole_batches_end
+from minikafka.storage.log.batch_scan import (
+    FoundBatch,
+    first_batch_size,
+    last_whole_batch,
+    next_offset,
+)
 from minikafka.storage.log.segment import LogSegment, LogSegments
 
 _PLACES_LIMIT: Final = 16
+# The last of so many batches is found from the first one on: the index may be in a file.
+_FEW_BATCHES: Final = 32
 _HEADERS_PER_SLICE: Final = 1000
 RECENT_BYTES: Final = 8 << 20
 
@@ -53,6 +60,11 @@ class Extent(NamedTuple):
     available: int
 
 
+def lacks_first_batch(extent: Extent, data: Buffer) -> bool:
+    """Whether ``data``, which was read of the extent, ends within the first batch."""
+    return extent.length < extent.available and first_batch_size(data) > len(data)
+
+
 class LogReader:
     """Reads from the segments of one log.
 
@@ -72,62 +84,78 @@ class LogReader:
 
     # ---- by offset
 
-    def extent(
-        self,
-        start: int,
-        bound: int,
-        log_end: int,
-        max_bytes: int,
-        min_one_message: bool,
-        may_wait: bool = True,
-    ) -> Extent | None:
+    def extent(self, start: int, bound: int, log_end: int, max_bytes: int) -> Extent | None:
         """Return the bytes that a read of ``max_bytes`` from the offset ``start`` covers, None for
-        none.
-
-        If ``may_wait`` is False, raises NotInPageCache if the read may wait for the disk. The last
-        ``RECENT_BYTES`` of the log are assumed to be in the page cache, since they were written
-        recently."""
+        none."""
         place = self._place(start, log_end)
         stop = self._place(bound, log_end)
         segment = place.segment
         end = stop.position if stop.segment is segment else segment.size_bytes
         available = end - place.position
-        if not may_wait and not self._is_cached(place, min(available, max_bytes)):
-            raise NotInPageCache
-        if available <= max_bytes:
-            return Extent(place, available, available) if available > 0 else None
-        length = max_bytes
-        if min_one_message:
-            first = next(segment.batches(place.position, end))
-            length = max(length, first.batch.size_bytes)
-        return Extent(place, length, available)
+        return Extent(place, min(available, max_bytes), available) if available > 0 else None
 
-    def _is_cached(self, place: SegmentPosition, length: int) -> bool:
-        (segment, position) = place
+    def read(self, extent: Extent, start: int, min_one_message: bool, may_wait: bool) -> LogRead:
+        """Return the complete batches of the extent, and with ``min_one_message`` the first batch
+        even if it is larger.
+
+        If ``may_wait`` is False, raises NotInPageCache where the read would wait for the disk. The
+        last ``RECENT_BYTES`` of the log are assumed to be in the page cache, since they were
+        written recently."""
+        data = self._view(extent, may_wait)
+        if min_one_message and lacks_first_batch(extent, data):
+            extent = extent._replace(length=self.size_of_first_batch(extent))
+            data = self._view(extent, may_wait)
+        return self.trim(extent, data, start)
+
+    def _view(self, extent: Extent, may_wait: bool) -> Buffer:
+        segment, position = extent.place
         recent = segment is self._segments.active and position + RECENT_BYTES >= segment.size_bytes
-        return recent or length <= 0 or segment.is_cached(length, position)
-
-    def read(self, extent: Extent, start: int) -> LogRead:
-        place = extent.place
-        return self.trim(extent, place.segment.read(extent.length, place.position), start)
+        if may_wait or recent or extent.length == 0:
+            return segment.view(extent.length, position)
+        data = segment.view_cached(extent.length, position)
+        if data is None:
+            raise NotInPageCache
+        return data
 
     async def read_cold(self, extent: Extent) -> Buffer:
         """Read the bytes for ``trim`` in a thread. Meanwhile the segment may have been deleted."""
         return await extent.place.segment.read_cold(extent.length, extent.place.position)
 
+    def size_of_first_batch(self, extent: Extent) -> int:
+        """Return the size of the first batch, and see that it ends below the upper bound."""
+        segment, position = extent.place
+        first = next(segment.batches(position, position + extent.available))
+        return first.batch.size_bytes
+
     def trim(self, extent: Extent, data: Buffer, start: int) -> LogRead:
-        """Return ``data`` without the incomplete batch at its end, as a view, to avoid a copy."""
+        """Return ``data`` without the incomplete batch at its end, as a view, to avoid a copy. What
+        is left out is probably read next: its position is remembered."""
+        segment, position = extent.place
         if extent.length < extent.available:
-            (segment, position) = extent.place
-            indexed = segment.offset_index.lookup_position(position + len(data)).position
-            end = whole_batches_end(data, max(indexed - position, 0))
+            last, end = self._last_whole_batch(extent, data)
+            if end > last:
+                following = SegmentPosition(segment, position + end)
+                self._remember(next_offset(data, last), following)
             if end < len(data):
                 data = memoryview(data)[:end]
         if not data:
             return LogRead(b"", start, start)
         first_offset = int.from_bytes(data[:8], "big")
-        assert first_offset >= extent.place.segment.base_offset, "a batch of another segment"
+        assert first_offset >= segment.base_offset, "a batch of another segment"
         return LogRead(data, first_offset, start)
+
+    def _last_whole_batch(self, extent: Extent, data: Buffer) -> tuple[int, int]:
+        """Return where the last complete batch in ``data`` begins and ends: from its beginning on
+        if there are few, otherwise from the last one that has an index entry."""
+        found = None
+        if len(data) <= _FEW_BATCHES * first_batch_size(data):
+            found = last_whole_batch(data, 0, _FEW_BATCHES)
+        if found is None:
+            segment, position = extent.place
+            indexed = segment.offset_index.lookup_position(position + len(data)).position
+            found = last_whole_batch(data, max(indexed - position, 0), len(data))
+        assert found is not None, "there are fewer batches than bytes"
+        return found
 
     def with_aborted(self, read: LogRead, extent: Extent) -> LogRead:
         """Kafka: ``LocalLog.addAbortedTransactions``. What was read ends with the last batch after

@@ -359,8 +359,13 @@ class LogSegment:
     def read(self, length: int, position: int) -> bytes:
         return self._file.read(length, position)
 
-    def is_cached(self, length: int, position: int) -> bool:
-        return self._file.is_cached(length, position)
+    def view(self, length: int, position: int) -> Buffer:
+        """As ``File.view``."""
+        return self._file.view(length, position)
+
+    def view_cached(self, length: int, position: int) -> Buffer | None:
+        """As ``File.view_cached``."""
+        return self._file.view_cached(length, position)
 
     async def read_cold(self, length: int, position: int) -> bytes:
         return await self._file.read_cold(length, position)

@@ -30,7 +30,7 @@ from minikafka.protocol.records.batch import (
 from minikafka.storage.log.epoch_store import LeaderEpochStore
 from minikafka.storage.log.open_segments import OpenSegments
 from minikafka.storage.log.producer_store import ProducerStore
-from minikafka.storage.log.reader import Extent, LogRead, LogReader
+from minikafka.storage.log.reader import Extent, LogRead, LogReader, lacks_first_batch
 from minikafka.storage.log.segment import LogSegment, LogSegments
 from minikafka.storage.log.segment_swap import swap_in
 
@@ -389,12 +389,10 @@ class UnifiedLog:
         KafkaError(OFFSET_OUT_OF_RANGE), and the errors of LogReader. If ``may_wait`` is False,
         raises NotInPageCache where the read would wait for the disk.
         """
-        extent = self._extent(
-            start_offset, max_bytes, upper_bound_offset, min_one_message, may_wait
-        )
+        extent = self._extent(start_offset, max_bytes, upper_bound_offset)
         if extent is None:
             return LogRead(b"", start_offset, start_offset)
-        found = self._reader.read(extent, start_offset)
+        found = self._reader.read(extent, start_offset, min_one_message, may_wait)
         return self._reader.with_aborted(found, extent) if include_aborted else found
 
     async def read_cold(
@@ -411,7 +409,7 @@ class UnifiedLog:
         Records that are truncated meanwhile are not returned.
         """
         while True:
-            extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
+            extent = self._extent(start_offset, max_bytes, upper_bound_offset)
             if extent is None:
                 return LogRead(b"", start_offset, start_offset)
             truncations = self._truncations
@@ -421,7 +419,11 @@ class UnifiedLog:
                 if truncations == self._truncations:
                     raise
                 continue  # it was the file of a segment that is gone by now
-            if truncations == self._truncations:
+            if truncations != self._truncations:
+                continue
+            if min_one_message and lacks_first_batch(extent, data):
+                max_bytes = self._reader.size_of_first_batch(extent)
+            else:
                 found = self._reader.trim(extent, data, start_offset)
                 if include_aborted:
                     found = self._reader.with_aborted(found, extent)
@@ -439,21 +441,14 @@ class UnifiedLog:
             return 0
         return self._reader.available_bytes(start_offset, bound, self.log_end_offset)
 
-    def _extent(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        upper_bound_offset: int,
-        min_one_message: bool,
-        may_wait: bool = True,
-    ) -> Extent | None:
+    def _extent(self, start_offset: int, max_bytes: int, upper_bound_offset: int) -> Extent | None:
         bound = self._bound(start_offset, upper_bound_offset)
         end = self.log_end_offset
         if bound is None:
             if start_offset == end:
                 self._reader.remember_end(end)
             return None
-        return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message, may_wait)
+        return self._reader.extent(start_offset, bound, end, max_bytes)
 
     def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
         """Return the offset where a read ends; None if the read is empty."""

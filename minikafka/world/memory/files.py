@@ -39,9 +39,12 @@ class MemoryFile:
         await self.files.reading()
         return self.read(length, offset)
 
-    def is_cached(self, length: int, offset: int) -> bool:
+    def view(self, length: int, offset: int) -> Buffer:
+        return self.read(length, offset)
+
+    def view_cached(self, length: int, offset: int) -> Buffer | None:
         self.checked()
-        return not self.files.tree.latency_s
+        return None if self.files.tree.latency_s else self.read(length, offset)
 
     def truncate(self, length: int) -> None:
         self.files.tree.truncate(self.checked(), length, self._path)

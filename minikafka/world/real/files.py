@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from minikafka.kernel.disk_errors import is_out_of_descriptors
 from minikafka.kernel.ports import Buffer, File, FileLock, Volume
 from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error, raising_os_errors
+from minikafka.world.real.read_memory import LEAST_BYTES, MOST_BYTES, ReadMemory
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 SCRATCH_BYTES = 1 << 20
-SAMPLE_BYTES = 1 << 16
 _NO_CACHE_PROBE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 T = TypeVar("T")
@@ -30,10 +30,12 @@ class OffLoop:
     ``scratch`` is the buffer of reads on the event loop, which copy the bytes out of it at once.
     Reusing it costs a ninth of allocating and clearing a buffer for each read. It is mapped, so
     that its pages take memory when a read first needs them: many brokers never read so much.
+    ``memory`` is for results of reads that are not copied.
     """
 
     def __init__(self, max_threads: int, max_waiting: int) -> None:
         self.scratch = memoryview(mmap.mmap(-1, SCRATCH_BYTES))
+        self.memory = ReadMemory()
         self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="minikafka-files")
         self._room = asyncio.Semaphore(max_waiting)
 
@@ -141,23 +143,41 @@ class RealFile:
             parts.append(await self._off_loop.with_file(self._fd, _read, missing, start))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def is_cached(self, length: int, offset: int) -> bool:
-        """Whether the bytes are in the page cache. One byte of every ``SAMPLE_BYTES`` is tested:
-        pages enter and leave the cache in runs."""
-        byte = self._off_loop.scratch[:1]
-        last = offset + length - 1
+    def view(self, length: int, offset: int) -> Buffer:
+        if not LEAST_BYTES <= length <= MOST_BYTES:
+            return _read(self._fd, length, offset)
+        memory = self._off_loop.memory.take(length)
+        return memory[: self._fill(memory, offset, 0)].toreadonly()
+
+    def view_cached(self, length: int, offset: int) -> Buffer | None:
+        off_loop = self._off_loop
+        if length > MOST_BYTES:
+            memory = memoryview(bytearray(length))
+        elif length >= LEAST_BYTES:
+            memory = off_loop.memory.take(length)
+        else:
+            memory = off_loop.scratch[:length]
         try:
-            for at in range(offset, last, SAMPLE_BYTES):
-                os.preadv(self._fd, [byte], at, _NOWAIT)
-            os.preadv(self._fd, [byte], last, _NOWAIT)
+            count = self._fill(memory, offset, _NOWAIT)
         except BlockingIOError:
-            return False
-        except LIBRARY_ERRORS as error:
-            raise as_os_error(error, offset) from error
+            return None
         except OSError as error:
             if error.errno not in _NO_CACHE_PROBE:
                 raise
-        return True
+            count = self._fill(memory, offset, 0)
+        return memory[:count].toreadonly() if length >= LEAST_BYTES else bytes(memory[:count])
+
+    def _fill(self, memory: memoryview, offset: int, flags: int) -> int:
+        """Read into all of ``memory``, or up to the end of the file. Return how many bytes were
+        read. Raises BlockingIOError, with ``_NOWAIT`` in ``flags`` alone."""
+        try:
+            count = done = os.preadv(self._fd, [memory], offset, flags)
+            while count and done < len(memory):
+                count = os.preadv(self._fd, [memory[done:]], offset + done, flags)
+                done += count
+        except LIBRARY_ERRORS as error:
+            raise as_os_error(error, offset) from error
+        return done
 
     @raising_os_errors
     def truncate(self, length: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minikafka.kernel.ports import Buffer
 from minikafka.world.memory.file_tree import Inode
 from minikafka.world.memory.files import MemoryFile, MemoryFiles
 from minikafka.world.sim.clock import universal_ms
@@ -27,9 +28,11 @@ class SimFile(MemoryFile):
         # No check: a real thread reads its open descriptor, even if the file was closed meanwhile.
         return bytes(self.inode.data[offset : offset + length])
 
-    def is_cached(self, length: int, offset: int) -> bool:
+    def view_cached(self, length: int, offset: int) -> Buffer | None:
         self.checked()
-        return self.files.disk.entropy.random() >= COLD_PROBABILITY
+        if self.files.disk.entropy.random() < COLD_PROBABILITY:
+            return None
+        return self.read(length, offset)
 
 
 class SimFiles(MemoryFiles):

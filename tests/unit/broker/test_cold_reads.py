@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.ports import Buffer
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.storage.log import reader as log_reader
+from minikafka.world.memory.files import MemoryFile
 from minikafka.world.sim.files import SimFile
 from tests.support.broker.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
 
@@ -34,7 +36,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
         return await real(self, length, offset)
 
     monkeypatch.setattr(log_reader, "RECENT_BYTES", -1)
-    monkeypatch.setattr(SimFile, "is_cached", lambda self, length, offset: disk.come.is_set())
+    cached = MemoryFile.view_cached
+
+    def view_cached(self: SimFile, length: int, offset: int) -> Buffer | None:
+        return cached(self, length, offset) if disk.come.is_set() else None
+
+    monkeypatch.setattr(SimFile, "view_cached", view_cached)
     monkeypatch.setattr(SimFile, "read_cold", slow)
     return disk
 

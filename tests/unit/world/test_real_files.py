@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from minikafka.world.real.files import OffLoop, RealFiles
+from minikafka.world.real.read_memory import MOST_BYTES
 from minikafka.world.real.world import run
 
 CONTENT = bytes(i % 251 for i in range(300_000))
@@ -37,6 +38,8 @@ def cache_holds(monkeypatch: pytest.MonkeyPatch, cached_bytes: int, error: int) 
 
     def preadv(fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
         room = cached_bytes - offset
+        if not flags:
+            return real_preadv(fd, buffers, offset)
         if room <= 0:
             raise OSError(error, os.strerror(error))
         return real_preadv(fd, [memoryview(buffers[0])[:room]], offset)
@@ -90,23 +93,44 @@ def test_other_errors_of_a_cold_read_are_raised(path: str, monkeypatch: pytest.M
     run(main())
 
 
+@pytest.mark.parametrize("length", [10_000, 200_000, MOST_BYTES + 1])
 @pytest.mark.parametrize(
-    ("cached_bytes", "error", "expected"),
+    ("cached_bytes", "error", "is_cached"),
     [
         (0, errno.EAGAIN, False),
-        (250_000 - 1, errno.EAGAIN, False),
-        (100_000, errno.EAGAIN, False),
-        (250_000, errno.EAGAIN, True),
+        (50_001, errno.EAGAIN, False),
+        (-1, errno.EAGAIN, False),
         (0, errno.EOPNOTSUPP, True),
+        (1 << 40, errno.EAGAIN, True),
     ],
 )
-def test_the_page_cache_is_sampled(
-    path: str, monkeypatch: pytest.MonkeyPatch, cached_bytes: int, error: int, expected: bool
+def test_a_view_of_the_page_cache_has_all_bytes_or_is_none(
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    length: int,
+    cached_bytes: int,
+    error: int,
+    is_cached: bool,
 ) -> None:
-    cache_holds(monkeypatch, cached_bytes, error)
+    """-1 stands for all but the last byte."""
+    end = min(len(CONTENT), 50_000 + length)
+    held = end - 1 if cached_bytes < 0 else cached_bytes
+    cache_holds(monkeypatch, held, error)
 
     async def main() -> None:
-        assert RealFiles().open(path).is_cached(200_000, 50_000) is expected
+        found = RealFiles().open(path).view_cached(length, 50_000)
+        assert found == (CONTENT[50_000:end] if is_cached else None)
+
+    run(main())
+
+
+def test_views_end_with_the_file(path: str) -> None:
+    async def main() -> None:
+        file = RealFiles().open(path)
+        start = len(CONTENT) - 40_000
+        for view in (file.view(100_000, start), file.view_cached(100_000, start)):
+            assert view == CONTENT[start:]
+            assert memoryview(view).readonly
 
     run(main())
 
@@ -279,6 +303,7 @@ def test_a_lock_of_another_process_goes_with_it(tmp_path: Path) -> None:
     lock = str(tmp_path / ".lock")
     hold = f"""
 from minikafka.world.real.files import OffLoop, RealFiles
+from minikafka.world.real.read_memory import MOST_BYTES
 held = RealFiles().lock({lock!r})
 print("held", flush=True)
 input()

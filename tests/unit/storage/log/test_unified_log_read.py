@@ -130,6 +130,34 @@ def test_a_reader_below_a_bound_is_remembered_too(monkeypatch: pytest.MonkeyPatc
     assert seen == [(20 * SIZE, 30 * SIZE)]
 
 
+@pytest.mark.mission("FET-21")
+@pytest.mark.parametrize("segment_bytes", [4 * SIZE, 1 << 30])
+def test_a_reader_that_is_behind_is_remembered_too(
+    monkeypatch: pytest.MonkeyPatch, segment_bytes: int
+) -> None:
+    """Neither headers nor the index, which may be in a file, are read to find the next batch."""
+    log = log_of(50, segment_bytes=segment_bytes)
+    assert read(log, 20, 2 * SIZE + 5, 50) == [20, 21]
+    seen = reads_of(log, monkeypatch)
+    assert read(log, 22, SIZE + 5, 50) == [22]
+    assert [length for length, _ in seen] == [SIZE + 5]
+
+
+@pytest.mark.mission("FET-21")
+@pytest.mark.parametrize("first", [50, 1_000, 9_000])
+def test_many_batches_are_whole_too(first: int) -> None:
+    """Their last one is found by the index, unless they are few for their size."""
+    log = log_of(0)
+    for size in (first, *[50] * 99):
+        log.append_as_leader(batch(bytes(size)), 0, NOW)
+    rest = len(batch(bytes(first)))
+    for count in (1, 31, 32, 33, 34, 60, 99):
+        max_bytes = rest + (count - 1) * SIZE
+        assert read(log, 0, max_bytes, 100) == list(range(count))
+        assert read(log, 0, max_bytes + SIZE - 1, 100) == list(range(count))
+        assert read(log, count, SIZE, 100) == [count]
+
+
 def test_the_tail_is_followed_into_a_new_segment() -> None:
     log = log_of(3, segment_bytes=3 * SIZE)
     assert read(log, 3, 10**6, 3) == []
