@@ -45,6 +45,7 @@ from minikafka.broker.requests.cluster import (
     FindCoordinatorHandler,
     MetadataHandler,
 )
+from minikafka.broker.requests.common_fetch import CommonFetches
 from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.configs import (
     AlterConfigsHandler,
@@ -356,7 +357,15 @@ class BrokerParts:
         common = CommonProduce(
             apis, self._produce, replicas.hosted, replicas.appends, self.transactions.appends
         )
-        return common.on_frame
+        fetches = CommonFetches(
+            apis,
+            common.on_frame,
+            replicas.hosted,
+            replicas.fetches,
+            self.fetch_sessions,
+            FetchConfig(self._config.integer("fetch.max.bytes")),
+        )
+        return fetches.on_frame
 
     def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
         replicas, cache, config = self.replicas, self.cache, self._config

@@ -290,6 +290,27 @@ class FetchReader:
         """As ``read_cached``, but block on the disk for records outside the page cache."""
         return self._read_request(params, entries, now_ms, may_wait=True)
 
+    def read_one(
+        self, partition: Partition, offset: int, max_bytes: int, isolation: Isolation
+    ) -> ReadResult:
+        """Read a partition that this broker leads, for a consumer, as ``read_cached`` does. The
+        read is not shared, so that its memory is free again when the response is sent.
+
+        Raises KafkaError, OSError, and NotInPageCache."""
+        log = partition.log
+        committed = isolation is Isolation.TXN_COMMITTED
+        most, end = min(max_bytes, self._room(to_follower=False)), end_of(partition, isolation)
+        read = log.read(offset, most, end, True, committed, may_wait=False)
+        return ReadResult(
+            partition.topic_partition,
+            ErrorCode.NONE,
+            read.records,
+            partition.checked_high_watermark(),
+            partition.last_stable_offset,
+            log.log_start_offset,
+            aborted=read.aborted,
+        )
+
     def slices(self, params: FetchParams, may_wait: bool) -> FetchSlices:
         """Begin to read a fetch of thousands of partitions, a slice at a time."""
         return FetchSlices(self, params, may_wait)
@@ -344,9 +365,12 @@ class FetchReader:
 
     def budget_of(self, params: FetchParams) -> _Budget:
         """Return the bytes that a fetch may read now."""
+        return _Budget(params, self._room(params.replica_id >= 0))
+
+    def _room(self, to_follower: bool) -> int:
         if self._shared.read_bytes >= READ_AT_ONCE_BYTES:
-            return _Budget(params, RESPONSE_BYTES_ANYWAY)
-        return _Budget(params, self._memory.response_room(params.replica_id >= 0))
+            return RESPONSE_BYTES_ANYWAY
+        return self._memory.response_room(to_follower)
 
     def read_into(
         self,

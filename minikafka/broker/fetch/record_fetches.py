@@ -20,11 +20,13 @@ from minikafka.broker.fetch.reader import (
     FetchParams,
     FetchReader,
     FetchReading,
+    Isolation,
     ReadResult,
     end_of,
 )
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.partition import Partition
 from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
@@ -158,6 +160,15 @@ class RecordFetches:
             self._cold_reads.then(params, reading.cold, proceed)
         else:
             self._respond_or_park(params, entries, reading, reply, contain, following)
+
+    def read_one(
+        self, partition: Partition, offset: int, max_bytes: int, isolation: Isolation
+    ) -> ReadResult:
+        """As ``FetchReader.read_one``. Call ``count_one`` if its result is sent."""
+        return self._reader.read_one(partition, offset, max_bytes, isolation)
+
+    def count_one(self, result: ReadResult) -> None:
+        self._topics.fetched(result.topic_partition.topic, len(result.records))
 
     def _fetch_from_disk(
         self,

@@ -231,6 +231,32 @@ class FetchSessions:
 
         return FetchContext(entries, respond)
 
+    def only_of(
+        self, session_id: int, epoch: int, key: PartitionKey
+    ) -> FetchSession[FetchEntry] | None:
+        """Return the session of a consumer that expects this epoch and has this partition alone;
+        None if there is none."""
+        session = self.cache.get(session_id)
+        if session is None or session.privileged or session.epoch != epoch:
+            return None
+        return session if len(session) == 1 and key in session.partitions else None
+
+    def advance(
+        self,
+        session: FetchSession[FetchEntry],
+        entry: FetchEntry,
+        result: ReadResult,
+        version: FetchVersion,
+    ) -> None:
+        """Carry out a request that names the only partition of a consumer's session. Its result has
+        records, so that the response contains it."""
+        request = {key_of(entry): entry}
+        self._limit()
+        now_ms = self._clock.monotonic_ms()
+        self.cache.resume(session.id, session.epoch, version.by_id, request, (), now_ms)
+        self._count()
+        session.select_changed(list(session.partitions.items()), [result])
+
     def _following(self, session: FollowerSession, version: FetchVersion) -> FetchContext:
         """Return the context of a follower, with only the partitions that may have changed."""
         epoch, size = session.epoch, len(session)

@@ -1,4 +1,5 @@
-"""A broker that serves the connections of a test with the path of common Produces, or without."""
+"""A broker that serves the connections of a test with the paths of common Produces and Fetches, or
+without."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import Any, cast
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.requests.apis import Apis, Route
+from minikafka.broker.requests.common_fetch import CommonFetches
 from minikafka.broker.requests.common_produce import CommonProduce
+from minikafka.broker.requests.fetch import FetchConfig
 from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
@@ -95,7 +98,7 @@ class Side:
         self.cluster = ReplicaCluster([1])
         self.transports: list[FakeTransport] = []
         self._epoch = 0
-        self._is_broken = False
+        self.is_broken = False
         self.served_commonly = 0
 
     async def open(self) -> None:
@@ -119,6 +122,15 @@ class Side:
         self.common = CommonProduce(
             self.apis, handler, node.replicas.hosted, node.replicas.appends, handler._appends
         )
+        self.sessions = handlers[ApiKey.FETCH]._sessions
+        self.common_fetches = CommonFetches(
+            self.apis,
+            self.common.on_frame,
+            node.replicas.hosted,
+            node.replicas.fetches,
+            self.sessions,
+            FetchConfig(),
+        )
         self._server = Server(cast(Any, None), clock, ServerConfig(), self.apis.on_frame)
         for number in range(CONNECTIONS):
             self._connect(number)
@@ -135,12 +147,12 @@ class Side:
 
     def _count(self, connection: ServerConnection, frame: memoryview) -> bool:
         general = self.apis.frames
-        waits = self.common.on_frame(connection, frame)
+        waits = self.common_fetches.on_frame(connection, frame)
         self.served_commonly += self.apis.frames == general
-        return waits
+        return bool(waits)
 
     def break_disk(self) -> None:
-        self._is_broken = True
+        self.is_broken = True
         self.node.files.break_below()
 
     def watch(self) -> None:
@@ -192,7 +204,7 @@ class Side:
                 for entry in log.producers.states.entries
             ]
             partitions[index] = (end, found.high_watermark, records, producers)
-        if self._is_broken:
+        if self.is_broken:
             node.files.break_below()
         return {
             "written": [bytes(each.written) for each in self.transports],
@@ -210,7 +222,19 @@ class Side:
             ],
             "memory": self._server.memory.used_bytes,
             "watched": self.watched.facts(),
+            "sessions": [
+                (facts, self._partitions_of(int(facts["id"])))
+                for facts in self.sessions.cache.facts(100)
+            ],
         }
+
+    def _partitions_of(self, session_id: int) -> list[Any]:
+        session = self.sessions.cache.get(session_id)
+        assert session is not None
+        return [
+            (key, cached.request, cached.high_watermark, cached.log_start_offset)
+            for key, cached in session.partitions.items()
+        ]
 
     async def close(self) -> None:
         self.apis.close()

@@ -1,0 +1,357 @@
+"""The path of common Fetch requests does what the general path does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from minikafka.broker.requests.common_fetch import FIRST_VERSION, LAST_VERSION
+from minikafka.core.log.append import AppendOrigin
+from minikafka.core.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.protocol.frames import RequestHeader, encode_request
+from minikafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    EndTxnMarker,
+    encode_end_txn_marker,
+)
+from tests.support.broker.replicas import TOPIC, TOPIC_ID
+from tests.support.broker.two_paths import CONNECTIONS, FOLLOWER, PARTITIONS, Side
+
+OLDEST_VERSION = 7  # of the random requests
+NOW = 1_700_000_000_000
+PRODUCER = 7
+CONFIGS: tuple[dict[str, Any], ...] = ({}, {"segment_bytes": 300})
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A Fetch request. ``session`` is a session id's place among those of the broker, and what is
+    added to its epoch; or an epoch of a full request. ``damage`` inverts a bit of the byte at a
+    share of the frame."""
+
+    connection: int = 0
+    version: int = 12
+    client_id: str | None = "c"
+    replica_id: int = -1
+    partition: int = 0
+    also: int | None = None  # a second partition
+    names_none: bool = False
+    forgets: bool = False
+    topic: str = TOPIC
+    topic_id: UUID = TOPIC_ID
+    offset: int = 0
+    max_wait_ms: int = 400
+    min_bytes: int = 1
+    max_bytes: int = 1 << 20
+    partition_max_bytes: int = 1 << 20
+    isolation: int = 0
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    rack: str = ""
+    session: tuple[int, int] | int = FINAL_EPOCH
+    damage: tuple[float, int] | None = None
+
+    def frame(self, correlation_id: int, sessions: list[dict[str, Any]]) -> bytes:
+        row = FetchPartition(
+            self.partition,
+            self.leader_epoch,
+            self.offset,
+            self.last_fetched_epoch if self.version >= 12 else -1,
+            self.log_start_offset,
+            self.partition_max_bytes,
+        )
+        rows = [row] if self.also is None else [row, replace(row, partition=self.also)]
+        session_id, epoch = NO_SESSION, self.session
+        if isinstance(epoch, tuple):
+            place, shift = epoch
+            known = sessions[place % len(sessions)] if sessions else {"id": 3, "epoch": 1}
+            session_id, epoch = known["id"], known["epoch"] + shift
+        in_state = self.replica_id >= 0 and self.version >= 15
+        message = FetchRequest(
+            replica_id=-1 if in_state else self.replica_id,
+            replica_state=ReplicaState(self.replica_id, 1) if in_state else None,
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes,
+            isolation_level=self.isolation,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[] if self.names_none else [FetchTopic(self.topic, self.topic_id, rows)],
+            forgotten_topics_data=[ForgottenTopic(TOPIC, TOPIC_ID, [1])] if self.forgets else [],
+            rack_id=self.rack if self.version >= 11 else "",
+        )
+        header = RequestHeader(1, self.version, correlation_id, self.client_id)
+        frame = bytearray(encode_request(header, message))
+        if self.damage is not None:
+            share, bit = self.damage
+            frame[4 + int(share * (len(frame) - 4))] ^= 1 << bit
+        return bytes(frame)
+
+
+@dataclass(frozen=True)
+class Produce:
+    """A batch of values of these sizes, of a transaction or not."""
+
+    partition: int = 0
+    values: tuple[int, ...] = (10,)
+    transactional: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something else that happens: a time in ms, a configuration, an election, a broken disk, the
+    end of a transaction in a partition (committed or aborted)."""
+
+    kind: str
+    value: int = 0
+
+
+COMMON = st.builds(
+    Fetch,
+    connection=st.integers(0, CONNECTIONS - 1),
+    version=st.integers(OLDEST_VERSION, LAST_VERSION),
+    client_id=st.sampled_from(["c", "", None]),
+    partition=st.sampled_from(PARTITIONS),
+    offset=st.integers(0, 6),
+    max_wait_ms=st.sampled_from([0, 400, 400]),
+    min_bytes=st.sampled_from([-1, 0, 1, 1, 150, 100_000]),
+    max_bytes=st.sampled_from([1 << 20, 1 << 20, 150, 0, -1]),
+    partition_max_bytes=st.sampled_from([1 << 20, 1 << 20, 150, 0, -1]),
+    isolation=st.sampled_from([0, 1]),
+    leader_epoch=st.sampled_from([-1, -1, 0, 1, 2]),
+    session=st.one_of(
+        st.sampled_from([FINAL_EPOCH, INITIAL_EPOCH]),
+        st.tuples(st.integers(0, 3), st.sampled_from([0, 0, 0, 0, 1, -1])),
+    ),
+)
+DIFFERENCES: tuple[dict[str, Any], ...] = (
+    {"client_id": "é"},
+    {"replica_id": FOLLOWER},
+    {"partition": 7},
+    {"partition": -1},
+    {"also": 1},
+    {"also": 0},
+    {"names_none": True},
+    {"forgets": True},
+    {"topic": "unknown", "topic_id": UUID(int=99)},
+    {"topic": "", "topic_id": ZERO_UUID},
+    {"topic": "t" * 130},
+    {"offset": 60},
+    {"offset": -5},
+    {"isolation": 2},
+    {"last_fetched_epoch": 0},
+    {"log_start_offset": 0},
+    {"rack": "r1"},
+)
+ODD = st.tuples(COMMON, st.sampled_from(DIFFERENCES)).map(lambda pair: replace(pair[0], **pair[1]))
+DAMAGED = st.tuples(COMMON, st.floats(0, 0.999), st.integers(0, 7)).map(
+    lambda three: replace(three[0], damage=(three[1], three[2]))
+)
+PRODUCES = st.builds(
+    Produce,
+    st.sampled_from(PARTITIONS),
+    st.lists(st.integers(0, 200), min_size=1, max_size=3).map(tuple),
+    st.booleans(),
+)
+CHANGES = st.one_of(
+    st.builds(Change, st.just("time"), st.sampled_from([1, 60, 500])),
+    st.builds(Change, st.just("config"), st.integers(0, len(CONFIGS) - 1)),
+    st.builds(Change, st.just("leader"), st.sampled_from([1, 1, FOLLOWER])),
+    st.builds(Change, st.just("disk")),
+    st.builds(Change, st.just("watch")),
+    st.builds(Change, st.sampled_from(["commit", "abort"]), st.sampled_from(PARTITIONS)),
+)
+FETCHES = st.one_of(COMMON, COMMON, COMMON, ODD, DAMAGED)
+STEPS = st.lists(st.one_of(FETCHES, FETCHES, PRODUCES, CHANGES), min_size=1, max_size=14)
+
+
+def produce_frame(produce: Produce, correlation_id: int, sequence: int) -> bytes:
+    transactional = produce.transactional
+    records = build_batch(
+        [(NOW, None, b"v" * size, ()) for size in produce.values],
+        producer_id=PRODUCER if transactional else -1,
+        producer_epoch=0 if transactional else -1,
+        base_sequence=sequence if transactional else -1,
+        transactional=transactional,
+    )
+    rows = [PartitionProduceData(produce.partition, records)]
+    name = "t" if transactional else None
+    message = ProduceRequest(name, 1, 100, [TopicProduceData(TOPIC, rows)])
+    return encode_request(RequestHeader(0, 9, correlation_id, "p"), message)
+
+
+class Player:
+    """Plays the same steps on both sides. Correlation ids are numbers of requests."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self._requests = 0
+        self._sequences = dict.fromkeys(PARTITIONS, 0)
+
+    async def play(self, step: Fetch | Produce | Change) -> None:
+        side = self.side
+        if isinstance(step, Fetch):
+            known = side.sessions.cache.facts(100)
+            side.transports[step.connection].receive(step.frame(self._next(), known))
+        elif isinstance(step, Produce):
+            sequence = self._sequences[step.partition]
+            if step.transactional:
+                self._sequences[step.partition] += len(step.values)
+            side.transports[0].receive(produce_frame(step, self._next(), sequence))
+        elif step.kind == "time":
+            await side.cluster.clock.advance(step.value)
+        elif step.kind == "config":
+            side.configure(**CONFIGS[step.value])
+        elif step.kind == "leader":
+            await side.elect(step.value)
+        elif step.kind == "disk":
+            side.break_disk()
+        elif step.kind == "watch":
+            side.watch()
+        else:
+            self._end_transaction(step.value, step.kind == "commit")
+        await side.settle()
+
+    def _end_transaction(self, index: int, is_committed: bool) -> None:
+        kind = ControlRecordType.COMMIT if is_committed else ControlRecordType.ABORT
+        key, value = encode_end_txn_marker(EndTxnMarker(kind, 0))
+        marker = build_batch(
+            [(NOW, key, value, ())],
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        )
+        replicas = self.side.node.replicas
+        found = replicas.hosted.get(TopicPartition(TOPIC, index))
+        if found is not None and found.is_leader and not self.side.is_broken:
+            found.append_as_leader(marker, 1, NOW, 0, AppendOrigin.COORDINATOR)
+            replicas.purgatories.partition_changed(found.topic_partition)
+
+    def _next(self) -> int:
+        self._requests += 1
+        return self._requests
+
+
+Steps = list[Fetch | Produce | Change]
+
+
+async def compare(steps: Steps) -> int:
+    """Play the steps on both sides and compare after each. Return how many Fetch requests the
+    common path has served."""
+    sides = Side(with_common=False), Side(with_common=True)
+    players = [Player(side) for side in sides]
+    for side in sides:
+        await side.open()
+    fetches = 0
+    try:
+        for number, step in enumerate(steps):
+            before = sides[1].served_commonly
+            for player in players:
+                await player.play(step)
+            if isinstance(step, Fetch):
+                fetches += sides[1].served_commonly - before
+            general, common = (side.state() for side in sides)
+            for key, value in general.items():
+                assert common[key] == value, f"{key} after step {number}, {step}"
+    finally:
+        for side in sides:
+            await side.close()
+    return fetches
+
+
+@pytest.mark.mission("FET-19")
+@given(steps=STEPS)
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+def test_both_paths_have_the_same_effects(steps: Steps) -> None:
+    asyncio.run(compare([Produce(), Produce(1, (100, 100)), *steps]))
+
+
+@pytest.mark.mission("FET-20")
+@pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
+@pytest.mark.parametrize("isolation", [0, 1])
+async def test_a_common_request_does_not_reach_the_general_path(
+    version: int, isolation: int
+) -> None:
+    fetch = Fetch(version=version, isolation=isolation, leader_epoch=1)
+    opens, goes_on = replace(fetch, session=INITIAL_EPOCH), replace(fetch, session=(0, 0))
+    more = replace(goes_on, offset=1)
+    steps: Steps = [Produce(), Produce(values=(1, 2)), fetch, opens, goes_on, more, goes_on]
+    assert await compare(steps) == 4
+
+
+@pytest.mark.mission("FET-20")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"version": 9},
+        {"client_id": "é"},
+        {"replica_id": FOLLOWER, "partition": 2},
+        {"also": 1},
+        {"topic": "unknown"},
+        {"partition": 2},
+        {"offset": 1},
+        {"min_bytes": 1_000},
+        {"leader_epoch": 0},
+        {"rack": "r1"},
+        {"session": INITIAL_EPOCH},
+        {"session": (0, 0)},
+    ],
+)
+async def test_an_unusual_request_reaches_the_general_path(odd: dict[str, Any]) -> None:
+    steps: Steps = [Produce(), Produce(2), Fetch(**odd), Change("time", 500), Fetch()]
+    assert await compare(steps) == 1
+
+
+@pytest.mark.mission("FET-20")
+async def test_a_session_of_two_partitions_and_aborted_records_have_the_general_path() -> None:
+    two = Fetch(also=1, session=INITIAL_EPOCH)
+    one_of_two = Fetch(session=(0, 0))
+    committed = Fetch(2, partition=1, isolation=1)
+    steps: Steps = [Produce(), Produce(1, transactional=True), Change("abort", 1), two, one_of_two]
+    assert await compare([*steps, committed]) == 0
+    assert await compare([*steps, replace(committed, isolation=0)]) == 1
+
+
+@pytest.mark.mission("FET-20")
+async def test_a_bug_of_the_common_path_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        player = Player(side)
+        await player.play(Produce())
+        bugs: list[Exception] = []
+        monkeypatch.setattr(side.apis, "stop_node", bugs.append)
+
+        def fails(*_: object) -> None:
+            raise ValueError("bug")
+
+        monkeypatch.setattr(side.node.replicas.fetches, "count_one", fails)
+        with pytest.raises(ValueError, match="bug"):
+            await player.play(Fetch())
+        assert len(bugs) == 1
+    finally:
+        await side.close()
