@@ -4,7 +4,7 @@ It is a Fetch of version 10 to 17 for one partition that this broker leads, with
 a session of a consumer that has no other partition. There are enough records for it, and they are
 in the page cache. The steps:
 
-1. ``common_request`` reads the frame into plain values. There are no message objects.
+1. ``common_fetch`` reads the frame into plain values. There are no message objects.
 2. ``_Target`` is found by the bytes that name topic and partition. It has the partition's name and
    the response, of which only numbers and records are missing.
 3. The records are read. Nothing has changed so far.
@@ -83,7 +83,7 @@ _pack_int = Struct(">i").pack
 _ISOLATION: Final = (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)
 
 
-class CommonRequest(NamedTuple):
+class CommonFetch(NamedTuple):
     """A Fetch request of a consumer for one partition. ``name`` has the encoded topic and
     partition."""
 
@@ -100,7 +100,7 @@ class CommonRequest(NamedTuple):
     partition_max_bytes: int
 
 
-def common_request(frame: memoryview) -> CommonRequest | None:
+def common_fetch(frame: memoryview) -> CommonFetch | None:
     """Read a frame; None if it is no Fetch request as the module describes it. Its ``name`` is not
     checked."""
     if len(frame) < _START.size or frame[0] or frame[1] != FETCH:
@@ -148,7 +148,7 @@ def common_request(frame: memoryview) -> CommonRequest | None:
     ):
         return None
     name = frame[at:row].tobytes()
-    return CommonRequest(
+    return CommonFetch(
         version,
         correlation_id,
         min_bytes,
@@ -172,7 +172,7 @@ class Named(NamedTuple):
 
 
 def named_partition(name: bytes, version: int) -> Named | None:
-    """Return what ``CommonRequest.name`` names; None unless it is one partition of one topic. By id
+    """Return what ``CommonFetch.name`` names; None unless it is one partition of one topic. By id
     the name of the topic is empty."""
     partition = name[-4:]
     if version >= FIRST_BY_ID:
@@ -295,7 +295,7 @@ class CommonFetches:
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool | None:
         """As ``Apis.on_frame``."""
         apis = self._apis
-        request = common_request(frame)
+        request = common_fetch(frame)
         if request is None or connection.unanswered or not apis.serves_plainly:
             return self._otherwise(connection, frame)
         if apis.make_reply is not PendingReply:  # a page watches requests
@@ -332,7 +332,7 @@ class CommonFetches:
         frame: memoryview,
         row: ApiRow,
         target: _Target,
-        request: CommonRequest,
+        request: CommonFetch,
     ) -> bool:
         """Read and reply. False if the general path has to serve the request: nothing has
         changed."""
@@ -379,7 +379,7 @@ class CommonFetches:
             self._times = row.times_of(row.request_class())
         return self._times
 
-    def _found(self, request: CommonRequest) -> _Target | None:
+    def _found(self, request: CommonFetch) -> _Target | None:
         """Return the target of a partition that this broker hosts, and remember it."""
         named = named_partition(request.name, request.version)
         if named is None:

@@ -17,8 +17,7 @@ class ReadMemory:
     """Buffers of reads between ``LEAST_BYTES`` and ``MOST_BYTES``. At most ``KEPT_BYTES`` of them
     are kept; what is needed beyond is freed with the result of its read.
 
-    Whoever holds a view of a buffer keeps it from being used again: Python refuses to resize a
-    ``bytearray`` of which there are views."""
+    A buffer of which there is a view is in use: Python refuses to resize such a ``bytearray``."""
 
     def __init__(self) -> None:
         self._buffers: list[bytearray] = []  # the smallest first

@@ -77,7 +77,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "kafka": lambda _: side_by_side.run([BENCHMARKS[name] for name in IN_THE_DOCUMENT]),
 }
 # What runs only when it is named: it takes long, or writes into docs.
-ONLY_NAMED = ("scale", "interpreters", "flames", "soak", "kafka")
+ONLY_NAMED = ("catching-up", "scale", "interpreters", "flames", "soak", "kafka")
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": lambda report, text: stalls.run(report, [text]),
     "scale": lambda report, number: scale.run(report, int(number)),
