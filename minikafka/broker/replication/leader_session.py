@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
-from typing import NamedTuple, TypeAlias
+from itertools import chain, islice
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from minikafka.core.client.fetch_session import FetchSessionHandler, NextFetch
@@ -45,6 +45,8 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     )
 )
+# A leader refuses a Fetch of more than 50,000 topics and partitions (``protocol/request_limits``).
+NAMED_AT_ONCE: Final = 20_000
 PartitionResponses: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 
 
@@ -78,9 +80,10 @@ class LeaderSession:
 
     Most of thousands of partitions repeat their last request. A request looks at those that have
     ``changed`` since the last one, and names them unless their fetch state is the same object as
-    before. The log start in a request is not part of that state:
-    ``log_start_offset`` returns it for a partition. As long as ``log_start_moves``, the number of
-    moves of all log starts, is unchanged, no log start has to be looked up."""
+    before. Of more than ``NAMED_AT_ONCE`` it names the first ones, and does not wait at the leader;
+    the next requests of the session name the others. The log start in a request is not part of that
+    state: ``log_start_offset`` returns it for a partition. As long as ``log_start_moves``, the
+    number of moves of all log starts, is unchanged, no log start has to be looked up."""
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class LeaderSession:
         self._handler: FetchSessionHandler[_PartitionRequest] = FetchSessionHandler()
         # What the session holds: under which key, built from which state.
         self._sent: dict[TopicPartition, tuple[PartitionKey, PartitionFetchState]] = {}
+        self._unnamed: dict[TopicPartition, None] = {}  # changed, and left to the next request
         self._moves = 0  # ``log_start_moves`` at the last request
         self._by_id = False
         self._names: dict[UUID, str] = {}
@@ -131,7 +135,7 @@ class LeaderSession:
         fetch = self._next(states, changed)
         config = self._config
         request = FetchRequest(
-            max_wait_ms=max_wait_ms,
+            max_wait_ms=0 if self._unnamed else max_wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=fetch.session_id,
@@ -156,7 +160,7 @@ class LeaderSession:
         sent, moves = self._sent, self._log_start_moves()
         changed: dict[TopicPartition, PartitionFetchState] = {}
         gone = []
-        for topic_partition in looked_at:
+        for topic_partition in dict.fromkeys(chain(self._unnamed, looked_at)):
             state = states.get(topic_partition)
             if state is None:
                 if topic_partition in sent:
@@ -173,13 +177,25 @@ class LeaderSession:
             sent.clear()
             self._names.clear()
             self._by_id, self._moves = by_id, moves
-            return self._handler.build(self._partition_requests(states), by_id)
-        named = changed if moves == self._moves else states
+            # Those left before come first: the leader may have no slot for the session.
+            left = {tp: states[tp] for tp in self._unnamed if tp in states}
+            first = self._first_of({**left, **states} if left else states)
+            return self._handler.build(self._partition_requests(first), by_id)
+        named = self._first_of(changed)
+        if not self._unnamed and moves != self._moves:
+            named, self._moves = states, moves
         forgotten = [sent.pop(tp)[0] for tp in gone] + self._replaced_keys(named)
-        self._moves = moves
         requests = self._partition_requests(named)
-        assert len(sent) == len(states), "a change of a partition was not reported"
+        unsent = sum(topic_partition not in sent for topic_partition in self._unnamed)
+        assert len(sent) + unsent == len(states), "a change of a partition was not reported"
         return self._handler.build_on(requests, forgotten)
+
+    def _first_of(
+        self, states: Mapping[TopicPartition, PartitionFetchState]
+    ) -> Mapping[TopicPartition, PartitionFetchState]:
+        """Return what the next request names of ``states``; leave the rest to the one after it."""
+        self._unnamed = dict.fromkeys(islice(states, NAMED_AT_ONCE, None))
+        return dict(islice(states.items(), NAMED_AT_ONCE)) if self._unnamed else states
 
     def _replaced_keys(
         self, states: Mapping[TopicPartition, PartitionFetchState]

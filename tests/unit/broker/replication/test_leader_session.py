@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minikafka.broker.replication import leader_session
 from minikafka.broker.replication.leader_session import (
     FETCH_VERSION_BY_NAME,
     LeaderSession,
@@ -204,6 +205,76 @@ def test_a_look_at_the_changes_alone_builds_the_same_requests(data: st.DataObjec
         assert everything(mine) == everything(expected)
         assert set(follower.session.requested) == states.keys()
         assert all(follower.session.requested_state(tp) is states[tp] for tp in states)
+
+
+@pytest.mark.mission("SCALE-8")
+def test_a_leader_of_too_many_partitions_learns_them_in_several_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_session, "NAMED_AT_ONCE", 2)
+    follower = Follower()
+    states = {tp: state() for tp in P}
+    first = follower.fetch(states, P)
+    assert named(first) == [(T, 0, 0, 0), (T, 1, 0, 0)]
+    second = follower.fetch(states, [])
+    assert named(second) == [(T, 2, 0, 0)]
+    assert (first.max_wait_ms, second.max_wait_ms) == (0, 500)
+    assert named(follower.fetch(states, [])) == []
+
+
+@pytest.mark.mission("SCALE-8")
+def test_a_leader_without_a_slot_for_the_session_is_sent_all_partitions_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_session, "NAMED_AT_ONCE", 2)
+    follower = Follower()
+    states = {tp: state() for tp in P}
+    follower.fetch(states, P)
+    follower.session.failed()
+    assert [row[1] for row in named(follower.fetch(states, []))] == [2, 0]
+
+
+@pytest.mark.mission("SCALE-8")
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_session_ends_with_the_wanted_partitions_however_few_a_request_names(
+    data: st.DataObject,
+) -> None:
+    follower, held = Follower(), dict[object, object]()
+    states: dict[TopicPartition, PartitionFetchState] = {}
+
+    def fetch(changed: list[TopicPartition]) -> None:
+        request = follower.fetch(states, changed)
+        if request.session_epoch == 0:
+            held.clear()
+        for topic in request.topics:
+            for p in topic.partitions:
+                held[topic.topic_id, p.partition] = (p.fetch_offset, p.log_start_offset)
+        for topic_id, numbers in forgotten(request):
+            for number in numbers:
+                del held[topic_id, number]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(leader_session, "NAMED_AT_ONCE", data.draw(st.integers(1, 2)))
+        for _ in range(data.draw(st.integers(1, 8))):
+            changed = data.draw(st.lists(st.sampled_from(P), unique=True))
+            for topic_partition in changed:
+                states.pop(topic_partition, None)
+                if data.draw(st.booleans()):
+                    offset = data.draw(st.integers(0, 2))
+                    states[topic_partition] = state(data.draw(st.sampled_from([T, OTHER])), offset)
+            if data.draw(st.integers(0, 4)) == 0:
+                follower.moves += 1
+                follower.starts[P[0]] = follower.moves
+            if data.draw(st.integers(0, 6)) == 0:
+                follower.session.failed()
+            fetch(changed)
+        for _ in P:
+            fetch([])
+    assert held == {
+        (s.topic_id, tp.partition): (s.fetch_offset, follower.starts.get(tp, 0))
+        for tp, s in states.items()
+    }
 
 
 def everything(request: FetchRequest) -> list[tuple[object, ...]]:
