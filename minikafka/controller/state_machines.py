@@ -110,8 +110,8 @@ class StateMachines:
         """Take partitions to the state ``target``; return the new leaders of those that were
         elected. ``strategy`` is needed for the target Online only."""
         elected: dict[TopicPartition, LeaderAndIsr] = {}
-        for some, unfinished in _slices(partitions, _topic):
-            if elected:
+        for place, (some, unfinished) in enumerate(_slices(partitions, _topic)):
+            if place:
                 await asyncio.sleep(0)
             elected.update(await self._change_partitions(some, target, strategy))
             self._flush(unfinished)

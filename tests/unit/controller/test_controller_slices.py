@@ -173,6 +173,22 @@ async def test_a_failover_takes_up_many_partitions_in_slices(
 
 
 @pytest.mark.mission("SCALE-7")
+async def test_many_partitions_lose_their_leader_in_slices(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written for it that would let other tasks run."""
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        partitions = await cluster.create_topic("t", *[(1,)] * 40)
+
+        def lose() -> Coroutine[Any, Any, Any]:
+            return controller._machines.change_partitions(partitions, PartitionState.OFFLINE)
+
+        in_slices = await largest_step(monkeypatch, lose, 2)
+        assert in_slices * 4 < await largest_step(monkeypatch, lose, 1_000)
+
+
+@pytest.mark.mission("SCALE-7")
 async def test_the_metadata_of_all_partitions_are_made_in_slices_and_sent_at_once(
     new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch, in_short: InShort
 ) -> None:
