@@ -27,6 +27,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import BlockingConnection
+from minikafka.spark.missing_acls import SEEN, missing_acl
 from minikafka.spark.options import TopicSelection
 from minikafka.spark.read.offsets import Offsets, names
 from minikafka.world.real.wall_clock import WallClock
@@ -342,7 +343,7 @@ def pause(milliseconds: int) -> None:
 def _reason(code: ErrorCode) -> str:
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "does not exist"
-    return code.name
+    return code.name + missing_acl(code, SEEN)
 
 
 def _topics_of(subscription: TopicSelection) -> list[str] | None:

@@ -8,7 +8,9 @@ from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey
 from minikafka.core.client.coordinator_calls import find_coordinator
 from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from minikafka.spark.cluster import Cluster
+from minikafka.spark.missing_acls import READ, WRITE, missing_acl
 
 R = TypeVar("R")
 
@@ -31,7 +33,11 @@ class BlockingCoordinators:
             except KafkaError as error:
                 if error.code in LOST_COORDINATOR:
                     self._found.pop(call.coordinator, None)
-                raise
+                writes = isinstance(call.request, AddPartitionsToTxnRequest)
+                lacking = missing_acl(error.code, WRITE if writes else READ)
+                if not lacking:
+                    raise
+                raise KafkaError(error.code, f"{error.message}{lacking}") from error
 
         timeout_ms = self._cluster.options.delivery_timeout_ms
         return self._cluster.retrying(attempt, call.name, timeout_ms)

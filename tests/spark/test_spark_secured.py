@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,16 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.spark.client_options import client_options
+from minikafka.spark.cluster import Cluster as SparkCluster
+from minikafka.spark.group_commits import commit_offsets
 from minikafka.spark.progress import ProgressListener
 from tests.spark.kafka_side import committed, numbered, produce
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.security.certificates import Authority
-from tests.support.security.sasl_brokers import SCRAM, tls_properties
+from tests.support.security.sasl_brokers import OAUTHBEARER, SCRAM, tls_properties
 from tests.support.zookeeper.process import running_zookeeper
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-8")]
@@ -34,8 +39,9 @@ LISTENER = "SASL_SSL"
 PASSWORD = "hush-of-spark"
 KEY_MARK = "PRIVATE KEY"
 RECORDS = 60
+Acl = tuple[ResourceType, str, ResourcePatternType, AclOperation]
 # What docs/spark.md says that a job needs.
-ACLS = [
+ACLS: list[Acl] = [
     (ResourceType.TOPIC, "from", ResourcePatternType.LITERAL, AclOperation.READ),
     (ResourceType.TOPIC, "to", ResourcePatternType.LITERAL, AclOperation.WRITE),
     (ResourceType.TOPIC, "to", ResourcePatternType.LITERAL, AclOperation.READ),
@@ -49,7 +55,10 @@ ACLS = [
 def secured(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     home = tmp_path_factory.mktemp("secured")
     properties = {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+            f'{OAUTHBEARER} required unsecuredLoginStringClaim_sub="broker";'
+        ),
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
         **tls_properties(home / "stores", Authority().issue("broker", ("127.0.0.1",))),
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -64,20 +73,26 @@ def secured(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for future in admin.create_topics([NewTopic(t, 3, 1) for t in ("from", "to")]).values():
             future.result(30)
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        row = UserScramCredentialUpsertion("spark", info, PASSWORD.encode())
-        admin.alter_user_scram_credentials([row])["spark"].result(30)
-        allow = AclPermissionType.ALLOW
-        bindings = [
-            AclBinding(kind, name, pattern, "User:spark", "*", operation, allow)
-            for kind, name, pattern, operation in ACLS
-        ]
-        for future in admin.create_acls(bindings).values():
-            future.result(30)
+        add_user(admin, "spark", ACLS)
+        for number, acl in enumerate(ACLS):
+            add_user(admin, f"spark-{number}", [each for each in ACLS if each != acl])
         yield cluster
 
 
-def options(cluster: MixedCluster, password: str = PASSWORD) -> dict[str, str]:
+def add_user(admin: AdminClient, name: str, acls: Sequence[Acl]) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    row = UserScramCredentialUpsertion(name, info, PASSWORD.encode())
+    admin.alter_user_scram_credentials([row])[name].result(30)
+    allow = AclPermissionType.ALLOW
+    bindings = [
+        AclBinding(kind, resource, pattern, f"User:{name}", "*", operation, allow)
+        for kind, resource, pattern, operation in acls
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(30)
+
+
+def options(cluster: MixedCluster, password: str = PASSWORD, user: str = "spark") -> dict[str, str]:
     """The options of the job: trust in a file, a key of a client as text, and a login."""
     own = Authority().issue("client")
     return {
@@ -88,7 +103,16 @@ def options(cluster: MixedCluster, password: str = PASSWORD) -> dict[str, str]:
         "kafka.ssl.keystore.key": own.key_pem().decode(),
         "kafka.ssl.keystore.certificate.chain": own.chain_pem.decode(),
         "kafka.sasl.mechanism": "SCRAM-SHA-512",
-        "kafka.sasl.jaas.config": f'{SCRAM} required username="spark" password="{password}";',
+        "kafka.sasl.jaas.config": f'{SCRAM} required username="{user}" password="{password}";',
+    }
+
+
+def by_token(cluster: MixedCluster) -> dict[str, str]:
+    claims = 'unsecuredLoginStringClaim_sub="spark" unsecuredLoginStringClaim_pin="hush-pin"'
+    return {
+        **options(cluster),
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.jaas.config": f"{OAUTHBEARER} required {claims};",
     }
 
 
@@ -109,6 +133,28 @@ def spark_log(spark: Any, tmp_path: Path) -> Iterator[Path]:
     appender.stop()
 
 
+@pytest.fixture
+def event_log(spark: Any, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """A function that returns what the history server is shown of the session until then."""
+    jvm, context = spark._jvm, spark.sparkContext._jsc.sc()
+    conf = context.conf().clone()
+    for key in ("compress", "rolling.enabled"):
+        conf.set(f"spark.eventLog.{key}", "false")
+    place = jvm.java.net.URI(tmp_path.as_uri())
+    kind = jvm.org.apache.spark.scheduler.EventLoggingListener
+    listener = kind("events", jvm.scala.Option.empty(), place, conf, context.hadoopConfiguration())
+    listener.start()
+    context.addSparkListener(listener)
+
+    def read() -> str:
+        context.listenerBus().waitUntilEmpty()
+        listener.stop()
+        return (tmp_path / "events").read_text()
+
+    yield read
+    context.removeSparkListener(listener)
+
+
 def shown_in_the_ui(spark: Any) -> list[str]:
     """What the page SQL of Spark's UI shows of each execution."""
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
@@ -120,7 +166,11 @@ def shown_in_the_ui(spark: Any) -> list[str]:
 
 
 def test_a_job_logs_in_and_its_secrets_stay_with_it(
-    streams: Any, secured: MixedCluster, tmp_path: Path, spark_log: Path
+    streams: Any,
+    secured: MixedCluster,
+    tmp_path: Path,
+    spark_log: Path,
+    event_log: Callable[[], str],
 ) -> None:
     produce(secured.bootstrap, "from", numbered(0, RECORDS))
     given = {**options(secured), "subscribe": "from", "startingOffsets": "earliest"}
@@ -147,6 +197,9 @@ def test_a_job_logs_in_and_its_secrets_stay_with_it(
     )
     query = writer.start()
     query.awaitTermination()
+    reader = streams.read.format("minikafka").options(**by_token(secured), subscribe="from")
+    tokens = reader.load()
+    assert tokens.count() == RECORDS
     assert committed(secured.bootstrap, "to") == list(range(RECORDS))
     while not lines or not lines[-1].endswith(" ended"):
         threading.Event().wait(0.05)
@@ -156,12 +209,18 @@ def test_a_job_logs_in_and_its_secrets_stay_with_it(
     wrong = {**given, **options(secured, "hush-wrong")}
     with pytest.raises(Exception, match="Authentication failed") as refused:
         streams.read.format("minikafka").options(**wrong).load().count()
+    unwritten = batch.select("key", "value").write.format("minikafka").mode("append")
+    with pytest.raises(Exception, match="Authentication failed") as unsent:
+        unwritten.options(**options(secured, "hush-wrong"), topic="to").save()
 
-    plans = [frame._jdf.queryExecution().toString() for frame in (batch, by_sql)]
+    plans = [frame._jdf.queryExecution().toString() for frame in (batch, by_sql, tokens)]
     plans.append(query._jsq.explainInternal(True))
     logged = spark_log.read_text()
     assert str(tmp_path / "checkpoint") in logged
     shown = [*plans, *lines, *shown_in_the_ui(streams), logged, str(refused.value)]
+    events = event_log()
+    assert "SparkListenerSQLExecutionStart" in events
+    shown += [str(unsent.value), events]
     shown += [query.lastProgress.json, *stored(tmp_path / "checkpoint")]
     for text in shown:
         for secret in ("hush", KEY_MARK):
@@ -175,3 +234,46 @@ def stored(folder: Path) -> list[str]:
     ]
     assert len(found) >= 4
     return found
+
+
+def copy_without_spark(given: dict[str, str]) -> None:
+    """The requests of a job: a batch is read, its offsets committed, and a batch is written."""
+    import pyarrow as pa
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from minikafka.spark.source import DefaultSource
+    from minikafka.spark.write.exactly_once import Task, abort_batch, commit_batch, write_task
+    from minikafka.spark.write.write_options import write_options
+
+    value = StructType([StructField("value", BinaryType())])
+    reader = DefaultSource({**given, "subscribe": "from"}).reader(value)
+    for partition in reader.partitions():
+        list(reader.read(partition))
+    with SparkCluster(client_options(given)) as cluster:
+        commit_offsets(cluster, "spark-copy", {TopicPartition("from", 0): 1})
+    written = write_options({**given, "topic": "to"}, {"value": "binary"}, streaming=True)
+    rows = pa.record_batch({"value": pa.array([b"v"])})
+    result = write_task(iter([rows]), written, Task("acls", 0, 0))
+    try:
+        commit_batch([result], written)
+    finally:
+        abort_batch([result], written)
+
+
+@pytest.mark.parametrize(
+    ("number", "complaint"),
+    [
+        (0, r"topic from: .*missing ACL: Read"),
+        (1, r"to-\d.*missing ACL: Write on the topic"),
+        (2, r"to-0.*missing ACL: Read on the topic"),
+        (3, r"of mk-acls-0.*missing ACL: Write on the transactional id"),
+        (4, r"of mk-acls-0.*missing ACL: Read on the group"),
+        (5, r"of spark-copy.*missing ACL: Read on the group"),
+    ],
+)
+def test_a_job_without_one_of_its_acls_names_it(
+    secured: MixedCluster, number: int, complaint: str
+) -> None:
+    """Of the ACLs with which the job above works."""
+    with pytest.raises(KafkaError, match=complaint):
+        copy_without_spark(options(secured, user=f"spark-{number}"))

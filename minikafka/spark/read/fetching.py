@@ -22,6 +22,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
+from minikafka.spark.missing_acls import READ, missing_acl
 from minikafka.spark.read.offsets import EARLIEST, LATEST
 from minikafka.spark.read.planning import ADVICE_FAIL, DataLossError, OffsetRange
 from minikafka.world.real.wall_clock import WallClock
@@ -145,7 +146,7 @@ class RangeReader:
         where = f"fetching {self._partition} at {self.position}"
         raise_for(response.error_code, where)
         ((_, row),) = fetched_partitions(response)
-        raise_for(row.error_code, where)
+        raise_for(row.error_code, where + missing_acl(ErrorCode(row.error_code), READ))
         return row
 
     def _is_stuck(self) -> bool:

@@ -16,6 +16,7 @@ from minikafka.protocol.records.batch import NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.compression import Compression
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
+from minikafka.spark.missing_acls import WRITE, missing_acl
 from minikafka.spark.read.offsets import names
 from minikafka.world.real.wall_clock import WallClock
 
@@ -199,4 +200,4 @@ def _explain(partition: TopicPartition, code: ErrorCode, message: str | None) ->
     text = f"writing to {partition}: {message or code.name}"
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         text += " (set the option kafka.batch.size to a lower value)"
-    return text
+    return text + missing_acl(code, WRITE)
