@@ -38,10 +38,13 @@ def local_session(
     ``settings`` are Spark's and override the defaults of this module. Raises JavaError if there is
     no Java 17 or newer."""
     prepare_environment(master=master)
+    given = settings or {}
     from pyspark.sql import SparkSession
 
+    from minikafka.spark.spark_api import settings_of_version
+
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**SETTINGS, **LOCAL_SETTINGS, **(settings or {})}.items():
+    for key, value in {**SETTINGS, **LOCAL_SETTINGS, **settings_of_version(), **given}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session

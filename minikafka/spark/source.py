@@ -11,8 +11,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
 )
 
 from minikafka.spark.option_parsing import OptionError
@@ -61,12 +61,15 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from minikafka.spark.options import stream_options
         from minikafka.spark.read.stream_reader import RefusedStreamReader, StreamReader
+        from minikafka.spark.spark_api import adapted_reader, check_read_limits
 
         try:
             check_schema(schema)
-            return StreamReader(schema, stream_options(self.options))
+            options = stream_options(self.options)
+            check_read_limits(options)
+            return adapted_reader(StreamReader(schema, options))
         except OptionError as error:
-            return RefusedStreamReader(error)
+            return adapted_reader(RefusedStreamReader(error))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from minikafka.spark.write.write_options import write_options
@@ -76,13 +79,15 @@ class DefaultSource(DataSource):
             raise OptionError("save mode overwrite is not allowed for Kafka: use append")
         return BatchWriter(write_options(self.options, types_of(schema)))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from minikafka.spark.gc_tuning import spare_the_collector
+        from minikafka.spark.spark_api import adapted_writer
         from minikafka.spark.write.write_options import write_options
         from minikafka.spark.write.writers import StreamWriter
 
         spare_the_collector()
-        return StreamWriter(write_options(self.options, types_of(schema), streaming=True))
+        options = write_options(self.options, types_of(schema), streaming=True)
+        return adapted_writer(StreamWriter(options), schema)
 
 
 def types_of(schema: Any) -> dict[str, str]:

@@ -92,9 +92,10 @@ def _called(function: Any, kind: Any, column: Column | str) -> Column:
     """Return the call of an Arrow function with results of type ``kind``. Spark takes from its
     annotations that it is called with arrays."""
     import pyarrow as pa
-    from pyspark.sql.pandas.functions import arrow_udf
+
+    from minikafka.spark.spark_api import arrow_udf
 
     function.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    udf: Any = arrow_udf(function, kind)
+    udf: Any = arrow_udf()(function, kind)
     called: Column = udf(column)
     return called

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyspark.pipelines.flow import AutoCdcFlow, Flow
+from pyspark.pipelines.flow import Flow
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, TemporaryView
 
 from minikafka.spark.pipeline.failures import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.pipelines.flow import AutoCdcFlow  # not in PySpark 4.1
 
 # In these formats a table is a folder of files with one log of batches, by batch number. The
 # batches of a second writer have the same numbers, so Spark would skip them as repeated.

@@ -7,16 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from minikafka.spark.cluster import Cluster, kept_cluster
 from minikafka.spark.gc_tuning import spare_the_collector
@@ -24,6 +15,15 @@ from minikafka.spark.options import ReadOptions
 from minikafka.spark.read.fetching import RangeReader
 from minikafka.spark.read.planning import OffsetRange, small_ranges_together, split_ranges
 from minikafka.spark.read.resolving import batch_ranges
+from minikafka.spark.spark_api import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+    to_arrow_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,11 +59,9 @@ def read_range(
 
     If a query has no ranges, Spark runs one task with the value None, which yields nothing. Raises
     DataLossError, KafkaError; for a range of a file OSError, CorruptRecordError."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     if partition.value is None:
         return
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    arrow_schema = to_arrow_schema(schema)
     for each in partition.value:
         if not isinstance(each, OffsetRange):
             from minikafka.spark.read.offline import read_segment

@@ -6,12 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -41,6 +35,12 @@ from minikafka.spark.read.planning import (
     rate_limit,
 )
 from minikafka.spark.read.resolving import may_start_at_latest, starting_offsets
+from minikafka.spark.spark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
 from minikafka.core.client.producer.transaction_calls import NO_PRODUCER
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.gc_tuning import spare_the_collector
+from minikafka.spark.spark_api import DataSourceStreamArrowWriter
 from minikafka.spark.write.exactly_once import (
     Task,
     TaskResult,

@@ -34,6 +34,8 @@ LEFT_OUT = {
     "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
     "SPS": "the speed of Spark's data source, which docs/spark.md tells",
     "FMT": "columns of Spark, which docs/spark.md tells",
+    "SPV": "versions of PySpark, which docs/spark.md lists",
+    "LAKE": "tables that Spark fills, which docs/spark-lakes.md tells",
     "SPO": "the operation of queries of Spark, which docs/spark.md tells",
 }
 
