@@ -147,6 +147,10 @@ class ReplicaPurgatories:
         grown, self._grown = self._grown, {}
         self.fetch.check_all_and_complete(grown)
 
+    def is_watched(self, topic_partition: TopicPartition) -> bool:
+        """Whether ``partition_changed`` would try any operation."""
+        return any(reaper.purgatory.is_watched(topic_partition) for reaper in self.reapers)
+
     def partition_changed(self, topic_partition: TopicPartition) -> None:
         """Try all operations that watch the partition, after a change of a watermark or of its
         role, or after its removal."""

@@ -289,9 +289,19 @@ class RequestThrottle:
     def finish(self, response: Any) -> int:
         """Record the request, whose response is ready; None stands for no response. Return for how
         long to mute the connection, and note it in the response."""
+        counts = False
+        if self._throttle_ms is None:
+            counts = response is not None and not self._is_exempt(response)
+        throttle_ms = self.settle(counts)
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        return throttle_ms
+
+    def settle(self, counts: bool) -> int:
+        """Record the request, whose response is ready. Return for how long to mute the connection.
+        The time of the loop ``counts`` if there is a response to a client."""
         if self._throttle_ms is None:
             now_ms = self._clock.monotonic_ms()
-            counts = response is not None and not self._is_exempt(response)
             request_ms = self._request_ms(now_ms) if counts else 0
             other: Limited[Any] | None = None
             other_ms = 0
@@ -301,11 +311,8 @@ class RequestThrottle:
             elif self._permits is not None:
                 other, other_ms = self._mutations, self._permits.throttle_ms()
             self._settle(request_ms, other, other_ms, now_ms)
-        throttle_ms = self._throttle_ms or 0
-        if throttle_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = throttle_ms
         self._finished_ns = self._clock.monotonic_ns()
-        return throttle_ms
+        return self._throttle_ms or 0
 
     def sent(self) -> None:
         """Record the time that the response took to encode and to send. It throttles the next

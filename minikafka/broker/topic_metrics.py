@@ -58,9 +58,9 @@ class TopicMetrics:
             found = self._topics[topic] = TopicCounts()
         return found
 
-    def appended(self, topic: str, messages: int, size: int) -> None:
+    def appended(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
         for counts in (self.all, self.of(topic)):
-            counts.produce_requests += 1
+            counts.produce_requests += requests
             counts.messages_in += messages
             counts.bytes_in += size
 

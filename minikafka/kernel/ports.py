@@ -171,6 +171,11 @@ class File(Protocol):
         """Write all of ``data`` at ``offset``, or raise ``OSError`` (a part may be written)."""
         ...
 
+    def write_parts(self, parts: Sequence[Buffer], offset: int) -> None:
+        """As ``write`` of all ``parts`` one after the other, up to 1,024, in one call of the
+        system."""
+        ...
+
     def read(self, length: int, offset: int) -> bytes:
         """Return ``length`` bytes at ``offset``, fewer only at the end of the file."""
         ...

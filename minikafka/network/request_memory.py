@@ -29,6 +29,11 @@ class RequestMemory:
     def is_full(self) -> bool:
         return self.used_bytes >= self._full_at
 
+    @property
+    def room(self) -> int:
+        """How many bytes are left until the memory ``is_full``."""
+        return self._full_at - self.used_bytes
+
     def add(self, size: int) -> None:
         """Count ``size`` more bytes, or fewer if it is negative. If bytes are free now, call what
         has waited for that; it must not call ``add``."""

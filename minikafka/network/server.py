@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
@@ -34,6 +34,7 @@ from minikafka.network.large_writes import LargeWrites
 from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
+from minikafka.network.reply_slots import Refusal, ReplySlot, ReplyTimes, reply_size
 from minikafka.protocol.frames import FrameError, FrameReader, ReadBuffers
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
@@ -41,6 +42,8 @@ IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without 
 # milliseconds; then other connections are served.
 FRAMES_AT_ONCE = 64
 SERVED_AT_ONCE_MS = 5
+# Frames that a handler serves together have no more bytes than these, or are two.
+TOGETHER_BYTES = 256 * 1024
 _JOIN_MAX_BYTES = 64 * 1024  # replies that are together smaller are joined; others are not copied
 _WRITTEN_TOGETHER_BYTES = 1024 * 1024  # of the replies of one read: each write wakes the client
 # Larger deferred replies are written one connection after the other (``LargeWrites``). The system
@@ -63,82 +66,6 @@ class ServerConfig:
     write_max_bytes: int = 512 * 1024 * 1024  # bytes the peer has not taken; above: disconnect
 
 
-# A whole frame with its size prefix, in one buffer or several; None for a request without reply.
-ReplyBytes: TypeAlias = Buffer | Sequence[Buffer] | None
-
-
-class _Refusal:
-    """Fills a slot whose reply cannot be encoded: the connection is closed in its place."""
-
-    __slots__ = ("facts", "reason")
-
-    def __init__(self, reason: str, facts: dict[str, object]) -> None:
-        self.reason = reason
-        self.facts = facts
-
-
-class ReplyTimes(Protocol):
-    """Is notified of what happens to replies."""
-
-    def response_waited(self, waited_us: int) -> None: ...
-
-    def response_sent(self, took_us: int) -> None: ...
-
-
-class ReplySlot:
-    """The place of one reply in its connection's order. Call ``send`` or ``refuse`` exactly once,
-    at any time. A reply to a closed connection is dropped.
-    """
-
-    __slots__ = (
-        "_connection",
-        "_reply",
-        "is_sent",
-        "number",
-        "ready_ns",
-        "request_bytes",
-        "times",
-    )
-
-    def __init__(self, connection: ServerConnection, number: int, request_bytes: int) -> None:
-        self.number = number  # of the request on its connection, from 1
-        self._connection = connection
-        self.request_bytes = request_bytes
-        self._reply: ReplyBytes | _Refusal = None
-        self.is_sent = False
-        self.times: ReplyTimes | None = None
-        self.ready_ns = 0  # since when the reply waits for those of earlier requests
-
-    @property
-    def client_host(self) -> str:
-        return self._connection.client_host
-
-    def send(self, reply: ReplyBytes) -> None:
-        assert not self.is_sent, "a request is answered once"
-        self.is_sent = True
-        self._reply = reply
-        self._connection.resolve(self)
-
-    def mute(self, delay_ms: int) -> None:
-        """Mute the connection (``ServerConnection.mute``)."""
-        self._connection.mute(delay_ms)
-
-    def refuse(self, reason: str, **facts: object) -> None:
-        """Close the connection because the reply cannot be encoded, and log ``reason``. Replies to
-        earlier requests are sent first; later requests are not served."""
-        assert not self.is_sent, "a request is answered once"
-        self.is_sent = True
-        self._reply = _Refusal(reason, facts)
-        self._connection.resolve(self)
-
-    def abandon(self, reason: str, **facts: object) -> None:
-        """Close the connection as ``refuse`` does, whether the request has been answered or not."""
-        if self.is_sent:
-            self._connection.refuse(reason, **facts)
-        else:
-            self.refuse(reason, **facts)
-
-
 class ServerConnection(asyncio.BufferedProtocol):
     """The server side of one connection.
 
@@ -152,6 +79,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     read. Replies that become ready later leave in one write for each turn of the loop. At a limit
     of ``ServerConfig`` the connection neither serves nor reads until it is below the limit again;
     one request and one reply may exceed the limit.
+
+    A handler may serve the frames that follow together with its own: see ``following``.
 
     On a SASL listener ``login`` takes the place of ``on_frame`` until ``end_login``.
     """
@@ -194,6 +123,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._queued_bytes = 0  # bound: queued_max_bytes
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
+        self._frames: Sequence[memoryview] = ()  # those of one read, while they are served
+        self._served = 0  # of these, with the one that is being served
         self._held: Sequence[memoryview] = ()  # received frames that wait for a limit or a reply
         self._broken: FrameError | None = None  # the stream cannot be parsed beyond this point
         self._after_replies = False  # the next frame waits until every request has its reply
@@ -300,6 +231,29 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._count_queued(request_bytes)
         return slot
 
+    def following(self) -> Sequence[memoryview]:
+        """Return the frames of the same read behind the one that ``on_frame`` serves. The handler
+        may serve some of them now, the first ones, and then calls ``serve_also``: no limit of the
+        connection would have stopped it from serving them next."""
+        frames, served = self._frames, self._served
+        if served >= len(frames):
+            return ()
+        config = self._config
+        most = config.queued_max_requests - len(self.unanswered) - 1
+        stop = min(len(frames), served + most, FRAMES_AT_ONCE)
+        room = min(config.queued_max_bytes - self._queued_bytes, self._server.memory.room)
+        room = min(room, TOGETHER_BYTES) - len(frames[served - 1])
+        if sum(map(len, frames)) >= room:
+            for place in range(served, stop):
+                if room <= 0:
+                    return frames[served:place]
+                room -= len(frames[place])
+        return frames[served:stop]
+
+    def serve_also(self, count: int) -> None:
+        """Count so many frames of ``following`` as served."""
+        self._served += count
+
     def send_at_once(self, reply: bytes, times: ReplyTimes) -> None:
         """Send the reply to the frame that ``on_frame`` serves. No earlier one lacks its reply."""
         assert self._in_read and self._requests == self._replies  # noqa: PT018
@@ -307,6 +261,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._last_times = times
         self._out.append(reply)
         self._out_bytes += len(reply)
+
+    def send_all_at_once(self, replies: Sequence[bytes], times: ReplyTimes) -> None:
+        """As ``send_at_once``, to the frame that ``on_frame`` serves and to those that it has
+        served with it."""
+        assert self._in_read and self._requests == self._replies  # noqa: PT018
+        self._requests = self._replies = self._requests + len(replies)
+        self._last_times = times
+        self._out += replies
+        self._out_bytes += sum(map(len, replies))
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Log ``reason`` and close the connection of a peer that violated the protocol. Replies
@@ -451,8 +414,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         slots = self.unanswered
         if slots[0] is not slot:
-            self._refused = self._refused or isinstance(slot._reply, _Refusal)
-            self._count_queued(_size(slot._reply))
+            self._refused = self._refused or isinstance(slot.reply, Refusal)
+            self._count_queued(reply_size(slot.reply))
             slot.ready_ns = self._server.now_ns()
             return
         freed = slot.request_bytes
@@ -461,7 +424,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             held = slots.popleft()
             if held.times is not None:
                 held.times.response_waited((self._server.now_ns() - held.ready_ns) // 1000)
-            freed += held.request_bytes + _size(held._reply)
+            freed += held.request_bytes + reply_size(held.reply)
             self._add(held)
         if not self.closed:  # by a refusal
             self._count_queued(-freed)
@@ -476,16 +439,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         assert slot.number == self._replies + 1, f"reply {slot.number} after {self._replies}"
         self._replies = slot.number
         self._last_times = slot.times
-        reply = slot._reply
-        slot._reply = None  # free it now: the parked operation may keep the slot much longer
+        reply = slot.reply
+        slot.reply = None  # free it now: the parked operation may keep the slot much longer
         if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
             self._out.append(reply)
             self._out_bytes += len(reply)
-        elif isinstance(reply, _Refusal):
+        elif isinstance(reply, Refusal):
             self.refuse(reply.reason, **reply.facts)
         elif reply is not None:
             self._out.extend(reply)
-            self._out_bytes += _size(reply)
+            self._out_bytes += reply_size(reply)
 
     def _flush_soon(self) -> None:
         if self._out_bytes > LARGE_REPLY_BYTES:
@@ -548,30 +511,33 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._pause_reading()
             self._await_memory()
             return
-        on_frame = self._on_frame
-        served = 0
+        on_frame, count = self._on_frame, len(frames)
         now = self._server.clock.monotonic_ms
-        until_ms = now() + SERVED_AT_ONCE_MS if len(frames) > 1 else 0
+        until_ms = now() + SERVED_AT_ONCE_MS if count > 1 else 0
+        self._frames, self._served = frames, 0
         self._in_read = True
-        for frame in frames:
-            if on_frame(self, frame):
+        served = 0
+        while served < count:
+            self._served = served + 1
+            if on_frame(self, frames[served]):
                 self._after_replies = True
                 break
             if self.closed:
                 return
-            served += 1
+            served = self._served
             if self._out_bytes >= _WRITTEN_TOGETHER_BYTES:
                 self._flush()
-            if self._refused or served == FRAMES_AT_ONCE:
+            if self._refused or served >= FRAMES_AT_ONCE:
                 break
-            if self._unmute is not None or (served < len(frames) and now() >= until_ms):
+            if self._unmute is not None or (served < count and now() >= until_ms):
                 break
             if (self.unanswered or self._write_paused) and self._is_full():
                 break
         self._in_read = False
+        self._frames = ()
         if self._out:
             self._flush()
-        done = served == len(frames)
+        done = served == count
         if done and self._broken is not None and self.unanswered:
             self._after_replies = True
         if not done or self._after_replies or self._refused or self._is_full():
@@ -677,7 +643,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reader = self._server.new_reader()
         self._out.clear()
         self._out_bytes = 0
-        self._held = ()
+        self._frames = self._held = ()
         self._broken = None  # its traceback refers to this connection
 
 
@@ -890,11 +856,3 @@ class Server:
             if connection.sweep():
                 connection.abort("idle", idle_ms=self._config.connections_max_idle_ms)
         self._arm_sweeper()
-
-
-def _size(reply: ReplyBytes | _Refusal) -> int:
-    if reply is None or isinstance(reply, _Refusal):
-        return 0
-    if isinstance(reply, (bytes, bytearray, memoryview)):
-        return len(reply)
-    return sum(map(len, reply))

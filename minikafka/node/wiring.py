@@ -351,12 +351,20 @@ class BrokerParts:
 
     def frame_handler(self, apis: Apis) -> FrameHandler:
         """Return what serves frames by ``apis``, whose routes are those of this broker."""
-        if self._authorization is not None:
+        authorization = self._authorization
+        if authorization is not None and not authorization.is_silent:
             return apis.on_frame
         replicas = self.replicas
         common = CommonProduce(
-            apis, self._produce, replicas.hosted, replicas.appends, self.transactions.appends
+            apis,
+            self._produce,
+            replicas.hosted,
+            replicas.appends,
+            self.transactions.appends,
+            authorization,
         )
+        if authorization is not None:
+            return common.on_frame  # the general path decides about fetches
         fetches = CommonFetches(
             apis,
             common.on_frame,

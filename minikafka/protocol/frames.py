@@ -15,7 +15,7 @@ from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uva
 from minikafka.protocol.codec import append_message, decode
 from minikafka.protocol.schema import Message
 
-BUFFER_BYTES = 64 * 1024
+BUFFER_BYTES = 128 * 1024  # a read brings five frames of 16 KB, which a producer has in flight
 # A large frame gets separate memory. It starts with FIRST_BIG_BYTES, whatever length the frame
 # claims, and is multiplied by GROWTH when it is full. A peer that has sent a frame as large before
 # gets up to BIG_BYTES at once. Unless configured otherwise, no more is kept for the next one.

@@ -29,6 +29,16 @@ def test_bytes_are_read_where_they_were_written(play: Play) -> None:
     play(body)
 
 
+def test_parts_are_written_one_behind_the_other(play: Play) -> None:
+    async def body(world: World, directory: str) -> None:
+        file = world.files.open(f"{directory}/f", create=True)
+        file.write(b"0123456789", 0)
+        file.write_parts([b"a", memoryview(bytearray(b"bc")), b"", b"d"], 2)
+        assert world.files.read_all(f"{directory}/f") == b"01abcd6789"
+
+    play(body)
+
+
 def test_a_read_is_short_only_at_the_end(play: Play) -> None:
     async def body(world: World, directory: str) -> None:
         file = world.files.open(f"{directory}/f", create=True)

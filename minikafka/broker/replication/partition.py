@@ -17,7 +17,7 @@ Two invariants are asserted at every change:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -479,6 +479,24 @@ class Partition:
             self.unsettle()
         info = log.append_valid(batch, self.state.leader_epoch)
         return info, self.advance_high_watermark(now_ms)
+
+    def append_together(
+        self, batches: Sequence[RecordBatch], now_ms: int
+    ) -> tuple[list[LogAppendInfo], bool] | None:
+        """As ``append_valid`` of one batch after the other, or None, without a change. See
+        ``UnifiedLog.append_together``. Raises OSError, also without a change."""
+        log = self._log
+        assert self.is_leader
+        assert log is not None
+        if self._settled:
+            self.unsettle()
+        infos = log.append_together(batches, self.state.leader_epoch)
+        return None if infos is None else (infos, self.advance_high_watermark(now_ms))
+
+    @property
+    def commits_alone(self) -> bool:
+        """Whether an append moves the high watermark, since no follower is in sync."""
+        return len(self.state.isr.maximal) == 1
 
     def advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark up to the log ends of the replicas that count (see

@@ -21,7 +21,6 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
-from minikafka.protocol.records.batch import LOG_OVERHEAD, RecordBatch
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.storage.log.unified_log import UnifiedLog
 
@@ -202,18 +201,21 @@ class RecordAppends:
             self._acknowledge(pending, results, timeout_ms, reply)
 
     def appended(
-        self, partition: Partition, batch: RecordBatch, info: LogAppendInfo, moved: bool
+        self, partition: Partition, requests: int, messages: int, size: int, moved: bool
     ) -> None:
-        """Count what ``Partition.append_valid`` has appended, and complete delayed operations.
-        ``moved`` says whether the high watermark has. Nothing waits for a flush: the log has no
-        ``flush.messages``."""
+        """Count what ``Partition.append_valid`` or ``append_together`` has appended, and complete
+        delayed operations. ``moved`` says whether the high watermark has. Nothing waits for a
+        flush: the log has no ``flush.messages``."""
         topic_partition = partition.topic_partition
-        messages = info.last_offset - info.first_offset + 1
-        self._topics.appended(topic_partition.topic, messages, batch.length + LOG_OVERHEAD)
+        self._topics.appended(topic_partition.topic, messages, size, requests)
         if moved:
             self._purgatories.partition_changed(topic_partition)
         else:
             self._purgatories.log_end_moved(topic_partition)
+
+    def is_awaited(self, partition: Partition) -> bool:
+        """Whether delayed operations watch the partition."""
+        return self._purgatories.is_watched(partition.topic_partition)
 
     def await_replicas(self, result: AppendResult, timeout_ms: int, reply: AppendReply) -> None:
         """Call ``reply`` when the in-sync replicas have the records of an append with acks=-1."""

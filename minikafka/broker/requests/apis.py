@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from minikafka.broker.quotas import ClientQuotas, RequestThrottle, TakePermits, take_freely
+from minikafka.broker.requests.api_versions import ApiVersionsHandler
 from minikafka.broker.requests.request_times import NO_QUEUE_US, AllRequestTimes, RequestTimes
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -33,7 +34,8 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.kernel.principals import ANONYMOUS, Principal
-from minikafka.network.server import ReplySlot, ServerConnection
+from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.server import ServerConnection
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
 from minikafka.protocol.frames import (
@@ -46,9 +48,7 @@ from minikafka.protocol.frames import (
 from minikafka.protocol.layout import top_fields
 from minikafka.protocol.messages.api_versions import (
     ApiVersion,
-    ApiVersionsRequest,
     ApiVersionsResponse,
-    FinalizedFeatureKey,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.schema import Message
@@ -317,21 +317,31 @@ class PendingReply:
             return
         self._send(response)
 
-    def send_encoded(self, frame: bytes) -> None:
-        """Send a response that the caller has encoded, to a client without a quota."""
-        assert self._throttle is None
-        self._slot.send(frame)
+    def send_packed(self, pack: Callable[[int], bytes]) -> None:
+        """Send the response that ``pack`` encodes, which is called with the throttle time in ms."""
+        throttle = self._throttle
+        if throttle is None:
+            self._slot.send(pack(0))
+        else:
+            mute_ms = throttle.settle(counts=True)
+            self._mute(mute_ms)
+            self._slot.send(pack(mute_ms))
         if self._handled_ns != NOT_YET:
             self._responded()
+        if throttle is not None:
+            throttle.sent()
 
     def _throttled(self, throttle: RequestThrottle, response: Message | None) -> None:
         """Send the response of a client with a quota, and mute its connection if need be."""
-        mute_ms = throttle.finish(response)
+        self._mute(throttle.finish(response))
+        self._send(response)
+        throttle.sent()
+
+    def _mute(self, mute_ms: int) -> None:
+        """Mute the connection of a client that has exceeded its quota."""
         if mute_ms:
             self._slot.mute(mute_ms)
             self._times.throttled(mute_ms)
-        self._send(response)
-        throttle.sent()
 
     def _send(self, response: Any) -> None:
         if self._times.names_error and response is not None:
@@ -560,10 +570,10 @@ class Apis:
             header, connection.listener, connection.client_host, connection, connection.principal
         )
         throttle: RequestThrottle | None = None
-        if self._quotas is not None and self._quotas.enabled:
+        if self.throttles:
             size = len(frame) - position
-            throttle = context.throttle = self._quotas.throttle_of(
-                route.api_key, context.principal.name, context.client_id, size
+            throttle = context.throttle = self.throttle_of(
+                route.api_key, connection, context.client_id, size
             )
         if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
             connection.overlapping = None
@@ -652,10 +662,27 @@ class Apis:
         self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
     @property
+    def injects_faults(self) -> bool:
+        """Whether requests may be served in another way than by their handlers."""
+        return self._seam is not None
+
+    @property
+    def throttles(self) -> bool:
+        """Whether some client has a quota."""
+        return self._quotas is not None and self._quotas.enabled
+
+    @property
     def serves_plainly(self) -> bool:
         """Whether requests are served without throttles and faults."""
-        throttles = self._quotas is not None and self._quotas.enabled
-        return not throttles and self._seam is None
+        return not self.throttles and self._seam is None
+
+    def throttle_of(
+        self, api_key: ApiKey, connection: ServerConnection, client_id: str, size: int
+    ) -> RequestThrottle | None:
+        """As ``ClientQuotas.throttle_of``, of the connection's client. Call only if the broker
+        ``throttles``."""
+        assert self._quotas is not None
+        return self._quotas.throttle_of(api_key, connection.principal.name, client_id, size)
 
     def note_if_long(
         self, started_ns: int, route: Route, header: RequestHeader, host: str, size: int
@@ -864,35 +891,3 @@ def _limited(route: Route, release: Release) -> Route | None:
     """Return the route, limited to the versions of ``release``; None if it has no such API."""
     newest = release.newest(route.api_key)
     return None if newest is None else replace(route, max_version=min(route.last_version, newest))
-
-
-class ApiVersionsHandler:
-    """Serves ApiVersions. ``served`` has one row per API, sorted by key, including ApiVersions.
-    ``features`` returns the epoch and the levels of the finalized features."""
-
-    def __init__(
-        self,
-        served: list[ApiVersion],
-        features: Callable[[], tuple[int, Mapping[str, int]]],
-    ) -> None:
-        self.served = served
-        self._features = features
-
-    def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
-        if not request.is_valid(context.version):
-            reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-        else:
-            connection = context.connection
-            if isinstance(connection, ServerConnection):
-                name, version = request.client_software_name, request.client_software_version
-                connection.clients.identify(connection, context.client_id, name, version)
-            reply(self.response())
-
-    def response(self) -> ApiVersionsResponse:
-        epoch, levels = self._features()
-        finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
-        return ApiVersionsResponse(
-            api_keys=self.served,
-            finalized_features_epoch=epoch,
-            finalized_features=finalized,
-        )

@@ -6,22 +6,30 @@ of this broker, with one batch that has no attributes (no compression, no transa
 1. ``common_request`` reads the frame into plain values. There are no message objects.
 2. ``_Target`` is found by the bytes that name topic and partition. It has the partition's name and
    the response, of which only numbers are missing.
-3. ``plain_batch`` checks the records, and the partition appends them.
-4. Counts and delayed operations are those of any append. The response leaves with those of the same
-   read, or waits for the in-sync replicas.
+3. ``plain_batch`` checks the records.
+4. Requests of the same read that differ in their records alone are taken along: a producer keeps
+   several in flight. The partition appends their batches with one write. If it cannot, or if the
+   disk refuses that write, the request is served alone, and so is each of the others later.
+5. Counts and delayed operations are those of any append, and the clock is read once for all
+   requests. The responses leave with those of the same read, or wait for the in-sync replicas.
 
 Every request that differs in anything is left to the general path, ``Apis.on_frame``, before
 anything has changed. That path is the reference, and says what is wrong with a request: this one
-has no errors but that of a failing disk. A broker with an authorizer, with injected faults or with
-client quotas has the general path alone.
+has no errors but that of a failing disk. A broker with an authorizer of the user's, or with
+injected faults, has the general path alone; the built-in authorizer knows from its cache what it
+allows without a line of audit. A request of a client with a quota is served alone, and measured as
+on the general path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import repeat
 from struct import Struct, error
 from typing import Final, NamedTuple
 
+from minikafka.broker.quotas import RequestThrottle
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_appends import (
@@ -32,11 +40,14 @@ from minikafka.broker.replication.record_appends import (
 )
 from minikafka.broker.replication.transactional_appends import TransactionalAppends
 from minikafka.broker.requests.apis import ApiRow, Apis, PendingReply
+from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.produce import ProduceHandler
 from minikafka.broker.requests.request_times import NO_QUEUE_US
 from minikafka.core.log.append import LogAppendInfo
 from minikafka.core.log.config import LOG_APPEND_TIME, NO_LIMIT, LogConfig
+from minikafka.core.log.producer_state import continues_producer
 from minikafka.core.log.validation import plain_batch, takes_plain_batches
+from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.server import ServerConnection
@@ -47,7 +58,7 @@ from minikafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from minikafka.protocol.records.batch import BATCH_OVERHEAD
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, RecordBatch
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FIRST_VERSION: Final = 5  # responses have a log start offset
@@ -63,20 +74,23 @@ _read_length = Struct(">h").unpack_from
 _read_size = Struct(">i").unpack_from
 _ACKS: Final = (ACKS_LEADER, ACKS_ALL)
 _NO_ERROR: Final = ErrorCode.NONE
-_NO_TAGS: Final = b"\0\0\0"  # of partition, topic and request
 _OFFSETS: Final = Struct(">qqq")  # base offset, log append time, log start offset
 _PLACE: Final = (-2, -3, -4)  # in their place, while a response is encoded
+_THROTTLE_MS: Final = Struct(">i")
+_THROTTLE: Final = -5  # in its place, likewise
 
 
 class CommonRequest(NamedTuple):
-    """A Produce request for one partition. ``name`` has the encoded topic and partition, ``start``
-    and ``stop`` are the ends of the records in the frame."""
+    """A Produce request for one partition. ``name`` has the encoded topic and partition,
+    ``sized_at`` is the place of the size of the records in the frame, ``start`` and ``stop`` are
+    the ends of the records."""
 
     version: int
     correlation_id: int
     acks: int
     timeout_ms: int
     name: bytes
+    sized_at: int
     start: int
     stop: int
 
@@ -102,38 +116,71 @@ def common_request(frame: memoryview) -> CommonRequest | None:
             name = frame[at]
             if tags or transactional_id or topics != 2 or name >= 0x80 or acks not in _ACKS:
                 return None
-            start = at + name + 5  # with the number of partitions, and the partition
-            named = frame[at:start].tobytes()
-            records = frame[start]
-            start += 1
-            shift = 7
-            if records >= 0x80:
-                records &= 0x7F
-                while shift <= 28:
-                    byte = frame[start]
-                    start += 1
-                    records |= (byte & 0x7F) << shift
-                    if byte < 0x80:
-                        break
-                    shift += 7
-            stop = start + records - 1
-            if stop + 3 != size or frame[stop:].tobytes() != _NO_TAGS:
-                return None
+            sized_at = at + name + 5  # behind the number of partitions, and the partition
         else:
             transactional_id, acks, timeout_ms, topics = _read_start(frame, at)
             at += 12
             (name,) = _read_length(frame, at)
             if transactional_id != -1 or topics != 1 or name < 0 or acks not in _ACKS:
                 return None
-            start = at + name + 14
-            named = frame[at : start - 4].tobytes()
-            (records,) = _read_size(frame, start - 4)
-            stop = start + records
-            if stop != size:
-                return None
+            sized_at = at + name + 10
+        ends = _ends_of_records(frame, sized_at, version)
     except (IndexError, error):
         return None
-    return CommonRequest(version, correlation_id, acks, timeout_ms, named, start, stop)
+    if ends is None:
+        return None
+    named = frame[at:sized_at].tobytes()
+    return CommonRequest(version, correlation_id, acks, timeout_ms, named, sized_at, *ends)
+
+
+def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int] | None:
+    """Return the ends of the records, whose size is at ``at``; None unless they end the request.
+    Raises IndexError and ``struct.error``."""
+    if version < FIRST_FLEXIBLE:
+        (size,) = _read_size(frame, at)
+        start = at + 4
+        stop = start + size
+        return (start, stop) if stop == len(frame) else None
+    size = frame[at]
+    start = at + 1
+    if size >= 0x80:
+        size &= 0x7F
+        shift = 7
+        while shift <= 28:
+            byte = frame[start]
+            start += 1
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+    stop = start + size - 1
+    if stop + 3 != len(frame) or frame[stop] or frame[stop + 1] or frame[stop + 2]:
+        return None  # there are tags of the partition, the topic or the request
+    return start, stop
+
+
+def alike(
+    request: CommonRequest, frame: memoryview, following: Sequence[memoryview]
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield the correlation ids and the records of the frames that follow, until one differs from
+    ``frame``, which has the ``request``, in more than these two."""
+    version, sized_at = request.version, request.sized_at
+    read = Struct(f">4si{sized_at - 8}s").unpack_from
+    key, _, rest = read(frame)
+    for other in following:
+        if len(other) < sized_at:
+            return
+        its_key, correlation_id, its_rest = read(other)
+        if its_rest != rest or its_key != key:
+            return
+        try:
+            ends = _ends_of_records(other, sized_at, version)
+        except (IndexError, error):
+            return
+        if ends is None:
+            return
+        start, stop = ends
+        yield correlation_id, other[start:stop]
 
 
 def named_partition(name: bytes, version: int) -> TopicPartition | None:
@@ -163,6 +210,7 @@ class _Target:
         "_middle",
         "_pack",
         "_size",
+        "_tags",
         "topic_partition",
     )
 
@@ -171,13 +219,15 @@ class _Target:
         self._config: LogConfig | None = None
         self._accepted = False
         row = PartitionProduceResponse(topic_partition.partition, 0, *_PLACE)
-        response = ProduceResponse([TopicProduceResponse(topic_partition.topic, [row])])
+        response = ProduceResponse([TopicProduceResponse(topic_partition.topic, [row])], _THROTTLE)
         frame = encode_response(0, response, version)
         offsets = frame.index(_OFFSETS.pack(*_PLACE))
         self._size = len(frame) - 4
         self._middle = frame[8:offsets]
-        self._end = frame[offsets + _OFFSETS.size :]
-        self._pack = Struct(f">ii{len(self._middle)}sqqq{len(self._end)}s").pack
+        throttle = frame.rindex(_THROTTLE_MS.pack(_THROTTLE))
+        self._end = frame[offsets + _OFFSETS.size : throttle]
+        self._tags = frame[throttle + _THROTTLE_MS.size :]
+        self._pack = Struct(f">ii{len(self._middle)}sqqq{len(self._end)}si{len(self._tags)}s").pack
 
     def accepts(self, partition: Partition, acks: int) -> bool:
         """Whether this broker may append to the partition, which takes plain batches as they are,
@@ -196,7 +246,7 @@ class _Target:
             )
         return self._accepted
 
-    def response(self, correlation_id: int, info: LogAppendInfo) -> bytes:
+    def response(self, correlation_id: int, info: LogAppendInfo, throttle_ms: int = 0) -> bytes:
         """Return the response to a successful append, as a frame."""
         return self._pack(
             self._size,
@@ -206,7 +256,34 @@ class _Target:
             info.log_append_time,
             info.log_start_offset,
             self._end,
+            throttle_ms,
+            self._tags,
         )
+
+
+class _Call:
+    """What requests have in common that are served together. If there is a ``throttle``, which
+    measures a request of a client with a quota, it is one request alone."""
+
+    __slots__ = ("connection", "partition", "request", "row", "started_ns", "target", "throttle")
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        row: ApiRow,
+        request: CommonRequest,
+        target: _Target,
+        partition: Partition,
+        throttle: RequestThrottle | None,
+        started_ns: int,
+    ) -> None:
+        self.connection = connection
+        self.row = row
+        self.request = request  # the first one
+        self.target = target
+        self.partition = partition
+        self.throttle = throttle
+        self.started_ns = started_ns
 
 
 class CommonProduce:
@@ -219,12 +296,14 @@ class CommonProduce:
         hosted: HostedPartitions,
         appends: RecordAppends,
         in_order: TransactionalAppends,
+        authorization: Authorization | None = None,
     ) -> None:
         self._apis = apis
         self._handler = handler
         self._hosted = hosted
         self._appends = appends
         self._in_order = in_order
+        self._authorization = authorization
         self._targets: dict[int, dict[bytes, _Target]] = {
             version: {} for version in range(FIRST_VERSION, LAST_VERSION + 1)
         }
@@ -233,7 +312,7 @@ class CommonProduce:
         """As ``Apis.on_frame``."""
         apis = self._apis
         request = common_request(frame)
-        if request is None or not apis.serves_plainly or self._in_order.has_parked:
+        if request is None or apis.injects_faults or self._in_order.has_parked:
             return apis.on_frame(connection, frame)
         row = apis.rows.get(PRODUCE)
         if row is None or not row.first <= request.version <= row.last:
@@ -244,26 +323,39 @@ class CommonProduce:
         partition = None if target is None else self._hosted.get(target.topic_partition)
         if target is None or partition is None or not target.accepts(partition, request.acks):
             return apis.on_frame(connection, frame)
+        if self._authorization is not None and not self._may_write(connection, target):
+            return apis.on_frame(connection, frame)
+        throttle = self._throttle(connection, frame) if apis.throttles else None
         started_ns = apis.now_ns()
-        records = frame[request.start : request.stop]
-        batch = plain_batch(records, partition.log.config.max_message_bytes)
+        most = partition.log.config.max_message_bytes
+        batch = plain_batch(frame[request.start : request.stop], most)
         if batch is None:
             return apis.on_frame(connection, frame)
+        call = _Call(connection, row, request, target, partition, throttle, started_ns)
+        following = connection.following()
+        if following and self._served_together(call, batch, frame, following):
+            return False
         try:
             info, moved = partition.append_valid(batch, started_ns // 1_000_000)
         except KafkaError:  # nothing has changed: the general path meets the same error
             return apis.on_frame(connection, frame)
         except OSError as failure:
-            self._disk_failed(connection, row, request, target, failure, frame)
+            self._disk_failed(call, failure, frame)
             return False
         except Exception as bug:
             apis.stop_node(bug)
             raise
         times = row.times
         times.arrived(request.version)
+        reply: PendingReply | None = None
         try:
-            self._appends.appended(partition, batch, info, moved)
-            reply = self._reply(connection, row, request, target, partition, info, frame)
+            messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
+            self._appends.appended(partition, 1, messages, size, moved)
+            if self._responds_at_once(call, info):
+                response = target.response(request.correlation_id, info)
+                connection.send_at_once(response, times)
+            else:
+                reply = self._reply(call, request.correlation_id, info, frame)
         except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
@@ -276,100 +368,191 @@ class CommonProduce:
             times.served_at_once(local_us)
         else:
             times.responded(queue_us, local_us, 0)
-        apis.busy_ns += now_ns - started_ns
-        if now_ns - started_ns >= apis.stall_ns:
-            header, _ = decode_request_header(frame)
-            apis.note_if_long(started_ns, row.route, header, connection.client_host, len(frame))
+        self._note_time(call, now_ns, (frame,))
         return False
 
-    def _reply(
+    def _throttle(self, connection: ServerConnection, frame: memoryview) -> RequestThrottle | None:
+        header, position = decode_request_header(frame)
+        size = len(frame) - position
+        return self._apis.throttle_of(ApiKey.PRODUCE, connection, header.client_id or "", size)
+
+    def _may_write(self, connection: ServerConnection, target: _Target) -> bool:
+        """Whether the guard of Produce would let the client write, without a line of audit: that is
+        written by the general path."""
+        assert self._authorization is not None
+        return self._authorization.allows_silently(
+            connection.principal,
+            connection.client_host,
+            AclOperation.WRITE,
+            AclResourceType.TOPIC,
+            target.topic_partition.topic,
+        )
+
+    def _served_together(
+        self, call: _Call, batch: RecordBatch, frame: memoryview, following: Sequence[memoryview]
+    ) -> bool:
+        """Serve the request together with those alike that follow. False, without a change, if
+        there are none, or if they have to be served one by one."""
+        request, partition = call.request, call.partition
+        if call.throttle is not None or self._apis.make_reply is not PendingReply:
+            return False
+        if partition.commits_alone and self._appends.is_awaited(partition):
+            return False  # what waits for the first batch must not see the others
+        most = partition.log.config.max_message_bytes
+        correlation_ids, batches = [request.correlation_id], [batch]
+        for correlation_id, records in alike(request, frame, following):
+            other = plain_batch(records, most)
+            if other is None or not continues_producer(other, batches[-1]):
+                break
+            correlation_ids.append(correlation_id)
+            batches.append(other)
+        count = len(batches)
+        if count == 1:
+            return False
+        try:
+            together = partition.append_together(batches, call.started_ns // 1_000_000)
+        except OSError:  # some of them may fit on the disk
+            return False
+        except Exception as bug:
+            self._apis.stop_node(bug)
+            raise
+        if together is None:
+            return False
+        call.connection.serve_also(count - 1)
+        try:
+            frames = [frame, *following[: count - 1]]
+            self._respond_to_all(call, correlation_ids, frames, *together)
+        except Exception as bug:  # of any kind: the batches are in the log
+            self._apis.stop_node(bug)
+            raise
+        return True
+
+    def _respond_to_all(
         self,
-        connection: ServerConnection,
-        row: ApiRow,
-        request: CommonRequest,
-        target: _Target,
-        partition: Partition,
-        info: LogAppendInfo,
-        frame: memoryview,
-    ) -> PendingReply | None:
-        """Reply now, or when the in-sync replicas have the records. Return the reply if its
-        ``handled`` is to be called."""
-        if connection.closed:  # since an earlier request has its reply, which was refused
-            return None
-        if request.acks != ACKS_LEADER and (
-            partition.acknowledged(info.last_offset + 1) is not _NO_ERROR
-        ):
-            return self._await_replicas(connection, row, request, target, info, frame)
-        response = target.response(request.correlation_id, info)
-        if self._apis.make_reply is not PendingReply:
-            reply = self._pending(connection, row, request, frame)
-            reply.send_encoded(response)
-            return reply
-        if connection.unanswered:
-            slot = connection.open_slot(len(frame))
-            slot.times = row.times
-            slot.send(response)
+        call: _Call,
+        correlation_ids: Sequence[int],
+        frames: Sequence[memoryview],
+        infos: Sequence[LogAppendInfo],
+        moved: bool,
+    ) -> None:
+        """As ``on_frame`` does for one request: count, complete what waits, and reply."""
+        connection, times, last, count = call.connection, call.row.times, infos[-1], len(infos)
+        times.arrived(call.request.version, count)
+        messages = last.last_offset - infos[0].first_offset + 1
+        size = sum([info.size_bytes for info in infos])
+        self._appends.appended(call.partition, count, messages, size, moved)
+        replies: list[PendingReply | None] = [None] * count
+        if self._responds_at_once(call, last):
+            responses = list(map(call.target.response, correlation_ids, infos))
+            connection.send_all_at_once(responses, times)
         else:
-            connection.send_at_once(response, row.times)
+            replies = list(map(self._reply, repeat(call), correlation_ids, infos, frames))
+        now_ns = self._apis.now_ns()
+        queue_us = (call.started_ns - connection.received_ns) // 1000
+        local_us = (now_ns - call.started_ns) // (1000 * count)
+        for reply in replies:
+            if reply is not None:
+                reply.handled(queue_us, local_us, now_ns)
+            elif queue_us < NO_QUEUE_US:
+                times.served_at_once(local_us)
+            else:
+                times.responded(queue_us, local_us, 0)
+        self._note_time(call, now_ns, frames)
+
+    def _note_time(self, call: _Call, now_ns: int, frames: Sequence[memoryview]) -> None:
+        """Note for how long the requests have kept the loop."""
+        apis = self._apis
+        took_ns = now_ns - call.started_ns
+        apis.busy_ns += took_ns
+        if took_ns >= apis.stall_ns:
+            header, _ = decode_request_header(frames[0])
+            size, host = sum(map(len, frames)), call.connection.client_host
+            apis.note_if_long(call.started_ns, call.row.route, header, host, size)
+
+    def _responds_at_once(self, call: _Call, info: LogAppendInfo) -> bool:
+        """Whether responses leave with those of the same read, up to the one with ``info``."""
+        connection = call.connection
+        return (
+            not (connection.unanswered or connection.closed)
+            and call.throttle is None
+            and self._apis.make_reply is PendingReply
+            and (call.request.acks == ACKS_LEADER or self._is_complete(call, info))
+        )
+
+    @staticmethod
+    def _is_complete(call: _Call, info: LogAppendInfo) -> bool:
+        """Whether the replicas that ``acks`` names have the records."""
+        if call.request.acks == ACKS_LEADER:
+            return True
+        return call.partition.acknowledged(info.last_offset + 1) is _NO_ERROR
+
+    def _reply(
+        self, call: _Call, correlation_id: int, info: LogAppendInfo, frame: memoryview
+    ) -> PendingReply | None:
+        """Reply behind earlier requests, or when the in-sync replicas have the records. Return the
+        reply if it has to be notified when the request is handled."""
+        connection = call.connection
+        if connection.closed:
+            return None
+        if not self._is_complete(call, info):
+            return self._await_replicas(call, correlation_id, info, frame)
+        if call.throttle is not None or self._apis.make_reply is not PendingReply:
+            reply = self._pending(call, correlation_id, frame)
+            reply.send_packed(partial(call.target.response, correlation_id, info))
+            self._end_turn(call)
+            return reply
+        slot = connection.open_slot(len(frame))
+        slot.times = call.row.times
+        slot.send(call.target.response(correlation_id, info))
         return None
 
     def _await_replicas(
-        self,
-        connection: ServerConnection,
-        row: ApiRow,
-        request: CommonRequest,
-        target: _Target,
-        info: LogAppendInfo,
-        frame: memoryview,
+        self, call: _Call, correlation_id: int, info: LogAppendInfo, frame: memoryview
     ) -> PendingReply:
         """Reply when the in-sync replicas have the records."""
-        version, correlation_id = request.version, request.correlation_id
-        reply = self._pending(connection, row, request, frame)
-        listener = connection.listener
+        version, target, listener = call.request.version, call.target, call.connection.listener
+        reply = self._pending(call, correlation_id, frame)
 
         def respond(results: Sequence[AppendResult]) -> None:
             if results[0].error:
                 reply(self._handler.response(listener, version, results))
             else:
-                reply.send_encoded(target.response(correlation_id, info))
+                reply.send_packed(partial(target.response, correlation_id, info))
 
         result = AppendResult(target.topic_partition, ErrorCode.NONE, info)
-        self._appends.await_replicas(result, max(0, request.timeout_ms), respond)
+        self._appends.await_replicas(result, max(0, call.request.timeout_ms), respond)
+        self._end_turn(call)
         return reply
 
-    def _disk_failed(
-        self,
-        connection: ServerConnection,
-        row: ApiRow,
-        request: CommonRequest,
-        target: _Target,
-        failure: OSError,
-        frame: memoryview,
-    ) -> None:
+    def _disk_failed(self, call: _Call, failure: OSError, frame: memoryview) -> None:
         """Take the partition offline, and reply with the error."""
-        row.times.arrived(request.version)
-        reply = self._pending(connection, row, request, frame)
-        result = self._appends.after_disk_failure(target.topic_partition, failure)
-        reply(self._handler.response(connection.listener, request.version, [result]))
+        version = call.request.version
+        call.row.times.arrived(version)
+        reply = self._pending(call, call.request.correlation_id, frame)
+        result = self._appends.after_disk_failure(call.target.topic_partition, failure)
+        reply(self._handler.response(call.connection.listener, version, [result]))
+        self._end_turn(call)
         reply.handled(0, 0, self._apis.now_ns())
 
-    def _pending(
-        self,
-        connection: ServerConnection,
-        row: ApiRow,
-        request: CommonRequest,
-        frame: memoryview,
-    ) -> PendingReply:
+    def _pending(self, call: _Call, correlation_id: int, frame: memoryview) -> PendingReply:
         """Return a reply as the general path has it. Only a page that watches requests needs all
         of the header."""
-        apis, version = self._apis, request.version
+        apis, row, version = self._apis, call.row, call.request.version
         if apis.make_reply is PendingReply:
-            header = RequestHeader(PRODUCE, version, request.correlation_id)
+            header = RequestHeader(PRODUCE, version, correlation_id)
         else:
             header, _ = decode_request_header(frame)
-        connection.overlapping = row.overlapping
-        slot = connection.open_slot(len(frame))
-        return apis.make_reply(apis, slot, row.route, header, version, row.times, None)
+        call.connection.overlapping = row.overlapping
+        slot = call.connection.open_slot(len(frame))
+        return apis.make_reply(apis, slot, row.route, header, version, row.times, call.throttle)
+
+    @staticmethod
+    def _end_turn(call: _Call) -> None:
+        """After a request of a client with a quota, the next one waits for the response, which may
+        throttle it."""
+        if call.throttle is not None:
+            call.connection.overlapping = None
+            call.throttle.pause()
 
     def _found(self, request: CommonRequest) -> _Target | None:
         """Return the target of a partition that this broker hosts, and remember it."""

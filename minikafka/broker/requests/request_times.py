@@ -79,17 +79,17 @@ class RequestTimes:
         self._versions: dict[int, Counter] = {}
         self._errors: dict[str, Counter] = {}
 
-    def arrived(self, version: int) -> None:
-        """Count a request."""
+    def arrived(self, version: int, requests: int = 1) -> None:
+        """Count requests of a version."""
         counter = self._versions.get(version)
         if counter is None:
             self._register()
             counter = self._versions[version] = self._metrics.counter(
                 f"{GROUP},name=RequestsPerSec,request={self.name},version={version}"
             )
-        counter.value += 1
+        counter.value += requests
         if self._whole is not None:
-            self._whole.arrived(version)
+            self._whole.arrived(version, requests)
 
     def _register(self) -> None:
         """Register the phases with the first request: most APIs are never used."""

@@ -16,7 +16,7 @@ from minikafka.broker.quotas import RequestThrottle
 from minikafka.broker.requests.apis import NOT_YET, Apis, PendingReply, Route
 from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.kernel.ports import Clock
-from minikafka.network.server import ReplySlot
+from minikafka.network.reply_slots import ReplySlot
 from minikafka.protocol.frames import RequestHeader
 
 WATCHED_MS: Final = 10_000  # after a look

@@ -79,14 +79,21 @@ def has_plain_records(batch: RecordBatch) -> bool:
     largest timestamp."""
     start = batch.position + BATCH_OVERHEAD
     data = bytes(batch.buffer[start : batch.position + batch.length + LOG_OVERHEAD])
+    return are_plain_records(data, batch.record_count, batch.base_timestamp, batch.max_timestamp)
+
+
+def are_plain_records(
+    data: bytes, record_count: int, base_timestamp: int, max_timestamp: int
+) -> bool:
+    """As ``has_plain_records``, for the records and the fields of the header."""
     try:
-        consecutive, least, largest, _ = summarize_records(data, batch.record_count)
+        consecutive, least, largest, _ = summarize_records(data, record_count)
     except KafkaError:
         return False
-    first, last = batch.base_timestamp + least, batch.base_timestamp + largest
+    first, last = base_timestamp + least, base_timestamp + largest
     return (
         consecutive
-        and last == batch.max_timestamp
+        and last == max_timestamp
         and first >= -MAX_TIMESTAMP
         and last - first <= MAX_TIMESTAMP
     )

@@ -18,6 +18,7 @@ from minikafka.core.log.config import (
 from minikafka.core.log.format_conversion import batch_of_message_set
 from minikafka.core.log.record_validation import (
     OpeningBudget,
+    are_plain_records,
     has_plain_records,
     opened_batch,
     too_large,
@@ -28,13 +29,16 @@ from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    HEADER,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
     MAGIC_V2,
     TIMESTAMP_TYPE_FLAG,
     CorruptRecordError,
     RecordBatch,
+    batch_at_start,
     crc_is_valid,
+    crc_of,
     next_batch,
     parse_batch,
     parse_batches,
@@ -46,6 +50,7 @@ MAX_OFFSET = 2**62  # beyond any real log; sums with a batch's size still fit 63
 LONG_CONVERSION_BYTES = 16 * 1024
 LONG_COMPRESSION_BYTES = 64 * 1024
 LONG_RECORD_COUNT = 20_000
+_unpack_header = HEADER.unpack_from
 _NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 
 
@@ -152,21 +157,23 @@ def plain_batch(records: memoryview, max_message_bytes: int) -> RecordBatch | No
     size = len(records)
     if not BATCH_OVERHEAD <= size <= max_message_bytes:
         return None
-    batch = parse_batch(records, 0)
-    base, length, _, magic, _, attributes, last_delta, _, _, producer, _, sequence, count, _, _ = (
-        batch
+    header = _unpack_header(records)
+    base, length, _, magic, crc, attributes, last_delta, first, latest, producer, _, sequence, n = (
+        header
     )
     if (
         magic != MAGIC_V2
         or attributes
         or length + LOG_OVERHEAD != size
         or base
-        or count <= 0
-        or last_delta != count - 1
+        or n <= 0
+        or last_delta != n - 1
         or (producer >= 0 and sequence < 0)
+        or crc_of(records, 0, size) != crc
+        or not are_plain_records(records[BATCH_OVERHEAD:].tobytes(), n, first, latest)
     ):
         return None
-    return batch if crc_is_valid(batch) and has_plain_records(batch) else None
+    return batch_at_start(header, records)
 
 
 def follower_batches(records: Buffer) -> list[RecordBatch]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_module import LazyModule
@@ -58,6 +58,8 @@ _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP_OFFSET: Final = 35
+# Sets the base offset, the length and the leader epoch of the batch at a position.
+stamp_at: Final = _STAMP.pack_into
 _unpack_header = HEADER.unpack_from
 _unpack_count = Struct(">i").unpack_from
 _new_batch = tuple.__new__
@@ -195,6 +197,11 @@ def parse_batch(buffer: Buffer, position: int) -> RecordBatch:
     return _new_batch(RecordBatch, (*_unpack_header(buffer, position), position, buffer))
 
 
+def batch_at_start(header: tuple[Any, ...], buffer: Buffer) -> RecordBatch:
+    """As ``parse_batch`` at position 0, for what ``HEADER`` has unpacked there."""
+    return _new_batch(RecordBatch, (*header, 0, buffer))
+
+
 def next_batch(buffer: Buffer, position: int, end: int) -> RecordBatch | None:
     """Return the batch at ``position``, None if ``buffer[position:end]`` has no complete batch.
 
@@ -250,15 +257,12 @@ def parse_batches(buffer: Buffer) -> list[RecordBatch]:
 
 def crc_of(buffer: Buffer, position: int, size_bytes: int) -> int:
     """CRC-32C of the batch of ``size_bytes`` at ``position``."""
-    return crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size_bytes])
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return crc32c.crc32c(view[position + ATTRIBUTES_OFFSET : position + size_bytes])
 
 
 def crc_is_valid(batch: RecordBatch) -> bool:
-    position = batch.position
-    end = position + batch.length + LOG_OVERHEAD
-    if type(batch.buffer) is memoryview:
-        return crc32c.crc32c(batch.buffer[position + ATTRIBUTES_OFFSET : end]) == batch.crc
-    return crc32c.crc32c(memoryview(batch.buffer)[position + ATTRIBUTES_OFFSET : end]) == batch.crc
+    return crc_of(batch.buffer, batch.position, batch.length + LOG_OVERHEAD) == batch.crc
 
 
 def stamp(

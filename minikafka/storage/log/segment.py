@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import is_
 
 from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.append import LogAppendInfo
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.recovery import batch_survives
 from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
@@ -282,7 +283,7 @@ class LogSegment:
         """Append one batch. If it raises OSError, nothing was appended."""
         assert self.base_offset <= last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
-        self._write(data, position)
+        self._write((data,), position)
         self.size_bytes = position + len(data)
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -292,20 +293,43 @@ class LogSegment:
         elif position == 0:
             self.first_timestamp = max_timestamp
 
+    def can_index(self, count: int, last_offset: int) -> bool:
+        """Whether the indexes have room for ``count`` batches more, up to ``last_offset``, behind
+        those that are here. False if there are none."""
+        if self.size_bytes == 0 or last_offset > self.max_offset or self.indexes_full:
+            return False
+        offsets, times = self.offset_index, self.time_index
+        return count < min(offsets.full_count - offsets.count, times.full_count - times.count)
+
     def append_batches(self, data: Buffer, batches: Sequence[RecordBatch]) -> None:
         """Append several batches, which are adjacent in ``data``, with one write."""
         assert self.base_offset <= batches[0].base_offset, "an offset of another segment"
         assert batches[-1].last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
-        self._write(data, position)
+        self._write([data], position)
         for batch in batches:
-            self._take_in(batch, position)
+            self._take_in(batch.last_offset, batch.max_timestamp, position)
             position += batch.size_bytes
         self.size_bytes = position
 
-    def _write(self, data: Buffer, position: int) -> None:
+    def append_parts(self, parts: Sequence[Buffer], infos: Sequence[LogAppendInfo]) -> None:
+        """Append a batch from each of the ``parts``, with one write. If it raises OSError, nothing
+        was appended."""
+        assert self.base_offset <= infos[0].first_offset, "an offset of another segment"
+        assert infos[-1].last_offset <= self.max_offset, "an offset of another segment"
+        position = self.size_bytes
+        self._write(parts, position)
+        for info in infos:
+            self._take_in(info.last_offset, info.max_timestamp, position)
+            position += info.size_bytes
+        self.size_bytes = position
+
+    def _write(self, parts: Sequence[Buffer], position: int) -> None:
         try:
-            self._file.write(data, position)
+            if len(parts) == 1:
+                self._file.write(parts[0], position)
+            else:
+                self._file.write_parts(parts, position)
         except OSError:
             # The next append writes over the torn tail, and reads stop before it; so when it
             # cannot be cut off now either, that can wait until the segment is completed.
@@ -315,15 +339,15 @@ class LogSegment:
                 self._torn = False
             raise
 
-    def _take_in(self, batch: RecordBatch, position: int) -> None:
+    def _take_in(self, last_offset: int, max_timestamp: int, position: int) -> None:
         """Update timestamps and indexes with a batch that starts at ``position``."""
-        if batch.max_timestamp > self.max_timestamp:
-            self.max_timestamp = batch.max_timestamp
-            self.offset_of_max_timestamp = batch.last_offset
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
         if position == 0:
-            self.first_timestamp = batch.max_timestamp
+            self.first_timestamp = max_timestamp
         if position - self._indexed_position > self._index_interval_bytes:
-            self._add_index_entries(batch.last_offset, position)
+            self._add_index_entries(last_offset, position)
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         # The batch is in the log already. Should an index fail to write its entries out, they stay
@@ -445,7 +469,7 @@ class LogSegment:
                     sound = False
                     break
                 position = start + batch.position
-                self._take_in(batch, position)
+                self._take_in(batch.last_offset, batch.max_timestamp, position)
                 position += batch.length + LOG_OVERHEAD
                 end_offset = batch.base_offset + batch.last_offset_delta + 1
             sound = sound and position > start

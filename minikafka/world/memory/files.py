@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import errno
 import time
+from collections.abc import Sequence
 
 from minikafka.kernel.ports import Buffer, File, FileLock, Volume
 from minikafka.world.memory.file_tree import Directory, DiskTrouble, FileTree, Inode, os_error
@@ -31,6 +32,9 @@ class MemoryFile:
         inode = self.checked()
         self.files.tree.write(inode, data, offset, self._path)
         inode.modified_ms = self.files.wall_ms()
+
+    def write_parts(self, parts: Sequence[Buffer], offset: int) -> None:
+        self.write(b"".join(parts), offset)
 
     def read(self, length: int, offset: int) -> bytes:
         return bytes(memoryview(self.checked().data)[offset : offset + length])

@@ -8,7 +8,7 @@ import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -113,6 +113,14 @@ class RealFile:
         total = len(data)
         while written < total:  # interrupted by a signal, or the disk is almost full
             written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+
+    def write_parts(self, parts: Sequence[Buffer], offset: int) -> None:
+        try:
+            written = os.pwritev(self._fd, parts, offset)
+        except LIBRARY_ERRORS as error:
+            raise as_os_error(error, offset) from error
+        if written < sum(map(len, parts)):
+            self.write(b"".join(parts)[written:], offset + written)
 
     def read(self, length: int, offset: int) -> bytes:
         return _read(self._fd, length, offset)

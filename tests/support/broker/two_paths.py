@@ -4,16 +4,20 @@ without."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis, Route
+from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.broker.requests.authorization.records import produce as guarded_produce
 from minikafka.broker.requests.common_fetch import CommonFetches
 from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.fetch import FetchConfig
 from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.log.config import LogConfig
+from minikafka.core.security.authorizer import AclAction, Requester
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.network.server import Server, ServerConfig, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
@@ -90,16 +94,38 @@ class CountingApis(Apis):
         return super().on_frame(connection, frame)
 
 
-class Side:
-    """Broker 1, which leads partitions 0 and 1 alone, and ``REPLICATED`` with ``FOLLOWER``."""
+class Writers:
+    """An authorizer that allows everything, or nothing, and may log what it allows."""
 
-    def __init__(self, with_common: bool) -> None:
+    def __init__(self) -> None:
+        self.allows = True
+        self.logs_all = False
+        self.lines: list[tuple[Requester, AclAction]] = []
+
+    def authorize(self, requester: Requester, actions: Sequence[AclAction]) -> Sequence[bool]:
+        if self.logs_all or not self.allows:
+            self.lines += [(requester, action) for action in actions]
+        return [self.allows] * len(actions)
+
+    def allows_silently(self, principal: object, host: str, *_: object) -> bool:
+        assert (str(principal), host) == ("User:ANONYMOUS", "10.0.0.9")
+        return self.allows and not self.logs_all
+
+
+class Side:
+    """Broker 1, which leads partitions 0 and 1 alone, and ``REPLICATED`` with ``FOLLOWER``. It has
+    an authorizer if it ``is_guarded``."""
+
+    def __init__(self, with_common: bool, is_guarded: bool = False) -> None:
         self._with_common = with_common
+        self.writers = Writers()
+        self._authorization = Authorization(cast(Any, self.writers)) if is_guarded else None
         self.cluster = ReplicaCluster([1])
         self.transports: list[FakeTransport] = []
         self._epoch = 0
         self.is_broken = False
         self.served_commonly = 0
+        self.served_together = 0  # of these, with the one before
 
     async def open(self) -> None:
         await self.cluster.__aenter__()
@@ -107,20 +133,30 @@ class Side:
         node = self.node
         handlers, clock = node.handlers, self.cluster.clock
         handler = handlers[ApiKey.PRODUCE]
+        produce = Route(ApiKey.PRODUCE, handler, overlapping=True)
+        if self._authorization is not None:
+            produce = guarded_produce(self._authorization, produce)
+        self.quotas = ClientQuotas(clock, metrics=node.metrics)
         self.apis = CountingApis(
             1,
             [
-                Route(ApiKey.PRODUCE, handler, overlapping=True),
+                produce,
                 Route(ApiKey.FETCH, handlers[ApiKey.FETCH], in_parts=True, parks_reads=True),
             ],
             self.cluster.workers,
             monotonic_ns=clock.monotonic_ns,
             metrics=node.metrics,
+            quotas=self.quotas,
         )
         self.apis.start(node.tasks)
         self.watched = WatchedRequests(self.apis, clock)
         self.common = CommonProduce(
-            self.apis, handler, node.replicas.hosted, node.replicas.appends, handler._appends
+            self.apis,
+            handler,
+            node.replicas.hosted,
+            node.replicas.appends,
+            handler._appends,
+            self._authorization,
         )
         self.sessions = handlers[ApiKey.FETCH]._sessions
         self.common_fetches = CommonFetches(
@@ -146,14 +182,20 @@ class Side:
         self.transports.append(transport)
 
     def _count(self, connection: ServerConnection, frame: memoryview) -> bool:
-        general = self.apis.frames
+        general, first = self.apis.frames, connection._served
         waits = self.common_fetches.on_frame(connection, frame)
-        self.served_commonly += self.apis.frames == general
+        if self.apis.frames == general:
+            self.served_commonly += 1 + connection._served - first
+            self.served_together += connection._served - first
         return bool(waits)
 
     def break_disk(self) -> None:
         self.is_broken = True
         self.node.files.break_below()
+
+    def fill_disk(self, room_bytes: int) -> None:
+        """Leave so much room for the files."""
+        self.node.files.leave_room(room_bytes)
 
     def watch(self) -> None:
         """Keep requests from now on, as while a page watches."""
@@ -226,6 +268,7 @@ class Side:
                 (facts, self._partitions_of(int(facts["id"])))
                 for facts in self.sessions.cache.facts(100)
             ],
+            "audit": list(self.writers.lines),
         }
 
     def _partitions_of(self, session_id: int) -> list[Any]:

@@ -16,7 +16,8 @@ from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.listener_sasl import ListenerSasl
-from minikafka.network.server import ReplySlot, ServerConnection
+from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.server import ServerConnection
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.world.sim.entropy import SimEntropy

@@ -16,8 +16,9 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
 from minikafka.network.listener_sasl import ListenerSasl
+from minikafka.network.reply_slots import ReplySlot
 from minikafka.network.sasl_network import SaslNetwork
-from minikafka.network.server import ReplySlot, Server, ServerConnection
+from minikafka.network.server import Server, ServerConnection
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.world.sim.entropy import SimEntropy

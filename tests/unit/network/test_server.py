@@ -14,10 +14,11 @@ from minikafka.network.connected_clients import ConnectedClients
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from minikafka.network.large_writes import LargeWrites
 from minikafka.network.memory_budget import MemoryBudget
+from minikafka.network.reply_slots import ReplySlot
 from minikafka.network.server import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
-    ReplySlot,
+    TOGETHER_BYTES,
     ServerConfig,
     ServerConnection,
 )
@@ -172,6 +173,64 @@ async def test_many_frames_of_one_read_are_served_in_turns(lab: Lab) -> None:
         wire.writes.clear()
         await asyncio.sleep(0)
     assert turns == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1]
+
+
+@pytest.mark.mission("FAST-5")
+@pytest.mark.parametrize(
+    ("config", "memory", "frame_bytes"),
+    [
+        (ServerConfig(), 1 << 30, 10),
+        (ServerConfig(queued_max_requests=30), 1 << 30, 10),
+        (ServerConfig(queued_max_bytes=45), 1 << 30, 10),
+        (ServerConfig(), 75, 10),
+        (ServerConfig(), 10, 10),
+    ],
+)
+async def test_frames_served_together_are_those_that_would_be_served_next(
+    lab: Lab, config: ServerConfig, memory: int, frame_bytes: int
+) -> None:
+    """The handler parks all requests, until a limit of the connection stops it."""
+    served: list[list[int]] = []
+    for is_together in (False, True):
+        taken: list[int] = []
+
+        def on_frame(
+            connection: ServerConnection,
+            frame: memoryview,
+            is_together: bool = is_together,
+            taken: list[int] = taken,
+        ) -> None:
+            frames = [frame, *(connection.following() if is_together else ())]
+            connection.serve_also(len(frames) - 1)
+            for each in frames:
+                connection.open_slot(len(each))
+            taken.append(len(frames))
+
+        nobody = Nobody()
+        nobody.budget.requests.limit_to(memory)
+        connection = ServerConnection(1, cast(Any, nobody), config, on_frame, "PLAINTEXT", lab.log)
+        connection.connection_made(cast(Any, Wire()))
+        data = framed(b"a" * frame_bytes) * (FRAMES_AT_ONCE + 10)
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+        served.append(taken)
+    one_by_one, together = served
+    assert together == [len(one_by_one)]
+
+
+async def test_large_frames_are_not_served_together(lab: Lab) -> None:
+    taken: list[int] = []
+
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
+        taken.append(1 + len(connection.following()))
+
+    connection = ServerConnection(
+        1, cast(Any, Nobody()), ServerConfig(), on_frame, "PLAINTEXT", lab.log
+    )
+    connection.connection_made(cast(Any, Wire()))
+    connection._frames = [memoryview(bytes(TOGETHER_BYTES // 2))] * 5
+    connection._serve(connection._frames)
+    assert taken == [2, 2, 2, 2, 1]
 
 
 async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab: Lab) -> None:

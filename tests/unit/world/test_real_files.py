@@ -317,3 +317,21 @@ input()
             RealFiles().lock(lock)
         holder.kill()
     RealFiles().lock(lock).release()
+
+
+def test_parts_are_written_whole_although_the_system_takes_some_of_them(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.pwritev
+
+    def half(fd: int, parts: Any, offset: int) -> int:
+        return write(fd, [b"".join(parts)[:4]], offset)
+
+    async def body() -> None:
+        file = RealFiles().open(path)
+        monkeypatch.setattr(os, "pwritev", half)
+        file.write_parts([b"abc", b"def", b"g"], 1)
+        assert file.read(9, 0) == CONTENT[:1] + b"abcdefg" + CONTENT[8:9]
+        file.close()
+
+    asyncio.run(body())

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
-from minikafka.broker.requests.apis import ApiVersionsHandler, RequestContext
+from minikafka.broker.requests.api_versions import ApiVersionsHandler
+from minikafka.broker.requests.apis import RequestContext
 from minikafka.kernel.inter_broker_protocol import LATEST
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader

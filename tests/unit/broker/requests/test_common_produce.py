@@ -23,6 +23,7 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
+from minikafka.world.memory.files import MemoryFile
 from tests.support.broker.replicas import TOPIC, TOPIC_ID
 from tests.support.broker.two_paths import CONNECTIONS, FOLLOWER, PARTITIONS, REPLICATED, Side
 
@@ -39,6 +40,13 @@ CONFIGS: tuple[dict[str, Any], ...] = (
     {"segment_bytes": 200},
     {"flush_messages": 2},
     {"min_isr": 2},
+)
+QUOTAS: tuple[dict[str, str], ...] = (
+    {},
+    {"producer_byte_rate": "1000000000"},
+    {"producer_byte_rate": "100", "request_percentage": "50"},
+    {"producer_byte_rate": "5"},
+    {"consumer_byte_rate": "5"},
 )
 
 
@@ -162,6 +170,29 @@ READS = st.builds(
     st.integers(0, CONNECTIONS - 1),
     st.lists(st.one_of(COMMON, COMMON, COMMON, ODD, DAMAGED), min_size=1, max_size=5).map(tuple),
 )
+
+
+def in_a_row(connection: int, request: Request, sizes: list[int], step: int) -> Read:
+    """Return requests that differ in their records and sequence numbers alone. The numbers are
+    consecutive if ``step`` is 1."""
+    producer_id, epoch, sequence = request.producer
+    numbers = [sequence + step * place if sequence >= 0 else -1 for place in range(len(sizes))]
+    return Read(
+        connection,
+        tuple(
+            replace(request, values=(size,), producer=(producer_id, epoch, number))
+            for size, number in zip(sizes, numbers, strict=True)
+        ),
+    )
+
+
+ROWS = st.builds(
+    in_a_row,
+    st.integers(0, CONNECTIONS - 1),
+    COMMON,
+    st.lists(st.integers(0, 200), min_size=2, max_size=5),
+    st.sampled_from([1, 1, 1, 0, 2]),
+)
 FETCHES = st.builds(
     Fetch,
     st.integers(0, CONNECTIONS - 1),
@@ -176,9 +207,12 @@ CHANGES = st.one_of(
     st.builds(Change, st.just("leader"), st.sampled_from([1, 1, FOLLOWER])),
     st.builds(Change, st.just("isr")),
     st.builds(Change, st.just("disk")),
+    st.builds(Change, st.just("full"), st.integers(0, 800)),
     st.builds(Change, st.just("watch")),
+    st.builds(Change, st.just("acls"), st.integers(0, 3)),
+    st.builds(Change, st.just("quota"), st.integers(0, len(QUOTAS) - 1)),
 )
-STEPS = st.lists(st.one_of(READS, READS, READS, FETCHES, CHANGES), min_size=1, max_size=12)
+STEPS = st.lists(st.one_of(READS, READS, ROWS, ROWS, FETCHES, CHANGES), min_size=1, max_size=12)
 
 
 def fetch_frame(fetch: Fetch, correlation_id: int) -> bytes:
@@ -216,6 +250,13 @@ class Player:
             await side.elect(1, isr=(1,))
         elif step.kind == "disk":
             side.break_disk()
+        elif step.kind == "quota":
+            side.quotas.set(None, "c", QUOTAS[step.value])
+        elif step.kind == "acls":
+            side.writers.allows = step.value < 2
+            side.writers.logs_all = step.value == 1
+        elif step.kind == "full":
+            side.fill_disk(step.value)
         else:
             side.watch()
         await side.settle()
@@ -228,7 +269,13 @@ class Player:
 async def compare(steps: list[Read | Fetch | Change]) -> int:
     """Play the steps on both sides and compare after each. Return how many requests the common
     path has served."""
-    sides = Side(with_common=False), Side(with_common=True)
+    return (await compared(steps)).served_commonly
+
+
+async def compared(steps: list[Read | Fetch | Change], is_guarded: bool = False) -> Side:
+    """As ``compare``, of brokers with an authorizer or without; return the side with the common
+    path."""
+    sides = Side(False, is_guarded), Side(True, is_guarded)
     players = [Player(side) for side in sides]
     for side in sides:
         await side.open()
@@ -242,16 +289,18 @@ async def compare(steps: list[Read | Fetch | Change]) -> int:
     finally:
         for side in sides:
             await side.close()
-    return sides[1].served_commonly
+    return sides[1]
 
 
 @pytest.mark.mission("FAST-1")
-@given(steps=STEPS)
+@given(steps=STEPS, is_guarded=st.booleans())
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-def test_both_paths_have_the_same_effects(steps: list[Read | Fetch | Change]) -> None:
-    asyncio.run(compare(steps))
+def test_both_paths_have_the_same_effects(
+    steps: list[Read | Fetch | Change], is_guarded: bool
+) -> None:
+    asyncio.run(compared(steps, is_guarded))
 
 
 @pytest.mark.mission("FAST-2")
@@ -339,3 +388,129 @@ async def test_a_batch_that_is_in_the_log_is_not_given_to_the_general_path(
         assert (len(bugs), side.apis.frames) == (1, general)
     finally:
         await side.close()
+
+
+@pytest.mark.mission("FAST-4")
+@pytest.mark.parametrize("version", [FIRST_VERSION, LAST_VERSION])
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 1)])
+@pytest.mark.parametrize("partition", [0, REPLICATED])
+async def test_requests_of_one_read_are_appended_with_one_write(
+    version: int,
+    acks: int,
+    producer: tuple[int, int, int],
+    partition: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[int] = []
+    write = MemoryFile.write_parts
+
+    def note(file: MemoryFile, parts: Any, offset: int) -> None:
+        written.append(len(parts))
+        write(file, parts, offset)
+
+    monkeypatch.setattr(MemoryFile, "write_parts", note)
+    producer_id, epoch, sequence = producer
+    first = Request(version, acks, producer=(producer_id, epoch, min(sequence, 0)))
+    first = replace(first, partition=partition)
+    row = in_a_row(0, replace(first, producer=producer), [10, 200, 10, 0], 1)
+    steps: list[Read | Fetch | Change] = [Read(0, (first,)), row]
+    assert (await compared([*steps, Fetch(1, FOLLOWER, partition, 5, 1)])).served_together == 3
+    assert written == [4]
+
+
+@pytest.mark.mission("FAST-4")
+@pytest.mark.parametrize(
+    ("odd", "together"),
+    [
+        ({}, 4),
+        ({"partition": 1}, 1),
+        ({"acks": -1}, 1),
+        ({"timeout_ms": 7}, 1),
+        ({"client_id": "d"}, 1),
+        ({"producer": (7, 0, 0)}, 1),
+        ({"batches": 2}, 1),
+        ({"base_offset": 1}, 1),
+        ({"compression": Compression.GZIP}, 1),
+        ({"damage": (0.97, 0)}, 1),
+    ],
+)
+async def test_a_request_that_differs_ends_the_row_that_is_appended_together(
+    odd: dict[str, Any], together: int
+) -> None:
+    plain = Request()
+    row = (plain, plain, replace(plain, **odd), plain, plain)
+    side = await compared([Read(0, (plain,)), Read(0, row)])
+    # The two behind the odd one are appended together, too.
+    assert side.served_together == (together if together == 4 else together + 1)
+
+
+@pytest.mark.mission("FAST-4")
+@pytest.mark.parametrize("room", [0, 40, 100, 200, 300, 1000])
+@pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 1)])
+async def test_the_batches_of_a_row_that_fit_on_the_disk_are_in_the_log(
+    room: int, producer: tuple[int, int, int]
+) -> None:
+    first = replace(Request(), producer=(*producer[:2], min(producer[2], 0)))
+    row = in_a_row(0, replace(first, producer=producer), [30, 30, 30, 30], 1)
+    await compare([Read(0, (first,)), Change("full", room), row, Read(0, (first,))])
+
+
+@pytest.mark.mission("FAST-4")
+@pytest.mark.parametrize("config", range(len(CONFIGS)))
+async def test_a_row_rolls_segments_as_its_requests_would(config: int) -> None:
+    row = in_a_row(0, Request(), [30, 30, 30, 30], 1)
+    await compare([Change("config", config), *[row] * 4])
+
+
+@pytest.mark.mission("FAST-4")
+async def test_a_fetch_that_waits_for_the_first_batch_of_a_row_gets_no_more() -> None:
+    row = in_a_row(0, Request(), [30, 30, 30], 1)
+    side = await compared([row, Fetch(1, -1, 0, 3, 1), row])
+    assert side.served_together == 1 + 1  # each first one is alone: of the log, and by the fetch
+
+
+@pytest.mark.mission("FAST-4")
+@pytest.mark.parametrize("step", [0, 2])
+@pytest.mark.parametrize("sequence", [0, 3])
+async def test_a_row_with_a_retry_or_a_gap_is_checked_batch_by_batch(
+    step: int, sequence: int
+) -> None:
+    first = Request(producer=(7, 0, 0))
+    row = in_a_row(0, replace(first, producer=(7, 0, sequence)), [30, 30, 30], step)
+    await compare([Read(0, (first,)), row, Read(0, (replace(first, producer=(7, 0, 1)),))])
+
+
+@pytest.mark.mission("FAST-6")
+async def test_the_common_path_serves_requests_allowed_without_a_line_of_audit() -> None:
+    row = Read(0, (Request(), Request()))
+    steps: list[Read | Fetch | Change] = []
+    for acls in (0, 1, 2, 0):  # allowed, allowed with a line, denied
+        steps += [Change("acls", acls), row]
+    side = await compared(steps, is_guarded=True)
+    assert (side.served_commonly, len(side.writers.lines)) == (4, 4)
+
+
+@pytest.mark.mission("FAST-7")
+@pytest.mark.parametrize("quota", range(len(QUOTAS)))
+@pytest.mark.parametrize("version", [FIRST_VERSION, 9, LAST_VERSION])
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_clients_with_quotas_are_measured_and_throttled_on_the_common_path(
+    quota: int, version: int, acks: int
+) -> None:
+    plain = Request(version, acks)
+    replicated = replace(plain, partition=REPLICATED)
+    steps: list[Read | Fetch | Change] = [
+        Change("quota", quota),
+        Read(0, (plain, plain, plain)),
+        Change("time", 500),
+        Read(0, (plain, replicated, replicated, plain)),
+        Read(1, (replace(plain, client_id="d"), replace(plain, client_id=None))),
+        Change("time", 60),
+        Change("time", 500),
+        Read(2, (plain, plain)),
+    ]
+    side = await compared(steps)
+    is_throttled = "5" in QUOTAS[quota].get("producer_byte_rate", "")
+    assert side.served_commonly == 11 or is_throttled
+    await compare([*steps, Change("disk"), Read(2, (plain, plain))])

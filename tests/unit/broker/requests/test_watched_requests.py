@@ -23,7 +23,7 @@ from minikafka.broker.requests.watched_requests import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.server import ReplySlot
+from minikafka.network.reply_slots import ReplySlot
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.describe_cluster import (
