@@ -1,6 +1,6 @@
 """Modules that are imported when something of them is needed: ``LazyModule`` for a package of
-others, ``lazy_names`` for the names that a package of ours offers, ``import_without`` for what a
-package of others would import besides.
+others, ``lazy_names`` for the names that a package of ours offers, ``import_without`` and
+``import_without_metadata`` for what a package of others would import besides.
 
     if TYPE_CHECKING:
         import h11
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
@@ -42,6 +43,22 @@ def import_without(name: str, *others: str) -> None:
     finally:
         for other in hidden:
             del sys.modules[other]
+
+
+def import_without_metadata(name: str) -> None:
+    """Import a module of a package that looks up its own version, as if the version were empty.
+
+    ``importlib.metadata`` imports fifty modules for it, which take 2 MB. The module is imported as
+    usual if that is there already, or if it needs more than a version of it."""
+    metadata = "importlib.metadata"
+    if metadata not in sys.modules:
+        stand_in = ModuleType(metadata)
+        stand_in.version = lambda _: ""  # type: ignore[attr-defined]
+        sys.modules[metadata] = stand_in
+        with suppress(ImportError, AttributeError):
+            import_module(name)
+        del sys.modules[metadata]
+    import_module(name)
 
 
 def lazy_names(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:

@@ -25,7 +25,6 @@ from minikafka.broker.requests.security.delegation_tokens import DelegationToken
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
-from minikafka.faults.injected import FaultSeam, InjectedFaults
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
@@ -67,6 +66,7 @@ from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
 if TYPE_CHECKING:
+    from minikafka.faults.injected import FaultSeam, InjectedFaults
     from minikafka.node.passwords import StoredPasswords
 
 REGISTER_RETRY_MS = 500
@@ -394,6 +394,8 @@ class BrokerNode:
         if self._faults is None:
             return None
         names = self.parts.cache.topic_name
+        from minikafka.faults.injected import FaultSeam
+
         return FaultSeam(self._faults, self.broker_id, self._world.clock, names)
 
     def _make_controller(self, listening: BrokerListeners) -> KafkaController:

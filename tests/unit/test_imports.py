@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +105,14 @@ def test_a_broker_whose_log_is_a_file_imports_nothing_that_prints() -> None:
     )
     assert "structlog" in loaded
     assert heavy(loaded) & {"rich", "pygments"} == set()
-    assert {"rich", "greenlet"} & loaded == set()
+    assert {"rich", "greenlet", "importlib.metadata", "email"} & loaded == set()
+
+
+@pytest.mark.mission("RUN-6")
+def test_a_broker_imports_no_faults() -> None:
+    loaded = loaded_by("import minikafka.node.broker")
+    assert "minikafka.broker.requests.apis" in loaded
+    assert not [name for name in loaded if "faults" in name]
 
 
 @pytest.mark.mission("RUN-6")
@@ -117,6 +125,21 @@ def test_a_module_is_imported_without_another_that_others_still_find() -> None:
         "import rich"
     )
     assert {"structlog", "rich"} <= loaded
+
+
+@pytest.mark.mission("RUN-6")
+@pytest.mark.parametrize(("needs", "is_loaded"), [("version", False), ("version, files", True)])
+def test_a_package_may_need_more_of_the_metadata_than_a_version(
+    tmp_path: Path, needs: str, is_loaded: bool
+) -> None:
+    (tmp_path / "needy.py").write_text(f"from importlib.metadata import {needs}\n")
+    loaded = loaded_by(
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from minikafka.kernel.lazy_module import import_without_metadata\n"
+        "import_without_metadata('needy')\n"
+        "assert sys.modules['needy'].version"
+    )
+    assert ("importlib.metadata" in loaded) is is_loaded
 
 
 def test_an_imported_package_is_never_hidden() -> None:
