@@ -63,6 +63,7 @@ FIRST_FLEXIBLE: Final = ApiKey.FETCH.first_flexible
 FIRST_BY_ID: Final = 13
 FIRST_WITHOUT_REPLICA_ID: Final = 15
 MAX_TARGETS: Final = 20_000
+JOINED_BYTES: Final = 32 * 1024  # of records: fewer are copied, more are sent as they were read
 NO_OFFSET: Final = -1
 
 _read_header = Struct(">hhih").unpack_from  # key, version, correlation id, length of the client id
@@ -367,10 +368,13 @@ class CommonFetches:
         self._fetches.count_one(result)
         times = self._times_of(row)
         times.arrived(request.version)
-        connection.overlapping = row.overlapping
-        slot = connection.open_slot(len(frame))
-        slot.times = times
-        slot.send(target.response(request.correlation_id, request.session_id, result))
+        response = target.response(request.correlation_id, request.session_id, result)
+        if len(result.records) <= JOINED_BYTES:
+            connection.send_at_once(b"".join(response), times)
+        else:
+            slot = connection.open_slot(len(frame))
+            slot.times = times
+            slot.send(response)
         return True
 
     def _times_of(self, row: ApiRow) -> RequestTimes:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minikafka.broker.requests.common_fetch import FIRST_VERSION, LAST_VERSION
+from minikafka.broker.requests.common_fetch import FIRST_VERSION, JOINED_BYTES, LAST_VERSION
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
@@ -300,7 +300,8 @@ async def test_a_common_request_does_not_reach_the_general_path(
     opens, goes_on = replace(fetch, session=INITIAL_EPOCH), replace(fetch, session=(0, 0))
     more = replace(goes_on, offset=1)
     steps: Steps = [Produce(), Produce(values=(1, 2)), fetch, opens, goes_on, more, goes_on]
-    assert await compare(steps) == 4
+    large = replace(fetch, offset=3)
+    assert await compare([*steps, Produce(values=(JOINED_BYTES,)), large]) == 5
 
 
 @pytest.mark.mission("FET-20")
