@@ -42,7 +42,7 @@ def print_bound(report: Report, costs: dict[str, float]) -> None:
     With acks=all all processes share the processors."""
     send, receive = costs["send"], costs["receive"]
     store = receive + costs["CRC-32C"] + costs["write to a file that grows"]
-    read = costs["read into memory that is used again"]
+    read = costs["read from the page cache"]
     leader = store + read + FOLLOWERS * send
     everybody = send + leader + FOLLOWERS * store
     report.section("copies and checksums of one MB alone (us of CPU)", "acks=all", "acks=1")
@@ -109,11 +109,9 @@ def of_files(path: Path) -> dict[str, float]:
             lambda n: os.pwrite(fd, data, n * BATCH_BYTES), count, lambda: os.ftruncate(fd, 0)
         )
         used = best(lambda n: os.preadv(fd, [memory], n * BATCH_BYTES), count, lambda: None)
-        fresh = best(lambda n: os.pread(fd, BATCH_BYTES, n * BATCH_BYTES), count, lambda: None)
     finally:
         os.close(fd)
     return {
         "write to a file that grows": grows,
-        "read into memory that is used again": used,
-        "read into fresh memory": fresh,
+        "read from the page cache": used,
     }
