@@ -33,7 +33,7 @@ IN_SPARK: Final = (
 TESTS: Final = {
     "": "tests/spark/test_spark_versions.py",
     "Spark Connect": "tests/spark/test_spark_connect.py",
-    "table": "tests/spark/test_spark_lakes.py",
+    "table": "tests/spark/test_spark_lakes.py::test_a_repeated_batch_is_in_a_table_once",
     "`minikafka pipeline`": (
         "tests/spark/test_pipeline_session.py::test_sql_and_python_run_continuously"
     ),
