@@ -1,4 +1,4 @@
-"""A program that starts a Spark Connect server, runs a command that uses it, and stops it.
+"""A program that starts a Spark Connect server and a client, and stops the server at its end.
 
 Spark's script ``spark-pipelines`` starts such a server too, but always on port 15002, so that two
 runs on one machine collide. This server listens on a port of 127.0.0.1 that the system chooses."""
@@ -24,14 +24,19 @@ SERVER_SETTINGS: Final = {
 
 
 def main() -> int:
-    """Run the command in this program's arguments, with the server's URL in ``SPARK_REMOTE``.
+    """Run the command in this program's arguments, a client that reads the server's URL from its
+    standard input. It starts at once, together with the server.
 
     Returns the command's exit status. The server takes its settings from ``PYSPARK_SUBMIT_ARGS``,
     which must have ``SERVER_SETTINGS`` among them."""
     # The server rejects clients without this token. Only the command gets it.
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = secrets.token_hex(16)
-    with _server() as url:
-        command = subprocess.run(sys.argv[1:], env={**os.environ, "SPARK_REMOTE": url}, check=False)
+    # The input of the command ends if the server does not start.
+    with (
+        subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, text=True) as command,
+        _server() as url,
+    ):
+        command.communicate(f"{url}\n")
     return command.returncode
 
 

@@ -35,6 +35,8 @@ refresh.interval.ms=60000
 # the folder of the catalog, the tables and the logs, relative to this project's spec
 state.dir=state
 log.level=WARN
+# Runs of few records take half the CPU time with these options; those of many take longer.
+#spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
 _PYTHON: Final = '''\

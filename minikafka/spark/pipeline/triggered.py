@@ -69,7 +69,7 @@ def _run_process(
     if not engine.remote:
         engine.metastore_dir.mkdir(parents=True, exist_ok=True)
     with (
-        log.open("ab") as log_file,
+        log.open("ab", buffering=0) as log_file,  # users follow it while it grows
         subprocess.Popen(
             command_line(spec, engine, command),
             cwd=spec.folder,
@@ -96,9 +96,10 @@ def command_line(spec: Spec, engine: Engine, command: Sequence[str]) -> list[str
     The program runs together with a new Spark Connect server unless the engine names a server. With
     ``-P`` the processes do not search the project's folder for modules."""
     program = [sys.executable, "-P", "-m"]
-    client = [*program, "pyspark.pipelines.cli", *command, "--spec", str(spec.path)]
+    arguments = [*command, "--spec", str(spec.path)]
     if engine.remote:
-        return client
+        return [*program, "pyspark.pipelines.cli", *arguments]
+    client = [*program, "minikafka.spark.pipeline.connect_client", *arguments]
     return [*program, "minikafka.spark.pipeline.connect_server", *client]
 
 
