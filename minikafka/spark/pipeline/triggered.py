@@ -33,6 +33,8 @@ _SHOWN: Final = re.compile(
 _COMPLETED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has COMPLETED.*")
 _RUN: Final = "Run is "
 _FAILED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has FAILED.*")
+# What ends the JVM, before Python complains that it is gone.
+_JVM_ENDED: Final = re.compile(r'Exception in thread "main" (?:[\w$]+\.)*(\w+: .+)')
 _UNRESOLVED: Final = re.compile(
     r"Failed to resolve flow: '(?P<flow>[^']+)'\.\s+Error: (?P<error>.+)"
 )
@@ -158,6 +160,9 @@ def log_and_show(lines: Iterable[bytes], log_file: BinaryIO, show: ShowLine) -> 
 
 def failure_in(last_lines: Sequence[str]) -> str:
     """Return the failure of a run in one line, found in its last lines."""
+    in_java = [found[1] for line in last_lines if (found := _JVM_ENDED.fullmatch(line))]
+    if in_java:
+        return in_java[-1]
     unresolved = _UNRESOLVED.search("\n".join(last_lines))
     if unresolved is not None:
         return f"flow {unresolved['flow']}: {cause_of(unresolved['error'])}"

@@ -41,6 +41,19 @@ def test_all_lines_are_logged_and_events_are_shown() -> None:
     assert failure_in(unresolved) == "flow a.b.totals: [NO_COLUMN] x"
 
 
+@pytest.mark.mission("SPO-4")
+def test_a_jvm_that_does_not_start_says_why() -> None:
+    lines = [
+        'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn',
+        "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1128)",
+        "Traceback (most recent call last):",
+        '  File "/x/java_gateway.py", line 1, in launch_gateway',
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] gone",
+    ]
+    assert failure_in(lines) == "SparkException: Master must either be yarn"
+    assert failure_in(lines[2:]) == "PySparkRuntimeError: [JAVA_GATEWAY_EXITED] gone"
+
+
 def test_a_failed_flow_is_not_shown_as_completed() -> None:
     """Spark reports both for a flow whose query ends with an exception."""
     texts = [
