@@ -160,6 +160,33 @@ def test_a_fetch_session_loses_a_topic_with_its_acl() -> None:
 
 
 @pytest.mark.mission("SEC-133")
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_consumer_without_an_acl_gets_no_records(version: int) -> None:
+    """A Fetch and a Produce that are served in one straight line where there is no authorizer."""
+    authorized = Authorized()
+
+    async def scenario(_: SimCluster) -> list[tuple[int, bool]]:
+        await authorized.prepare()
+        data = [PartitionProduceData(0, build_batch([(1, None, b"v" * 10, [])]))]
+        produce = ProduceRequest(None, 1, 1000, [TopicProduceData("secret", data)])
+        assert (await authorized.ask(ADMIN, produce, 9)).responses[0].partition_responses[
+            0
+        ].error_code == 0
+        part = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        fetch = FetchRequest(
+            max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="secret", partitions=[part])]
+        )
+        found = []
+        for client in (ADMIN, BOB):
+            (topic,) = (await authorized.ask(client, fetch, version)).responses
+            found.append((topic.partitions[0].error_code, bool(topic.partitions[0].records)))
+        return found
+
+    refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert authorized.cluster.run(scenario) == [(0, True), (refused, False)]
+
+
+@pytest.mark.mission("SEC-133")
 def test_a_request_of_thousands_of_topics_is_decided_in_slices() -> None:
     """More topics than are decided about at once: the records lie in a receive buffer that the
     next request of the connection overwrites."""
