@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib.spark_standalone import Standalone, parent_of, until
 from tests.spark.kafka_side import committed, numbered, produce
-from tests.spark.standalone import Standalone, parent_of, until
 from tests.support.clients.places import PROCESSES, Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

@@ -31,6 +31,7 @@ from scripts.lib.bench import (
     security,
     side_by_side,
     spark,
+    spark_cluster,
     spark_streams,
     stalls,
     start,
@@ -69,6 +70,7 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "tab": tab.run,
     "stalls": stalls.run,
     "spark": spark.run,
+    "spark-cluster": spark_cluster.run,
     "spark-streams": spark_streams.run,
     "formats": formats.run,
     "interpreters": interpreters.run,
@@ -77,7 +79,9 @@ BENCHMARKS: dict[str, Callable[[Report], None]] = {
     "kafka": lambda _: side_by_side.run([BENCHMARKS[name] for name in IN_THE_DOCUMENT]),
 }
 # What runs only when it is named: it takes long, or writes into docs.
-ONLY_NAMED = ("catching-up", "scale", "interpreters", "flames", "soak", "kafka")
+ONLY_NAMED = (
+    "catching-up", "scale", "spark-cluster", "interpreters", "flames", "soak", "kafka"
+)  # fmt: skip
 WITH_OPTION: dict[str, Callable[[Report, str], None]] = {
     "stalls": lambda report, text: stalls.run(report, [text]),
     "scale": lambda report, number: scale.run(report, int(number)),

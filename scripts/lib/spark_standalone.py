@@ -75,8 +75,8 @@ class Standalone:
     def log_of(self, name: str) -> str:
         return (self._directory / f"{name}.log").read_text()
 
-    def submit(self, script: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        """``spark-submit``, its output to ``submit.log``."""
+    def submit(self, script: Path, *arguments: str, cores: int = 0) -> subprocess.Popen[bytes]:
+        """``spark-submit`` on as many cores, 0 for all. Its output goes to ``submit.log``."""
         log = self._stack.enter_context((self._directory / "submit.log").open("wb"))
         settings = {
             "spark.driver.host": "127.0.0.1",
@@ -84,6 +84,8 @@ class Standalone:
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.ui.enabled": "false",
         }
+        if cores:
+            settings["spark.cores.max"] = str(cores)
         command = [str(self.home / "bin" / "spark-submit"), "--master", self.master]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
