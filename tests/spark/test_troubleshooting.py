@@ -195,7 +195,7 @@ def place(streams: Any, cluster: Cluster, topic: str, tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize("name", SYMPTOMS)
-def test_the_page_has_what_a_user_reads(place: Place, name: str) -> None:
+def test_the_page_has_the_line_that_a_user_reads(place: Place, name: str) -> None:
     with pytest.raises(Exception) as failure:
         SYMPTOMS[name](place)
     text = f"{type(failure.value).__name__}: {cause_of(failure.value)}"
