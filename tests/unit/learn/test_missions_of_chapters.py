@@ -44,6 +44,10 @@ LEFT_OUT_ROWS = {
     "FET-15": "which index files are written, of which no message says anything",
     "FET-16": "when a checkpoint is written, of which no message says anything",
     "FET-17": "which partitions a follower looks at: its requests are the same as without that",
+    "FET-18": "into which memory records are read",
+    "FET-19": "the short way of common fetches, whose effects are those of any other way",
+    "FET-20": "which fetches take that short way",
+    "FET-21": "how a place in a log is found, of which no message says anything",
     "DOP-14": "needs a broker with two log directories; those of a recipe have one",
 }
 
