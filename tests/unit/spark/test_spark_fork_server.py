@@ -45,7 +45,11 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
         "print(os.environ[VARIABLE], flush=True); sys.stdin.read()"
     )
     owner = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != VARIABLE},
     )
     assert owner.stdout is not None
     socket = owner.stdout.readline().strip()
