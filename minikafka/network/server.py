@@ -243,12 +243,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         stop = min(len(frames), served + most, FRAMES_AT_ONCE)
         room = min(config.queued_max_bytes - self._queued_bytes, self._server.memory.room)
         room = min(room, TOGETHER_BYTES) - len(frames[served - 1])
-        if sum(map(len, frames)) >= room:
-            for place in range(served, stop):
+        following = frames[served:stop]
+        if sum(map(len, following)) >= room:
+            for place, frame in enumerate(following):
                 if room <= 0:
-                    return frames[served:place]
-                room -= len(frames[place])
-        return frames[served:stop]
+                    return following[:place]
+                room -= len(frame)
+        return following
 
     def serve_also(self, count: int) -> None:
         """Count so many frames of ``following`` as served."""

@@ -141,12 +141,17 @@ def receive(client: socket.socket) -> tuple[Request, list[int]]:
     """Receive a request, and the descriptors of standard input, output and error. Raises OSError,
     ValueError."""
     header, descriptors, _, _ = socket.recv_fds(client, 4, 3)
-    size = int.from_bytes(header, "big")
-    with client.makefile("rb", buffering=0) as stream:
-        body = b""
-        while len(body) < size and (more := stream.read(size - len(body))):
-            body += more
-    return Request(*json.loads(body)), descriptors
+    try:
+        size = int.from_bytes(header, "big")
+        with client.makefile("rb", buffering=0) as stream:
+            body = b""
+            while len(body) < size and (more := stream.read(size - len(body))):
+                body += more
+        return Request(*json.loads(body)), descriptors
+    except (OSError, ValueError):
+        for each in descriptors:
+            os.close(each)
+        raise
 
 
 def become(request: Request, descriptors: Iterable[int], installed: list[str]) -> NoReturn:

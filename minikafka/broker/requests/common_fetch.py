@@ -62,7 +62,7 @@ LAST_VERSION: Final = ApiKey.FETCH.max_version
 FIRST_FLEXIBLE: Final = ApiKey.FETCH.first_flexible
 FIRST_BY_ID: Final = 13
 FIRST_WITHOUT_REPLICA_ID: Final = 15
-MAX_TARGETS: Final = 20_000
+MAX_TARGETS: Final = 20_000  # of all versions, each about a kilobyte
 JOINED_BYTES: Final = 32 * 1024  # of records: fewer are copied, more are sent as they were read
 NO_OFFSET: Final = -1
 
@@ -394,9 +394,9 @@ class CommonFetches:
         topic_partition = TopicPartition(topic, partition)
         if self._hosted.get(topic_partition) is None:
             return None
-        targets = self._targets[request.version, request.isolation_level]
-        if len(targets) >= MAX_TARGETS:
-            targets.clear()
+        if sum(map(len, self._targets.values())) >= MAX_TARGETS:
+            for targets in self._targets.values():
+                targets.clear()
         target = _Target(topic_partition, topic_id, request.version, request.isolation_level)
-        targets[request.name] = target
+        self._targets[request.version, request.isolation_level][request.name] = target
         return target

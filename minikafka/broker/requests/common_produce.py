@@ -64,7 +64,7 @@ PRODUCE: Final = int(ApiKey.PRODUCE)
 FIRST_VERSION: Final = 5  # responses have a log start offset
 FIRST_FLEXIBLE: Final = ApiKey.PRODUCE.first_flexible
 LAST_VERSION: Final = 11
-MAX_TARGETS: Final = 20_000
+MAX_TARGETS: Final = 20_000  # of all versions, each about a kilobyte
 
 _read_header = Struct(">hhih").unpack_from  # key, version, correlation id, length of the client id
 # After the client id: tags of the header, transactional id, acks, time-out, topics + 1.
@@ -559,8 +559,9 @@ class CommonProduce:
         named = named_partition(request.name, request.version)
         if named is None or named.topic in INTERNAL_TOPICS or self._hosted.get(named) is None:
             return None
-        targets = self._targets[request.version]
-        if len(targets) >= MAX_TARGETS:
-            targets.clear()
-        target = targets[request.name] = _Target(named, request.version)
+        if sum(map(len, self._targets.values())) >= MAX_TARGETS:
+            for targets in self._targets.values():
+                targets.clear()
+        target = _Target(named, request.version)
+        self._targets[request.version][request.name] = target
         return target

@@ -15,7 +15,7 @@ KEPT_BYTES: Final = 4 * 1024 * 1024
 
 class ReadMemory:
     """Buffers of reads between ``LEAST_BYTES`` and ``MOST_BYTES``. At most ``KEPT_BYTES`` of them
-    are kept; what is needed beyond is freed with the result of its read.
+    are kept; what is needed beyond is freed with the result of its read. It is for one thread.
 
     A buffer of which there is a view is in use: Python refuses to resize such a ``bytearray``."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from minikafka.spark.fork_server import VARIABLE
+from minikafka.spark.fork_server import VARIABLE, receive
 from minikafka.spark.worker_python import worker_python
 
 pytestmark = pytest.mark.mission("SPS-4")
@@ -91,8 +92,6 @@ def test_without_a_server_a_python_is_started(
 
 
 def test_a_socket_without_a_server_is_no_hindrance(environ: dict[str, str], tmp_path: Path) -> None:
-    import socket
-
     with socket.socket(socket.AF_UNIX) as nobody:
         nobody.bind(str(tmp_path / "nobody"))
         done = run({**environ, VARIABLE: str(tmp_path / "nobody")}, tmp_path, "-m", "what_runs")
@@ -113,3 +112,15 @@ def test_a_worker_ends_with_the_process_that_the_jvm_knows(
     known.wait()
     wait_until(lambda: not Path(f"/proc/{worker}").exists())
     known.stdout.close()
+
+
+def test_a_client_that_ends_amid_its_request_leaves_no_descriptors() -> None:
+    client, server = socket.socketpair()
+    with server:
+        socket.send_fds(client, [(100).to_bytes(4, "big")], [0, 1, 2])
+        client.sendall(b"[")
+        client.close()
+        descriptors = os.listdir("/proc/self/fd")
+        with pytest.raises(ValueError, match="Expecting value"):
+            receive(server)
+        assert os.listdir("/proc/self/fd") == descriptors

@@ -356,3 +356,26 @@ async def test_a_bug_of_the_common_path_ends_the_node(monkeypatch: pytest.Monkey
         assert len(bugs) == 1
     finally:
         await side.close()
+
+
+@pytest.mark.mission("FET-20")
+async def test_partitions_are_remembered_up_to_a_number_for_all_versions_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client may name each partition in each version."""
+    monkeypatch.setattr("minikafka.broker.requests.common_fetch.MAX_TARGETS", 2)
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        records = build_batch([(NOW, None, b"v", ())])
+        topics = [TopicProduceData(TOPIC, [PartitionProduceData(0, records)])]
+        header, produce = RequestHeader(0, 9, 1), ProduceRequest(None, 1, 100, topics)
+        side.transports[0].receive(encode_request(header, produce))
+        before, versions = side.served_commonly, range(FIRST_VERSION, LAST_VERSION + 1)
+        for version in versions:
+            fetch = Fetch(version=version, session=FINAL_EPOCH, min_bytes=1)
+            side.transports[0].receive(fetch.frame(version, []))
+            assert sum(map(len, side.common_fetches._targets.values())) in (1, 2)
+        assert side.served_commonly - before == len(versions)
+    finally:
+        await side.close()

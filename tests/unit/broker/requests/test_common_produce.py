@@ -514,3 +514,21 @@ async def test_clients_with_quotas_are_measured_and_throttled_on_the_common_path
     is_throttled = "5" in QUOTAS[quota].get("producer_byte_rate", "")
     assert side.served_commonly == 11 or is_throttled
     await compare([*steps, Change("disk"), Read(2, (plain, plain))])
+
+
+@pytest.mark.mission("FAST-2")
+async def test_partitions_are_remembered_up_to_a_number_for_all_versions_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client may name each partition in each version."""
+    monkeypatch.setattr("minikafka.broker.requests.common_produce.MAX_TARGETS", 2)
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        versions = range(FIRST_VERSION, LAST_VERSION + 1)
+        for version in versions:
+            side.transports[0].receive(Request(version=version).frame(version))
+            assert sum(map(len, side.common._targets.values())) in (1, 2)
+        assert side.served_commonly == len(versions)
+    finally:
+        await side.close()
