@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +26,12 @@ from minikafka.spark.pipeline.engine import (
 )
 from minikafka.spark.pipeline.failures import PipelineError, spark_errors_in_one_line
 from minikafka.spark.pipeline.project import BOOTSTRAP_KEY, make_project
-from minikafka.spark.pipeline.run_lock import is_running, only_replay, only_run
+from minikafka.spark.pipeline.run_lock import only_replay, only_run
 from minikafka.spark.pipeline.run_log import fresh_log, stderr_in
 from minikafka.spark.pipeline.spec import Spec, load_spec
 
 NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "yaml")
+PIPELINES = "pipelines"  # the folder in PySpark, from 4.1 on
 FAILED = 1
 
 
@@ -138,6 +140,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"not installed: {', '.join(missing)} (in a checkout: pip install '.[spark]')"
         )
+    if not (_folder_of("pyspark") / PIPELINES).is_dir():
+        raise ConfigError("pipelines need PySpark 4.1 or newer: this one has no spark-pipelines")
     handler: Callable[[argparse.Namespace], None] = args.handler
     try:
         handler(args)
@@ -145,6 +149,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"minikafka: {error}", file=sys.stderr)
         return FAILED
     return 0
+
+
+def _folder_of(package: str) -> Path:
+    """Return the folder of an installed package, without importing it."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None, f"{package} is installed"
+    assert spec.origin is not None, f"{package} is no namespace"
+    return Path(spec.origin).parent
 
 
 def _init(args: argparse.Namespace) -> None:
@@ -157,10 +169,15 @@ def _check(args: argparse.Namespace) -> None:
     from minikafka.spark.pipeline import triggered
 
     spec, engine = _load(args)
-    # A run of the pipeline has the hive catalog locked. With a catalog in memory, the check does
-    # not find tables that the pipeline does not define itself.
-    catalog: CatalogKind = "in-memory" if is_running(engine.state_dir) else "hive"
-    triggered.check(spec, engine, catalog, fresh_log(engine.log_file("check")), print_line)
+    with ExitStack() as stack:
+        catalog: CatalogKind = "hive"
+        try:
+            stack.enter_context(only_run(spec.path, _folders(spec, engine), "check"))
+        except PipelineError:
+            # A run has the hive catalog locked. With a catalog in memory, the check does not find
+            # tables that the pipeline does not define itself.
+            catalog = "in-memory"
+        triggered.check(spec, engine, catalog, fresh_log(engine.log_file("check")), print_line)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -183,7 +200,7 @@ def _run(args: argparse.Namespace) -> None:
         raise ConfigError(
             "--full-refresh-all cannot be used with --continuous: run once with it before"
         )
-    with only_run(engine.state_dir):
+    with only_run(spec.path, _folders(spec, engine)):
         if args.continuous:
             _run_continuously(spec, engine)
         else:
@@ -191,6 +208,12 @@ def _run(args: argparse.Namespace) -> None:
 
             options = ["--full-refresh-all"] if args.full_refresh_all else []
             run_once(spec, engine, options, fresh_log(engine.log_file("run")), print_line)
+
+
+def _folders(spec: Spec, engine: Engine) -> list[Path]:
+    """Return the local folders that only one run may write."""
+    storage = spec.local_storage()
+    return [engine.state_dir] if storage is None else [engine.state_dir, storage]
 
 
 def _run_continuously(spec: Spec, engine: Engine) -> None:

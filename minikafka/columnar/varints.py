@@ -24,15 +24,27 @@ def decode_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
     Returns the values, and the positions of the first byte after each. Raises IndexError if a
     varint reaches beyond the end of ``data``, CorruptRecordError if one has more than ten bytes.
     """
+    values, ends = decode_plain_varints(data, positions)
+    return unzigzag(values), ends
+
+
+def decode_plain_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+    """Decode varints without zigzag, as ``decode_varints`` does: the 64 bits of each, as a signed
+    number."""
     first = data[positions]
     values = first.astype(np.int64)
     ends = positions + 1
     longer = np.flatnonzero(first >= 0x80)
     if longer.size:
         _decode_longer(data, values, ends, longer)
+    return values, ends
+
+
+def unzigzag(values: Ints) -> Ints:
+    """Return the signed numbers of which ``values`` are the zigzag encodings."""
     # Shift as unsigned numbers: the top bit of a zigzag number is a part of its magnitude.
     half = (values.view(np.uint64) >> np.uint64(1)).view(np.int64)
-    return half ^ -(values & 1), ends
+    return half ^ -(values & 1)
 
 
 def _decode_longer(data: Bytes, values: Ints, ends: Ints, longer: Ints) -> None:

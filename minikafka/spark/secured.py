@@ -13,8 +13,11 @@ from pathlib import Path
 
 from minikafka.core.security.sasl.client_login import ClientLoggedIn, ClientLogin, LoginFailed
 from minikafka.core.security.sasl.exchange import Send
+from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
+from minikafka.core.security.sasl.login_options import MODULES
 from minikafka.core.security.sasl.scram import NONCE_BYTES, scram_nonce
 from minikafka.kernel.client_security import ClientSecurity
+from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.network.client_security import client_login, client_tls, uses_sasl, uses_tls
 from minikafka.world.real.tls import client_context
@@ -25,6 +28,11 @@ def check_security(security: ClientSecurity) -> None:
     """Check what can be checked without the files, which each node has. Raises ConfigError."""
     uses_tls(security)
     if uses_sasl(security):
+        if security.sasl_mechanism == GSSAPI:
+            raise ConfigError(
+                f"sasl.mechanism={GSSAPI}, which is the default, is not supported in Spark; "
+                f"supported are {', '.join(MODULES)}"
+            )
         client_login(security)
 
 
@@ -49,8 +57,12 @@ class BlockingLogin:
 
     def __init__(self, security: ClientSecurity, client_id: str) -> None:
         options = client_login(security)
-        assert options is not None, "text cannot name a token provider"
-        self._options = options
+        if options is None:  # text cannot name a token provider, so there is an endpoint
+            from minikafka.spark.oauth_tokens import tokens_of
+
+            self._exchange = tokens_of(security).exchange
+        else:
+            self._exchange = options.exchange
         self._login = ClientLogin(client_id)
         self._clock = WallClock()
         self._due_ms: int | None = None
@@ -65,7 +77,7 @@ class BlockingLogin:
 
         Raises KafkaError if the broker refuses, and what ``send`` and ``receive`` raise."""
         nonce = scram_nonce(os.urandom(NONCE_BYTES))
-        exchange = self._options.exchange(nonce, self._clock.wall_ms())
+        exchange = self._exchange(nonce, self._clock.wall_ms())
         (action,) = self._login.begin(exchange, random.random())
         while isinstance(action, Send):
             send(action.frame)

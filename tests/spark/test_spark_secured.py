@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,16 +22,18 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from minikafka.cli.main import main
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster as SparkCluster
 from minikafka.spark.group_commits import commit_offsets
 from minikafka.spark.progress import ProgressListener
-from tests.spark.kafka_side import committed, numbered, produce
+from tests.spark.kafka_side import committed, numbered, offsets_of_group, produce
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.security.certificates import Authority
 from tests.support.security.sasl_brokers import OAUTHBEARER, SCRAM, tls_properties
+from tests.support.security.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 from tests.support.zookeeper.process import running_zookeeper
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-8")]
@@ -277,3 +280,77 @@ def test_a_job_without_one_of_its_acls_names_it(
     """Of the ACLs with which the job above works."""
     with pytest.raises(KafkaError, match=complaint):
         copy_without_spark(options(secured, user=f"spark-{number}"))
+
+
+def stream_with_group(given: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """Plan two batches of a stream that commits to a group, as Spark does, and read the first.
+
+    Returns the latest offsets that Spark's progress would have then, and the end of the batch."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from minikafka.spark.options import stream_options
+    from minikafka.spark.read.stream_reader import StreamReader
+
+    value = StructType([StructField("value", BinaryType())])
+    wanted = {"kafka.group.id": "spark-copy", "startingOffsets": "earliest", "subscribe": "from"}
+    reader = StreamReader(value, stream_options({**given, **wanted}))
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    for partition in reader.partitions(reader.initialOffset(), end):
+        list(reader.read(partition))
+    reader.latestOffset(end, limit)
+    reported = reader.reportLatestOffset()
+    reader.stop()
+    assert reported is not None
+    return reported, json.dumps(end)
+
+
+@pytest.mark.mission("SPF-6")
+def test_a_source_with_a_group_needs_read_on_it_and_goes_on_without(
+    secured: MixedCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The commit is the only thing that fails, with one line that names the ACL."""
+    produce(secured.bootstrap, "from", numbered(0, RECORDS))
+    line = (
+        "offsets not committed to group spark-copy: GROUP_AUTHORIZATION_FAILED, the query's "
+        "principal needs the ACL Read on it"
+    )
+    reported, end = stream_with_group(options(secured, user="spark-5"))
+    assert line in reported
+    assert capfd.readouterr().err.splitlines() == [
+        f"minikafka: {line} (the query goes on: its offsets are in its checkpoint)"
+    ]
+    reported, end = stream_with_group(options(secured))
+    assert list(reported) == ["from"]
+    assert capfd.readouterr().err == ""
+    found = offsets_of_group(secured.bootstrap, "spark-copy")
+    assert found == {int(number): at for number, at in json.loads(end)["from"].items()}
+    assert sum(found.values()) >= RECORDS
+
+
+@pytest.mark.mission("SPF-7")
+def test_tokens_of_an_endpoint_log_a_job_and_a_verb_in(
+    secured: MixedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    credentials = f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}"'
+    with TokenServer("spark") as endpoint:
+        given = {
+            **by_token(secured),
+            "kafka.sasl.login.callback.handler.class": handler,
+            "kafka.sasl.oauthbearer.token.endpoint.url": endpoint.url,
+            "kafka.sasl.jaas.config": f'{OAUTHBEARER} required {credentials} scope="topics";',
+        }
+        copy_without_spark(given)
+        assert endpoint.forms == [{"grant_type": ["client_credentials"], "scope": ["topics"]}]
+        file = tmp_path / "client.properties"
+        keys = ("sasl.", "security.", "ssl.truststore.")
+        lines = {key.removeprefix("kafka."): text for key, text in given.items()}
+        file.write_text("".join(f"{k}={v}\n" for k, v in lines.items() if k.startswith(keys)))
+        words = ["topics", "--list", "--bootstrap-server", secured.addresses(LISTENER)]
+        assert main([*words, "--command-config", str(file)]) == 0
+        assert capsys.readouterr().out.split() == ["from", "to"]
+        wrong = given["kafka.sasl.jaas.config"].replace(CLIENT_SECRET, "hush-wrong")
+        with pytest.raises(KafkaError, match="refused the client with the status 401") as failed:
+            copy_without_spark({**given, "kafka.sasl.jaas.config": wrong})
+        assert "hush" not in str(failed.value)

@@ -44,6 +44,20 @@ def copy_query(
 
 
 @pytest.mark.mission("SPK-2")
+def test_a_stream_that_starts_adds_nothing_to_the_environment_that_all_streams_share(
+    spark: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Spark does not guard that map: two streams that add to it at once break all later tasks."""
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    environment = manager.lookupDataSource("minikafka").dataSourceCls().envVars()
+    before = set(environment.keySet())
+    query = copy_query(spark, cluster, make_topic(), make_topic(), tmp_path)
+    query.awaitTermination()
+    assert set(environment.keySet()) == before
+    assert environment["SPARK_BUFFER_SIZE"], "no stream puts its variables into this map any more"
+
+
+@pytest.mark.mission("SPK-2")
 @pytest.mark.parametrize("trigger", [{"processingTime": "1 second"}, {"availableNow": True}])
 def test_a_wrong_option_is_the_last_error_that_the_user_reads(
     streams: Any, tmp_path: Path, trigger: dict[str, Any]

@@ -21,6 +21,8 @@ from minikafka.spark.pipeline.run_lock import only_run
 from tests.spark.kafka_side import produce
 from tests.spark.test_spark_exactly_once import Query
 from tests.support.clients.places import Cluster
+from tests.support.security.sasl_brokers import OAUTHBEARER
+from tests.support.security.token_server import TokenServer
 
 pytestmark = [
     pytest.mark.spark,
@@ -118,7 +120,8 @@ def group_with_members(place: Place) -> None:
 
 
 def two_runs(place: Place) -> None:
-    with only_run(place.folder), only_run(place.folder):
+    spec = place.folder / "spark-pipeline.yml"
+    with only_run(spec, [place.folder]), only_run(spec, [place.folder]):
         pass
 
 
@@ -153,6 +156,22 @@ def no_registry(place: Place) -> None:
     place.read().select(from_registry("value", "t-value", access)).collect()
 
 
+def refused_secret(place: Place) -> None:
+    with TokenServer("spark") as endpoint:
+        place.read(
+            **{
+                "kafka.security.protocol": "SASL_PLAINTEXT",
+                "kafka.sasl.mechanism": "OAUTHBEARER",
+                "kafka.sasl.oauthbearer.token.endpoint.url": endpoint.url,
+                "kafka.sasl.jaas.config": f"{OAUTHBEARER} required clientId=a clientSecret=b;",
+            }
+        ).count()
+
+
+def no_mechanism(place: Place) -> None:
+    place.read(**{"kafka.security.protocol": "SASL_SSL"}).count()
+
+
 def kafka_format(place: Place) -> None:
     options = {"kafka.bootstrap.servers": place.cluster.bootstrap, "subscribe": place.topic}
     place.spark.read.format("kafka").options(**options).load()
@@ -176,6 +195,8 @@ SYMPTOMS: dict[str, Callable[[Place], None]] = {
         too_large,
         failing_function,
         no_registry,
+        refused_secret,
+        no_mechanism,
         kafka_format,
     )
 }

@@ -50,7 +50,7 @@ def examine(environ: Mapping[str, str]) -> list[CheckResult]:
         _found("java of zookeeper", lambda: find_java(environ)),
         _found("jars of zookeeper", lambda: _jars(environ)),
         _found("java of spark", lambda: _spark_java(environ)),
-        _package("pyspark", (4, 3), (4, 4)),
+        _package("pyspark", (4, 0), (4, 4)),
         _package("pyarrow", (18,), None),
         _package("pandas", (2, 2), (3,)),
         _package("grpcio", (1, 76), None),  # grpcio and PyYAML: for pipelines

@@ -8,10 +8,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.spark.formats.avro_types import AvroFile
-from minikafka.spark.formats.flat_avro import FlatDecoder, NotFlat
+from minikafka.spark.formats.flat_avro import FlatDecoder
 from minikafka.spark.formats.flat_avro_encoder import FlatEncoder
 from minikafka.spark.formats.registry_access import FormatError, RegisteredSchema
-from minikafka.spark.formats.wire import Decoded, Payloads, array_of, encoded, header
+from minikafka.spark.formats.wire import (
+    Decoded,
+    NotAtOnce,
+    Payloads,
+    array_of,
+    encoded,
+    header,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +41,7 @@ class AvroFormat:
         self._file = AvroFile(schema)
         self.arrow_type: pa.DataType = self._file.arrow_type()
         self._flat_encoder: FlatEncoder | None = None
-        with suppress(NotFlat):
+        with suppress(NotAtOnce):
             self._flat_encoder = FlatEncoder(self._file.record(), self.arrow_type, schema.id)
         self._writers: dict[int, tuple[AvroFile, FlatDecoder | None]] = {}
 
@@ -46,7 +53,7 @@ class AvroFormat:
         if flat is not None:
             try:
                 return Decoded(flat.decode(payloads), {})
-            except NotFlat:
+            except NotAtOnce:
                 pass  # fastavro finds the value that does not fit
         return self._one_by_one(payloads, file)
 
@@ -55,7 +62,7 @@ class AvroFormat:
         if self._flat_encoder is not None:
             try:
                 return self._flat_encoder.encode(column)
-            except NotFlat:
+            except NotAtOnce:
                 pass  # fastavro finds the row that does not fit, and takes defaults
         return encoded(column, self._encoded)
 
@@ -74,7 +81,7 @@ class AvroFormat:
         file = AvroFile(writer)
         try:
             return file, FlatDecoder(file.record(), self._file.record(), self.arrow_type)
-        except NotFlat:
+        except NotAtOnce:
             return file, None
 
     def _one_by_one(self, payloads: Payloads, file: AvroFile) -> Decoded:

@@ -16,7 +16,7 @@ from minikafka.columnar.columns import binary_column
 from minikafka.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.spark.formats.avro_types import nullable
-from minikafka.spark.formats.wire import Payloads
+from minikafka.spark.formats.wire import NotAtOnce, Payloads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,10 +31,6 @@ _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes": ("string",),
 }
 MILLIS: Final = ("timestamp-millis", "local-timestamp-millis")
-
-
-class NotFlat(Exception):
-    """These values are not decoded here."""
 
 
 def flat_fields(record: Mapping[str, Any]) -> list[tuple[str, str, str | None, int | None]] | None:
@@ -58,11 +54,11 @@ class FlatDecoder:
     def __init__(
         self, writer: Mapping[str, Any], reader: Mapping[str, Any], kind: pa.DataType
     ) -> None:
-        """Raises NotFlat if the schemas have other than plain fields, or fields whose types
+        """Raises NotAtOnce if the schemas have other than plain fields, or fields whose types
         differ by more than a promotion."""
         written, read = flat_fields(writer), flat_fields(reader)
         if written is None or read is None or writer["name"] != reader["name"]:
-            raise NotFlat
+            raise NotAtOnce
         self._kind = kind
         self._written = written
         self._sources: list[tuple[int | None, Any]] = []  # the field of the writer, or the default
@@ -71,17 +67,17 @@ class FlatDecoder:
             at = places.get(name)
             if at is None:
                 if field.get("aliases") or "default" not in field or logical:
-                    raise NotFlat
+                    raise NotAtOnce
                 self._sources.append((None, field["default"]))
                 continue
             _, other, other_logical, other_null = written[at]
             same = (other == of or other in _PROMOTED.get(of, ())) and logical == other_logical
             if not same or (null_at is None and other_null is not None):
-                raise NotFlat
+                raise NotAtOnce
             self._sources.append((at, None))
 
     def decode(self, payloads: Payloads) -> pa.Array:
-        """Raises NotFlat if a value does not fit."""
+        """Raises NotAtOnce if a value does not fit."""
         import pyarrow as pa
 
         data, at, count = payloads.data, payloads.starts.copy(), len(payloads.rows)
@@ -91,7 +87,7 @@ class FlatDecoder:
                 column, at = _column(data, at, payloads.ends, of, null_at)
                 columns.append(_as_logical(column, logical))
             if not np.array_equal(at, payloads.ends):
-                raise NotFlat
+                raise NotAtOnce
             arrays = [
                 pa.repeat(pa.scalar(default, field.type), count)
                 if source is None
@@ -99,7 +95,7 @@ class FlatDecoder:
                 for field, (source, default) in zip(self._kind, self._sources, strict=True)
             ]
         except (IndexError, CorruptRecordError, pa.ArrowInvalid, pa.ArrowTypeError):
-            raise NotFlat from None
+            raise NotAtOnce from None
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind))
 
 
@@ -114,7 +110,7 @@ def _column(
     branches, after = decode_varints(data, at)
     _check(after, ends)
     if ((branches != 0) & (branches != 1)).any():
-        raise NotFlat
+        raise NotAtOnce
     rows = np.flatnonzero(branches != null_at)
     few_starts, few_sizes, few_values, few_after = _field(data, after[rows], of)
     _check(few_after, ends[rows])
@@ -131,18 +127,18 @@ def _field(data: Bytes, at: Ints, of: str) -> tuple[Ints, Ints, Any, Ints]:
     if of in ("string", "bytes"):
         sizes, starts = decode_varints(data, at)
         if (sizes < 0).any():
-            raise NotFlat
+            raise NotAtOnce
         return starts, sizes, sizes, starts + sizes
     none = np.zeros(len(at), np.int64)
     if of in ("int", "long"):
         values, after = decode_varints(data, at)
         if of == "int" and ((values < -(2**31)) | (values >= 2**31)).any():
-            raise NotFlat
+            raise NotAtOnce
         return none, none, values, after
     if of == "boolean":
         flags = data[at]
         if (flags > 1).any():
-            raise NotFlat
+            raise NotAtOnce
         return none, none, flags.astype(np.bool_), at + 1
     size = _FIXED_BYTES[of]
     raw = data[at[:, None] + np.arange(size)]
@@ -175,4 +171,4 @@ def _as_logical(column: pa.Array, logical: str | None) -> pa.Array:
 
 def _check(after: Ints, ends: Ints) -> None:
     if (after > ends).any():
-        raise NotFlat
+        raise NotAtOnce

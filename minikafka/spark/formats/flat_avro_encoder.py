@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from minikafka.columnar.varints import Bytes, Ints, put_varints, varint_sizes, zigzag
-from minikafka.spark.formats.flat_avro import MILLIS, NotFlat, flat_fields
-from minikafka.spark.formats.wire import HEADER_BYTES, header
+from minikafka.spark.formats.flat_avro import MILLIS, flat_fields
+from minikafka.spark.formats.wire import HEADER_BYTES, NotAtOnce, header
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,16 +25,16 @@ class FlatEncoder:
     """Encodes structs with the fields of a record, each with the header of the schema."""
 
     def __init__(self, record: Mapping[str, Any], kind: pa.DataType, schema_id: int) -> None:
-        """Raises NotFlat if the record has other than plain fields."""
+        """Raises NotAtOnce if the record has other than plain fields."""
         fields = flat_fields(record)
         if fields is None:
-            raise NotFlat
+            raise NotAtOnce
         self._fields = fields
         self._kind = kind
         self._header = np.frombuffer(header(schema_id), np.uint8)
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Raises NotFlat if a row does not fit, or lacks a field."""
+        """Raises NotAtOnce if a row does not fit, or lacks a field."""
         import pyarrow as pa
 
         there = column.drop_null() if column.null_count else column
@@ -47,14 +47,14 @@ class FlatEncoder:
                 )
             ]
         except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise NotFlat from None
+            raise NotAtOnce from None
         sizes = np.full(len(there), HEADER_BYTES, np.int64)
         for part in parts:
             sizes += part.sizes
         bounds = np.zeros(len(there) + 1, np.int64)
         np.cumsum(sizes, out=bounds[1:])
         if bounds[-1] >= 2**31:
-            raise NotFlat
+            raise NotAtOnce
         out = np.empty(bounds[-1], np.uint8)
         at = bounds[:-1].copy()
         out[at[:, None] + np.arange(HEADER_BYTES)] = self._header
@@ -117,7 +117,7 @@ class _Varints(_Part):
     def __init__(self, values: Ints, count: int, rows: Ints | None, null_at: int | None) -> None:
         super().__init__(count, rows, null_at)
         if ((values >= _MOST_VARINT) | (values < -_MOST_VARINT)).any():
-            raise NotFlat
+            raise NotAtOnce
         self._values = zigzag(values)
         self._lengths = varint_sizes(self._values)
         self._set_sizes(self._lengths)
@@ -154,7 +154,7 @@ def _part(column: pa.Array, of: str, logical: str | None, null_at: int | None) -
     count, rows = len(column), None
     if column.null_count:
         if null_at is None:
-            raise NotFlat
+            raise NotAtOnce
         rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         column = column.drop_null()
     if of in ("string", "bytes"):

@@ -7,14 +7,27 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from minikafka.spark.formats.json_checks import PLAIN, check_of
+from minikafka.spark.formats.json_columns import Shape, read_documents, write_documents
 from minikafka.spark.formats.registry_access import FormatError, RegisteredSchema
-from minikafka.spark.formats.wire import Decoded, Payloads, array_of, encoded, header
+from minikafka.spark.formats.wire import (
+    Decoded,
+    NotAtOnce,
+    Payloads,
+    array_of,
+    encoded,
+    header,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Convert = Callable[[Any], Any]
-_PLAIN: Final = ("boolean", "integer", "number", "string")
+_UNFIT: Final = (ValueError, RecursionError, TypeError, AttributeError, OverflowError)
+# Keywords that the type of a column fulfils, or a ``Shape``. Additional properties have no column.
+_UNDERSTOOD: Final = frozenset(
+    {"type", "properties", "required", "items", "additionalProperties", "format"}
+)
 
 
 class JsonFormat:
@@ -34,6 +47,7 @@ class JsonFormat:
         self._schema = schema
         self._files = {name: json.loads(each.text) for name, each in schema.references}
         raw = json.loads(schema.text)
+        self._all_read_by_arrow = True
         self.arrow_type, self._convert = self._type(raw, raw, 0)
         if not pa.types.is_struct(self.arrow_type):
             raise FormatError(f"schema {schema.id} is not that of an object with properties")
@@ -43,14 +57,20 @@ class JsonFormat:
         )
         kind = validator_for(raw, default=jsonschema.Draft7Validator)
         self._validator = kind(raw, registry=known)
+        self._shape = self._shape_of(raw, raw)
 
     def decode(self, payloads: Payloads, writer: RegisteredSchema) -> Decoded:
+        if self._all_read_by_arrow:
+            try:
+                return Decoded(read_documents(payloads, self.arrow_type), {})
+            except NotAtOnce:
+                pass  # json finds the value that does not fit
         rows: list[Any] = []
         reasons: dict[int, str] = {}
         for at, payload in enumerate(payloads.each()):
             try:
                 rows.append(self._convert(json.loads(payload)))
-            except (ValueError, RecursionError, TypeError, AttributeError) as error:
+            except _UNFIT as error:
                 rows.append(None)
                 reasons[at] = f"not JSON of schema {payloads.schema_id}: {error}"
         return array_of(rows, self.arrow_type, reasons)
@@ -58,6 +78,11 @@ class JsonFormat:
     def encode(self, column: pa.Array) -> pa.Array:
         """Encode a column of structs as JSON without nulls. Raises FormatError for a row that is
         not valid."""
+        if self._shape is not None:
+            try:
+                return write_documents(column, self.arrow_type, self._shape, self._schema.id)
+            except NotAtOnce:
+                pass  # the validator finds the row that does not fit
         return encoded(column, self._encoded)
 
     def _encoded(self, row: Any) -> bytes:
@@ -72,20 +97,17 @@ class JsonFormat:
 
         if depth > 50:
             raise FormatError(f"schema {self._schema.id} is recursive: it has no type in Spark")
-        if not isinstance(schema, dict):
-            return pa.string(), _text
-        if "$ref" in schema:
+        if isinstance(schema, dict) and "$ref" in schema:
             return self._type(*self._referred(schema["$ref"], file), depth + 1)
-        kind = schema.get("type", "object" if "properties" in schema else None)
-        if isinstance(kind, list):
-            others = [each for each in kind if each != "null"]
-            kind = others[0] if len(others) == 1 else None
-        if kind in _PLAIN:
+        if (other := _other_than_null(schema)) is not None:
+            return self._type(other, file, depth + 1)
+        kind = _single_kind(schema)
+        if kind in PLAIN:
             plain = {
                 "boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64(),
                 "string": pa.string(),
             }  # fmt: skip
-            return plain[kind], _same
+            return plain[kind], _number if kind == "number" else _same
         if kind == "array" and isinstance(schema.get("items"), dict):
             inner, convert = self._type(schema["items"], file, depth + 1)
             return pa.list_(inner), _of_list(convert)
@@ -93,10 +115,35 @@ class JsonFormat:
             parts = {n: self._type(s, file, depth + 1) for n, s in schema["properties"].items()}
             fields = [pa.field(name, of) for name, (of, _) in parts.items()]
             return pa.struct(fields), _of_object({name: how for name, (_, how) in parts.items()})
+        self._all_read_by_arrow = False
         if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
             inner, convert = self._type(schema["additionalProperties"], file, depth + 1)
             return pa.map_(pa.string(), inner), _of_map(convert)
         return pa.string(), _text
+
+    def _shape_of(self, schema: Any, file: Any, depth: int = 0) -> Shape | None:
+        """Return what a schema demands beyond the type of its column; None if it takes the
+        validator to say that."""
+        if not isinstance(schema, dict) or depth > 50:
+            return None
+        demands = set(schema) & set(self._validator.VALIDATORS)
+        if "$ref" in schema:
+            found = self._referred(schema["$ref"], file)
+            return self._shape_of(*found, depth + 1) if demands == {"$ref"} else None
+        if (other := _other_than_null(schema)) is not None:
+            return self._shape_of(other, file, depth + 1) if len(demands) == 1 else None
+        kind, parts = _single_kind(schema), schema.get("properties", {})
+        if kind == "array":
+            parts = {"[]": schema.get("items")}
+        elif kind not in PLAIN and not parts:
+            return None
+        required = schema.get("required", [])
+        fits = check_of(self._validator, schema, kind, demands - _UNDERSTOOD)
+        if fits is None or not isinstance(required, list):
+            return None
+        inner = {name: self._shape_of(each, file, depth + 1) for name, each in parts.items()}
+        known = {name: each for name, each in inner.items() if each is not None}
+        return Shape(frozenset(required), known, fits) if len(known) == len(inner) else None
 
     def _referred(self, ref: str, file: Any) -> tuple[Any, Any]:
         name, _, pointer = ref.partition("#")
@@ -107,6 +154,33 @@ class JsonFormat:
         if not isinstance(found, dict | bool):
             raise FormatError(f"schema {self._schema.id}: {ref} cannot be resolved")
         return found, file
+
+
+def _single_kind(schema: Any) -> str | None:
+    """Return the type of a schema, without null; None if it has several, or none."""
+    if not isinstance(schema, dict):
+        return None
+    kind = schema.get("type", "object" if "properties" in schema else None)
+    if isinstance(kind, list):
+        others = [each for each in kind if each != "null"]
+        kind = others[0] if len(others) == 1 else None
+    return kind if isinstance(kind, str) else None
+
+
+def _other_than_null(schema: Any) -> Any:
+    """Return the other one of two alternatives if one is null: so generators of schemas declare
+    what may be missing."""
+    for key in ("anyOf", "oneOf"):
+        either = schema.get(key) if isinstance(schema, dict) and "type" not in schema else None
+        if isinstance(either, list) and len(either) == 2:
+            others = [each for each in either if _single_kind(each) != "null"]
+            if len(others) == 1:
+                return others[0]
+    return None
+
+
+def _number(value: Any) -> Any:
+    return float(value) if type(value) is int else value
 
 
 def _same(value: Any) -> Any:

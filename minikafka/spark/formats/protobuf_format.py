@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import base64
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from minikafka.spark.formats.flat_protobuf import FlatMessage
+from minikafka.spark.formats.flat_protobuf_encoder import encode_messages
 from minikafka.spark.formats.registry_access import FormatError, RegisteredSchema
-from minikafka.spark.formats.wire import Decoded, Payloads, array_of, encoded, header
+from minikafka.spark.formats.wire import (
+    Decoded,
+    NotAtOnce,
+    Payloads,
+    array_of,
+    encoded,
+    header,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +56,9 @@ class ProtobufFormat:
         self._header = header(schema.id) + written_indexes(path)
         self._class: Any = GetMessageClass(messages[path])
         self.arrow_type, self._convert = _struct(messages[path], ())
+        self._flat: FlatMessage | None = None
+        with suppress(NotAtOnce):
+            self._flat = FlatMessage(messages[path], self.arrow_type)
         self._writers: dict[int, dict[tuple[int, ...], str]] = {}
 
     def decode(self, payloads: Payloads, writer: RegisteredSchema) -> Decoded:
@@ -56,6 +69,9 @@ class ProtobufFormat:
             names = {path: found.full_name for path, found in _messages(file_of(writer)).items()}
             self._writers[writer.id] = names
         names = self._writers[writer.id]
+        found = self._decoded_at_once(payloads, names)
+        if found is not None:
+            return Decoded(found, {})
         rows: list[Any] = []
         reasons: dict[int, str] = {}
         for at, payload in enumerate(payloads.each()):
@@ -70,8 +86,22 @@ class ProtobufFormat:
                 reasons[at] = f"not Protobuf of schema {payloads.schema_id}: {error}"
         return array_of(rows, self.arrow_type, reasons)
 
+    def _decoded_at_once(
+        self, payloads: Payloads, names: Mapping[tuple[int, ...], str]
+    ) -> pa.Array | None:
+        if self._flat is None:
+            return None
+        for path in [each for each, name in names.items() if name == self._name]:
+            with suppress(NotAtOnce):
+                return self._flat.decode(payloads, written_indexes(path))
+        return None
+
     def encode(self, column: pa.Array) -> pa.Array:
         """Encode a column of structs. Raises FormatError for a row that does not fit."""
+        if self._flat is not None:
+            with suppress(NotAtOnce):
+                return encode_messages(column, self._flat, self._header)
+        _check_lists(self._class.DESCRIPTOR, column.type)
         return encoded(column, self._encoded)
 
     def _encoded(self, row: Any) -> bytes:
@@ -226,6 +256,25 @@ def _single(field: Any, outer: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _check_lists(message: Any, kind: pa.DataType) -> None:
+    """Raises FormatError for a repeated field whose column has no lists: the library would take the
+    characters of a text for its elements."""
+    import pyarrow as pa
+
+    types = pa.types
+    for column in kind if types.is_struct(kind) else ():
+        field, of = message.fields_by_name.get(column.name), column.type
+        if field is None:
+            continue
+        if field.is_repeated and not (types.is_list(of) or types.is_map(of) or types.is_null(of)):
+            raise FormatError(
+                f"a row does not fit {message.full_name}: {field.name} is repeated, and its column "
+                f"is {of}"
+            )
+        if field.message_type is not None:
+            _check_lists(field.message_type, of.value_type if types.is_list(of) else of)
 
 
 def _plain(value: Any) -> Any:

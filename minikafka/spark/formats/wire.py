@@ -18,6 +18,10 @@ HEADER_BYTES: Final = 5
 NO_HEADER: Final = "the value does not begin with the id of a schema"
 
 
+class NotAtOnce(Exception):
+    """These values are not decoded or encoded all at once: a library takes them one by one."""
+
+
 class Payloads(NamedTuple):
     """The payloads of the values of one schema: their rows in the column and their ranges in
     ``data``, in increasing order."""

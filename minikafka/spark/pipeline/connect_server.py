@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from minikafka.spark.shared_environment import fill_shared_environment
+
 _SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService$"
 SERVER_SETTINGS: Final = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
@@ -47,6 +49,7 @@ def _server() -> Iterator[str]:
 
     session = SparkSession.builder.getOrCreate()
     try:
+        fill_shared_environment(session)
         service = getattr(session.sparkContext._jvm, _SERVICE)
         # Without TLS, PySpark sends the token to the host name localhost only.
         yield f"sc://localhost:{getattr(service, 'MODULE$').localPort()}"

@@ -40,16 +40,26 @@ LAST_EVENTS_S: Final = 10.0  # how long to wait for the last lines of progress
 def run_continuously(spec: Spec, engine: Engine, show: ShowLine) -> None:
     """Run a pipeline until SIGTERM or SIGINT.
 
-    The first signal lets running batches end, a second one aborts them. Raises PipelineError if a
-    flow fails, after the others have been stopped; ConfigError if a definition file is neither
-    Python nor SQL; JavaError if there is no usable Java; OSError if a file cannot be read or
-    written."""
+    The first signal lets running batches end, a second one aborts them. A signal during the start
+    ends the run when Spark is there, or before the next flow. Raises PipelineError if a flow fails,
+    after the others have been stopped; ConfigError if a definition file is neither Python nor SQL;
+    JavaError if there is no usable Java; OSError if a file cannot be read or written."""
     for folder in (engine.metastore_dir, engine.state_dir / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
     settings = {**static_settings(engine, "hive"), **spec.configuration}
     metrics = QueryMetrics({"pipeline": spec.name})
-    with _served(metrics, engine, show):
-        _run(local_session(spec.name, engine.master, settings), spec, engine, show, metrics)
+    with _served(metrics, engine, show), stop_on_signals() as stop:
+        try:
+            # Not interrupted: a JVM whose start is interrupted would outlive this process.
+            session = local_session(spec.name, engine.master, settings)
+            with stop_on_signals(request=stop):  # again: SparkContext has replaced that of SIGINT
+                _run(session, spec, engine, show, metrics, stop)
+        except KeyboardInterrupt:
+            return  # from SparkContext's handler, before it was replaced
+        except (Py4JError, PySparkException, ConnectionError):
+            # A signal to the process group ends the JVM as well, while Python still calls it.
+            if not stop.count:
+                raise
 
 
 @contextmanager
@@ -72,15 +82,23 @@ def _served(metrics: QueryMetrics, engine: Engine, show: ShowLine) -> Iterator[N
         yield
 
 
-def _run(session: Any, spec: Spec, engine: Engine, show: ShowLine, metrics: QueryMetrics) -> None:
+def _run(
+    session: Any,
+    spec: Spec,
+    engine: Engine,
+    show: ShowLine,
+    metrics: QueryMetrics,
+    stop: StopRequest,
+) -> None:
     try:
-        with stop_on_signals() as stop:
-            run = ContinuousRun.load(session, spec, engine, show, metrics)
-            try:
-                run.start()
-                run.watch(stop)
-            finally:
-                run.stop()
+        if stop.count:
+            return
+        run = ContinuousRun.load(session, spec, engine, show, metrics)
+        try:
+            run.start(stop)
+            run.watch(stop)
+        finally:
+            run.stop()
     finally:
         _ignore_if_stopped(session.stop)
 
@@ -122,16 +140,19 @@ class ContinuousRun:
         tables.use(spec.catalog, spec.database)
         return cls(session, spec, engine, load_graph(spec, session), tables, show, metrics)
 
-    def start(self) -> None:
+    def start(self, stop: StopRequest) -> None:
         """Create the tables and views, then start a query for each flow to a table or a sink.
 
-        Raises PipelineError if a flow cannot be resolved or if its query fails immediately."""
+        Returns early at a signal. Raises PipelineError if a flow cannot be resolved or if its query
+        fails immediately."""
         resolved = self._resolver.resolve()
         self._to_refresh = self._refreshable_flows(resolved)
         self._session.streams.addListener(self._listener)
         for flow in resolved.flows:
+            if stop.count:
+                return
             if isinstance(self._graph.output_of(flow), StreamingTable | Sink):
-                self._start_query(flow, resolved.frames[flow.name])
+                self._start_query(flow, resolved.frames[flow.name], stop)
         if not self._queries:
             raise PipelineError("no flow is a stream: run the pipeline without --continuous")
 
@@ -186,7 +207,7 @@ class ContinuousRun:
             return float("inf")
         return self._clock.monotonic_ms() + self._engine.refresh_interval_ms
 
-    def _start_query(self, flow: Flow, frame: DataFrame) -> None:
+    def _start_query(self, flow: Flow, frame: DataFrame, stop: StopRequest) -> None:
         output = self._graph.output_of(flow)
         is_table = isinstance(output, StreamingTable)
         target = self._tables.full_name(output.name) if is_table else [output.name]
@@ -210,6 +231,8 @@ class ContinuousRun:
             with self._tables.settings(flow.spark_conf):
                 self._queries[flow.name] = start_query(start, self._show, flow.name)
         except PySparkException as error:
+            if stop.count:
+                return  # the signal has ended the JVM, too
             raise PipelineError(f"flow {flow.name} failed: {cause_of(error)}") from error
 
     def _checkpoint(self, target: list[str], flow: str) -> str:

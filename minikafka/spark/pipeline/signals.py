@@ -25,12 +25,14 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[StopRequest]:
+def stop_on_signals(
+    on_signal: Callable[[], object] = lambda: None, request: StopRequest | None = None
+) -> Iterator[StopRequest]:
     """Replace the handlers of SIGTERM and SIGINT within the block.
 
-    Yields the request that each signal is counted in. A signal also calls ``on_signal``; it
-    interrupts nothing else."""
-    request = StopRequest()
+    Yields the request that each signal is counted in, a new one by default. A signal also calls
+    ``on_signal``; it interrupts nothing else."""
+    request = StopRequest() if request is None else request
 
     def handler(*_: object) -> None:
         request.signal_received()

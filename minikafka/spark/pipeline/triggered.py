@@ -11,18 +11,20 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from minikafka.spark.class_archive import ClassArchive
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.java import prepare_environment
 from minikafka.spark.pipeline.connect_server import SERVER_SETTINGS
 from minikafka.spark.pipeline.engine import CatalogKind, Engine, static_settings
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.run_log import ShowLine
+from minikafka.spark.pipeline.short_runs import archive_of, java_settings
 from minikafka.spark.pipeline.signals import stop_on_signals
 from minikafka.spark.pipeline.spec import Spec
 
@@ -46,7 +48,11 @@ def check(spec: Spec, engine: Engine, catalog: CatalogKind, log: Path, show: Sho
 
     Raises PipelineError if they are invalid or if a signal stops the check; JavaError if there is
     no usable Java; OSError if the process cannot be started."""
-    _run_process(spec, engine, ["dry-run"], catalog, log, show)
+    java_home = prepare_environment(master=engine.master)
+    archive = archive_of(engine, java_home, _spark_home(), os.environ)
+    if archive is not None and not archive.exists:
+        archive = None  # a check uses fewer classes than a run
+    _run_process(spec, engine, ["dry-run"], environment(spec, engine, catalog, archive), log, show)
 
 
 def run_once(spec: Spec, engine: Engine, options: Sequence[str], log: Path, show: ShowLine) -> None:
@@ -55,19 +61,30 @@ def run_once(spec: Spec, engine: Engine, options: Sequence[str], log: Path, show
     ``options`` are those of ``spark-pipelines run``. Raises PipelineError if a flow fails or if a
     signal stops the run; JavaError if there is no usable Java; OSError if the process cannot be
     started."""
-    _run_process(spec, engine, ["run", *options], "hive", log, show)
+    java_home = prepare_environment(master=engine.master)
+    archive = archive_of(engine, java_home, _spark_home(), os.environ)
+    if archive is None or not archive.is_due():
+        _run_process(spec, engine, ["run", *options], environment(spec, engine, "hive"), log, show)
+        return
+    if not archive.exists:
+        show(f"This run takes longer: it writes {archive.path}, from which later ones start.")
+    try:
+        variables = environment(spec, engine, "hive", archive)
+        _run_process(spec, engine, ["run", *options], variables, log, show)
+        archive.keep()
+    finally:
+        archive.discard()
 
 
 def _run_process(
     spec: Spec,
     engine: Engine,
     command: Sequence[str],
-    catalog: CatalogKind,
+    variables: Mapping[str, str],
     log: Path,
     show: ShowLine,
 ) -> None:
-    """Run a command of ``spark-pipelines`` in a process and wait for its end."""
-    prepare_environment(master=engine.master)
+    """Run a command of ``spark-pipelines`` in a process and wait for its end, and the JVM's."""
     if not engine.remote:
         engine.metastore_dir.mkdir(parents=True, exist_ok=True)
     with (
@@ -75,7 +92,7 @@ def _run_process(
         subprocess.Popen(
             command_line(spec, engine, command),
             cwd=spec.folder,
-            env={**os.environ, **environment(spec, engine, catalog)},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -105,16 +122,20 @@ def command_line(spec: Spec, engine: Engine, command: Sequence[str]) -> list[str
     return [*program, "minikafka.spark.pipeline.connect_server", *client]
 
 
-def environment(spec: Spec, engine: Engine, catalog: CatalogKind) -> dict[str, str]:
+def environment(
+    spec: Spec, engine: Engine, catalog: CatalogKind, archive: ClassArchive | None = None
+) -> dict[str, str]:
     """Return the environment variables that name the Spark Connect server or configure a new one.
 
-    Spark rejects static settings in a spec, so the server gets them at its start."""
+    Spark rejects static settings in a spec, so the server gets them at its start. Its JVM uses the
+    archive of classes, or writes it."""
     if engine.remote:
         return {"SPARK_REMOTE": engine.remote}
     settings = {
         "spark.master": engine.master,
         "spark.app.name": spec.name,
         **static_settings(engine, catalog),
+        **java_settings(engine, os.environ, archive),
         **SERVER_SETTINGS,
     }
     options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]

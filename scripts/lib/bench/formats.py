@@ -28,7 +28,7 @@ Measured = Callable[[], object]
 def run(report: Report) -> None:
     title = f"formats: records of five fields, batches of {RECORDS:,}, thousands a second of CPU"
     report.section(title, ours="columns", probe="library")
-    for kind, schema, rows, read in (_avro(), _protobuf(), _json()):
+    for kind, schema, rows, read in (_avro(), _protobuf(), _protobuf_lists(), _json()):
         fixed = format_of(schema, None)
         column = pa.array(rows, fixed.arrow_type)
         values = fixed.encode(column)
@@ -76,6 +76,30 @@ def _protobuf() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], obj
     schema = RegisteredSchema(2, PROTOBUF, ProtobufSchema(text).serialized())
     order = GetMessageClass(file_of(schema).message_types_by_name["Order"])
     return PROTOBUF, schema, _rows(int), lambda raw: order.FromString(raw[1:])
+
+
+def _protobuf_lists() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]]:
+    """A text, and lists of numbers, texts and messages with zero to four elements each."""
+    from google.protobuf.message_factory import GetMessageClass
+
+    fields = "string id = 1; repeated int64 days = 2; repeated string tags = 3;"
+    item = "message Item { string product = 1; double amount = 2; }"
+    text = f'syntax = "proto3"; message Order {{ {fields} repeated Item items = 4; }} {item}'
+    schema = RegisteredSchema(4, PROTOBUF, ProtobufSchema(text).serialized())
+    order = GetMessageClass(file_of(schema).message_types_by_name["Order"])
+    rows = [
+        {
+            "id": f"order-{number}",
+            "days": [number * 1000 + day for day in range(number % 5)],
+            "tags": [f"tag-{tag}" for tag in range((number + 1) % 5)],
+            "items": [
+                {"product": f"product-{number % 97}", "amount": item / 2}
+                for item in range((number + 2) % 5)
+            ],
+        }
+        for number in range(RECORDS)
+    ]
+    return f"{PROTOBUF} with lists", schema, rows, lambda raw: order.FromString(raw[1:])
 
 
 def _json() -> tuple[str, RegisteredSchema, list[Any], Callable[[bytes], object]]:

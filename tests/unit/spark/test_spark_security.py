@@ -56,6 +56,12 @@ SECURED = {
     "kafka.ssl.truststore.type": "PEM",
     **SECRETS,
 }
+BEARER = f"{MODULE}.oauthbearer.OAuthBearerLoginModule required"
+ENDPOINT = {
+    "kafka.sasl.mechanism": "OAUTHBEARER",
+    "kafka.sasl.oauthbearer.token.endpoint.url": "http://h/token",
+    "kafka.sasl.jaas.config": f'{BEARER} clientId="spark" clientSecret="hush";',
+}
 SESSION_MS = 10_000
 METADATA = MetadataRequest(topics=[])
 AUTHORITY = Authority()
@@ -94,14 +100,20 @@ def test_secrets_are_not_shown() -> None:
     ("options", "complaint"),
     [
         ({"kafka.security.protocol": "TLS"}, "security.protocol=TLS: must be one of"),
-        ({"kafka.sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported"),
+        ({"kafka.sasl.mechanism": "GSSAPI"}, "GSSAPI, which is the default, is not supported in"),
+        ({"kafka.sasl.mechanism": "AWS_MSK_IAM"}, "sasl.mechanism=AWS_MSK_IAM is not supported"),
+        ({"kafka.ssl.provider": "x"}, "it is not supported: it concerns Java's TLS"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "sasl.jaas.config: PLAIN needs"),
         ({"kafka.sasl.jaas.config": "hush"}, "kafka.*: sasl.jaas.config: "),
         ({"kafka.sasl.jaas.confg": "hush"}, "did you mean 'kafka.sasl.jaas.config'"),
         ({"kafka.ssl.truststore.locaton": "x"}, "did you mean 'kafka.ssl.truststore.location'"),
         ({"kafka.sasl.oauth.token.provider": "x"}, "unknown Kafka client option"),
-        ({"kafka.sasl.oauthbearer.token.endpoint.url": "x"}, "url: it is not supported"),
-        ({"kafka.ssl.engine.factory.class": "x"}, "unknown Kafka client option"),
+        ({"kafka.sasl.oauthbearer.sub.claim.name": "x"}, "name: it is not supported"),
+        ({"kafka.sasl.oauthbearer.token.endpoint.url": "http://h"}, "needs sasl.mechanism=OAUTH"),
+        ({**ENDPOINT, "kafka.sasl.oauthbearer.token.endpoint.url": "h"}, "endpoint.url: it is no"),
+        ({**ENDPOINT, "kafka.sasl.login.callback.handler.class": "x"}, "handler.class=x: only org"),
+        ({**ENDPOINT, "kafka.sasl.jaas.config": f"{BEARER} clientId=a;"}, "has no clientSecret"),
+        ({"kafka.ssl.engine.factory.class": "x"}, "a class of Java cannot be loaded"),
     ],
 )
 def test_an_unusable_option_is_named_without_a_secret(

@@ -16,7 +16,7 @@ import pytest
 
 from minikafka.registry.protobuf import ProtobufSchema
 from minikafka.spark.formats.columns import Decoding, Encoding
-from minikafka.spark.formats.flat_avro import FlatDecoder, NotFlat
+from minikafka.spark.formats.flat_avro import FlatDecoder
 from minikafka.spark.formats.flat_avro_encoder import FlatEncoder
 from minikafka.spark.formats.protobuf_format import read_indexes, written_indexes
 from minikafka.spark.formats.registry_access import (
@@ -27,7 +27,7 @@ from minikafka.spark.formats.registry_access import (
     RegisteredSchema,
     RegistryAccess,
 )
-from minikafka.spark.formats.wire import header, split_column
+from minikafka.spark.formats.wire import NotAtOnce, header, split_column
 
 
 class Schemas:
@@ -125,7 +125,7 @@ def test_plain_records_are_those_of_fastavro(schemas: Schemas, seed: int) -> Non
     rows_or_none[7] = None
     assert decoded(schema, values) == rows_or_none
     raw = json.loads(schema.text)
-    FlatDecoder(raw, raw, Decoding(ACCESS, "s", schema).arrow_type())  # does not raise NotFlat
+    FlatDecoder(raw, raw, Decoding(ACCESS, "s", schema).arrow_type())  # does not raise NotAtOnce
     column = pa.array(rows_or_none, Decoding(ACCESS, "s", schema).arrow_type())
     assert Encoding(schema).encode(column.slice(3)).to_pylist() == values[3:]
     # A value that is cut, or too long, is the only one that is not decoded.
@@ -189,7 +189,7 @@ def test_flat_decoding_is_refused_where_types_differ_by_more_than_a_promotion() 
     kind = pa.struct([pa.field("a", pa.int32())])
     reader = json.loads(record(("a", "int")))
     for other in ("long", ["null", "int"], {"type": "array", "items": "int"}):
-        with pytest.raises(NotFlat):
+        with pytest.raises(NotAtOnce):
             FlatDecoder(json.loads(record(("a", other))), reader, kind)
 
 

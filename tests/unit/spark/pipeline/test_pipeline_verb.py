@@ -45,6 +45,9 @@ def test_each_user_error_is_one_line(
     assert main(["pipeline", "run", "shop", "--metrics", "9095"]) == 1
     assert main(["pipeline", "run", "shop", "--continuous", "--metrics", "here"]) == 1
     assert main(["pipeline", "run", "nowhere"]) == 1
+    with monkeypatch.context() as older:
+        older.setattr("minikafka.cli.pipeline.PIPELINES", "no-such-folder")
+        assert main(["pipeline", "run", "shop", "--continuous"]) == 1
     monkeypatch.setattr("minikafka.cli.pipeline.NEEDED", ("pyspark", "no_such_package"))
     assert main(["pipeline", "check", "shop"]) == 1
     assert capfd.readouterr().err.splitlines() == [
@@ -53,6 +56,7 @@ def test_each_user_error_is_one_line(
         "minikafka: --metrics needs --continuous (triggered runs: pipeline status --prometheus)",
         "minikafka: metrics.listener here: expected [HOST:]PORT",
         "minikafka: No such file or directory: nowhere",
+        "minikafka: pipelines need PySpark 4.1 or newer: this one has no spark-pipelines",
         "minikafka: not installed: no_such_package (in a checkout: pip install '.[spark]')",
     ]
     assert os.listdir(tmp_path) == ["shop"]

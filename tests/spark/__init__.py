@@ -1,0 +1,1 @@
+"""Tests of Spark with brokers. A package, so that both end with its last test."""
