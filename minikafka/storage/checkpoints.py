@@ -36,9 +36,13 @@ class CheckpointError(ValueError):
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Encode a checkpoint of offsets, in their order: a sort would take longer than all the rest,
     and a broker of many partitions encodes its checkpoint for each deletion of records."""
-    return _encode(
-        [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    )
+    return encode_rows([offset_row(each, offset) for each, offset in offsets.items()])
+
+
+def offset_row(topic_partition: TopicPartition, offset: int) -> str:
+    """Encode a row of a checkpoint of offsets, for ``encode_rows``."""
+    topic, partition = topic_partition
+    return f"{topic} {partition} {offset}"
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
@@ -50,7 +54,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    return _encode([f"{entry.epoch} {entry.start_offset}" for entry in entries])
+    return encode_rows([f"{entry.epoch} {entry.start_offset}" for entry in entries])
 
 
 def decode_epochs(data: bytes) -> list[EpochEntry]:
@@ -64,7 +68,8 @@ def decode_epochs(data: bytes) -> list[EpochEntry]:
     return entries
 
 
-def _encode(rows: Sequence[str]) -> bytes:
+def encode_rows(rows: Sequence[str]) -> bytes:
+    """Encode a checkpoint of whole rows."""
     return "\n".join((str(_VERSION), str(len(rows)), *rows, "")).encode()
 
 

@@ -26,13 +26,18 @@ def batch_survives(batch: RecordBatch, base_offset: int, end_offset: int) -> boo
     """Return whether recovery keeps a batch of the segment that starts at ``base_offset``.
 
     ``end_offset`` is the offset after the batch before it. The CRC does not cover the base offset
-    of a batch, so the check is that it increases and that its offsets fit the segment's indexes.
+    of a batch, so its offsets are checked as well.
     """
+    return offsets_are_possible(batch, base_offset, end_offset) and crc_is_valid(batch)
+
+
+def offsets_are_possible(batch: RecordBatch, base_offset: int, end_offset: int) -> bool:
+    """Return whether a batch may have its offsets after a batch that ends at ``end_offset``, in the
+    segment that starts at ``base_offset``: they increase, and fit the segment's indexes."""
     return (
         batch.base_offset >= end_offset
         and batch.last_offset_delta >= 0
         and fits(base_offset, batch.last_offset)
-        and crc_is_valid(batch)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
@@ -17,6 +17,7 @@ from minikafka.storage.checkpoints import (
     CheckpointError,
     decode_offsets,
     encode_offsets,
+    encode_rows,
 )
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.durable import flush_path, write_durably
@@ -214,9 +215,9 @@ class LogDirectory:
             self._events.warning("checkpoint_malformed", name=name, error=str(error))
             return {}
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        path = f"{self.path}/{REPLICATION_OFFSET}"
-        self._files.replace_unsynced(path, encode_offsets(offsets))
+    def write_high_watermarks(self, rows: Sequence[str]) -> None:
+        """Write rows of ``checkpoints.offset_row``."""
+        self._files.replace_unsynced(f"{self.path}/{REPLICATION_OFFSET}", encode_rows(rows))
 
     def write_recovery_points(self) -> None:
         """Write the recovery points without flushing: they survive a killed process, but not a

@@ -16,6 +16,8 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Files, Workers
+from minikafka.kernel.slices import in_slices
+from minikafka.storage.checkpoints import offset_row
 from minikafka.storage.cleaner.log_cleaner import LogCleaner
 from minikafka.storage.directories.background_tasks import LogBackgroundTasks
 from minikafka.storage.directories.config import LogManagerConfig
@@ -57,8 +59,9 @@ class ReplicaCallbacks:
     log_replaced: Callable[[UnifiedLog], None]
 
 
-# Holds until ``connect``, and for good in a program without replicas, such as a benchmark.
+ENCODED_AT_ONCE: Final = 2_000  # rows of a checkpoint, without a pause: about two milliseconds
 FLUSHES: Final = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
+# Holds until ``connect``, and for good in a program without replicas, such as a benchmark.
 NO_REPLICAS: Final = ReplicaCallbacks(
     high_watermark=lambda _: None,
     stable_offset=lambda _: None,
@@ -392,24 +395,26 @@ class LogManager:
         """Read the high watermarks last checkpointed (``replication-offset-checkpoint``)."""
         return self.directories.read_high_watermarks()
 
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+    async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
         """Checkpoint each high watermark in the directory of its log, or in the first directory if
-        there is no log.
+        there is no log. They are encoded in slices.
 
         A full directory keeps its old checkpoint; after a restart, high watermarks are lower until
         replication has raised them again. Returns False if no directory could be written. Does not
         raise OSError.
         """
+        rows: dict[LogDirectory, list[str]] = {live: [] for live in self.directories.live}
+        first = next(iter(rows), None)
+        async for topic_partition, offset in in_slices(high_watermarks.items(), ENCODED_AT_ONCE):
+            home = self._homes.get(topic_partition, first)
+            if home is not None and home in rows:
+                rows[home].append(offset_row(topic_partition, offset))
         written = False
-        for directory in list(self.directories.live):
-            first = self.directories.live[0]
-            mine = {
-                topic_partition: offset
-                for topic_partition, offset in high_watermarks.items()
-                if self._homes.get(topic_partition, first) is directory
-            }
+        for directory, of_directory in rows.items():
+            if directory not in self.directories.live:
+                continue
             try:
-                directory.write_high_watermarks(mine)
+                directory.write_high_watermarks(of_directory)
                 written = True
             except OSError as error:
                 self.failed(directory, error)

@@ -8,7 +8,12 @@ from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.time_search import BatchSearch, FoundOffset, OffsetSearch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
-from minikafka.protocol.records.batch import NO_TIMESTAMP, iterate_batches, parse_batches
+from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    NO_TIMESTAMP,
+    iterate_batches,
+    parse_batches,
+)
 from minikafka.storage.log.batch_scan import (
     FoundBatch,
     first_batch_size,
@@ -129,11 +134,12 @@ class LogReader:
 
     def trim(self, extent: Extent, data: Buffer, start: int) -> LogRead:
         """Return ``data`` without the incomplete batch at its end, as a view, to avoid a copy. What
-        is left out is probably read next: its position is remembered."""
+        is left out is probably read next: its position is remembered. Raises
+        KafkaError(CORRUPT_MESSAGE) for a batch that cannot be of this segment."""
         segment, position = extent.place
         if extent.length < extent.available:
             last, end = self._last_whole_batch(extent, data)
-            if end > last:
+            if end - last >= BATCH_OVERHEAD:  # a smaller one is damaged, and has no last offset
                 following = SegmentPosition(segment, position + end)
                 self._remember(next_offset(data, last), following)
             if end < len(data):
@@ -141,7 +147,11 @@ class LogReader:
         if not data:
             return LogRead(b"", start, start)
         first_offset = int.from_bytes(data[:8], "big")
-        assert first_offset >= segment.base_offset, "a batch of another segment"
+        if first_offset < segment.base_offset:  # no CRC covers it
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch at {position} of {segment.path} has the offset {first_offset}",
+            )
         return LogRead(data, first_offset, start)
 
     def _last_whole_batch(self, extent: Extent, data: Buffer) -> tuple[int, int]:

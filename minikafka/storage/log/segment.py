@@ -7,15 +7,21 @@ import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import is_
+from typing import NamedTuple
 
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import LogAppendInfo
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
-from minikafka.core.log.recovery import batch_survives
+from minikafka.core.log.recovery import batch_survives, offsets_are_possible
 from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Buffer, File, Files
-from minikafka.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, RecordBatch
+from minikafka.protocol.records.batch import (
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    CorruptRecordError,
+    RecordBatch,
+)
 from minikafka.storage.log.batch_scan import FoundBatch, read_whole, scan, whole_batches
 from minikafka.storage.log.indexes import OffsetIndex, TimeIndex, TxnIndex
 from minikafka.storage.log.open_segments import OpenSegments
@@ -27,6 +33,14 @@ from minikafka.storage.names import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
+
+
+class SegmentCut(NamedTuple):
+    """Where a segment is truncated: the position (bytes) of the first batch to go, and its base
+    offset."""
+
+    position: int
+    offset: int
 
 
 class LogSegment:
@@ -143,7 +157,7 @@ class LogSegment:
     def activate(self) -> int:
         """Load the attached indexes into memory for appends, and return the segment's next offset.
 
-        Raises CorruptRecordError if there is no batch where one should be.
+        Raises CorruptRecordError, see ``next_offset``.
         """
         self._keep_open()
         self.offset_index.load()
@@ -156,11 +170,22 @@ class LogSegment:
         return self.next_offset()
 
     def next_offset(self) -> int:
-        """Return the offset after the last batch, by reading from the last index entry on."""
-        next_offset = self.base_offset
-        for found in self.batches(self.offset_index.last_entry().position):
-            next_offset = found.batch.next_offset
-        return next_offset
+        """Return the offset after the last batch, by reading from the last index entry on.
+
+        Raises CorruptRecordError if there is no batch where one should be, or if the last one has
+        impossible offsets. Batches before it fail when they are read."""
+        known = self.offset_index.last_entry()
+        last, end_before = None, self.base_offset
+        for found in self.batches(known.position):
+            if last is not None and last.last_offset <= self.max_offset:
+                end_before = last.next_offset
+            last = found.batch
+        if last is None:
+            return self.base_offset
+        possible = offsets_are_possible(last, self.base_offset, end_before)
+        if not possible or last.last_offset < known.offset:
+            raise CorruptRecordError(f"the last batch ends with the offset {last.last_offset}")
+        return last.next_offset
 
     def deactivate(self) -> None:
         """End the appends to the segment: complete the time index, and write the indexes to
@@ -410,22 +435,30 @@ class LogSegment:
 
     # ---- truncation and recovery
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains ``offset``, and all later ones. Raises
+    def find_cut(self, offset: int) -> SegmentCut:
+        """Return where ``truncate_to`` cuts: before the batch that contains ``offset``. Raises
         CorruptRecordError."""
-        self._keep_open()
+        if offset <= self.base_offset:
+            return SegmentCut(0, offset)
         found = self.find(offset)
+        if found is None:
+            return SegmentCut(self.size_bytes, offset)
+        return SegmentCut(found.position, found.batch.base_offset)
+
+    def truncate_to(self, offset: int, cut: SegmentCut) -> None:
+        """Remove the batch that contains ``offset``, and all later ones. ``find_cut`` has found
+        the place."""
+        self._keep_open()
         self.offset_index.load()
         self.time_index.load()
         self.txn_index.load()
         self._open_segments.index_writes.changed(self)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset if found is None else found.batch.base_offset)
-        if found is not None:
-            self._file.truncate(found.position)
-            self.size_bytes = found.position
-            self._torn = False
+        self.txn_index.truncate_to(cut.offset)
+        self._file.truncate(cut.position)
+        self.size_bytes = cut.position
+        self._torn = False
         self._indexed_position = self.size_bytes
         self._note_full()
         if self.size_bytes == 0:
@@ -435,10 +468,15 @@ class LogSegment:
     def _reread_max_timestamp(self) -> None:
         last = self.time_index.last_entry()
         self.max_timestamp, self.offset_of_max_timestamp = last
-        for found in self.batches(self.offset_index.lookup(last.offset).position):
-            if found.batch.max_timestamp > self.max_timestamp:
-                self.max_timestamp = found.batch.max_timestamp
-                self.offset_of_max_timestamp = found.batch.last_offset
+        base_offset = self.base_offset
+        with contextlib.suppress(CorruptRecordError):  # what follows cannot be read anyway
+            for _, batch in self.batches(self.offset_index.lookup(last.offset).position):
+                # A damaged offset may be one that the time index cannot store.
+                if batch.max_timestamp > self.max_timestamp and offsets_are_possible(
+                    batch, base_offset, base_offset
+                ):
+                    self.max_timestamp = batch.max_timestamp
+                    self.offset_of_max_timestamp = batch.last_offset
 
     async def recover(self, take: Callable[[RecordBatch], None]) -> None:
         """Read all batches, rebuild the indexes, and truncate the file after the last valid batch.

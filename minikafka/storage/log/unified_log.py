@@ -505,6 +505,14 @@ class UnifiedLog:
             return None
         return self._reader.extent(start_offset, bound, end, max_bytes)
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether a ``read`` from ``offset`` finds the end of the log. As that read would, remember
+        where the next batch will be."""
+        if offset != self.log_end_offset or offset < self.log_start_offset:
+            return False
+        self._reader.remember_end(offset)
+        return True
+
     def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
         """Return the offset where a read ends; None if the read is empty."""
         end = self.log_end_offset
@@ -543,23 +551,24 @@ class UnifiedLog:
         A batch that contains ``offset`` is removed completely. Until the next ``flush`` has
         returned, a power loss may bring back removed records, so appends are refused
         (``cut_unflushed``): without new records in their place, the leader has them removed again.
-        Raises KafkaError(CORRUPT_MESSAGE), OSError; after OSError the log may end before or after
-        ``offset``, but consists of complete batches.
+        Raises KafkaError(CORRUPT_MESSAGE) and OSError; then the log may end before or after
+        ``offset``, but consists of complete batches. Where no batch is in the place of ``offset``,
+        nothing has changed.
         """
         if offset >= self.log_end_offset:
             # An epoch that was assigned but never written to may contradict the next leader.
             self.epochs.truncate_from_end(self.log_end_offset)
             self._assigned_epoch = _NO_EPOCH
             return False
-        first = self.segments.first
-        if first is None or first.base_offset > offset:
+        last = self.segments.floor(offset)  # that is kept
+        if last is None:
             self.truncate_fully_and_start_at(offset)
             return True
+        cut = last.find_cut(offset)
         self._truncated_to(offset)
-        while (active := self.segments.active) is not None and active.base_offset > offset:
+        while (active := self.segments.active) is not None and active is not last:
             self._drop_active(active)
-        assert active is not None
-        active.truncate_to(offset)
+        last.truncate_to(offset, cut)
         self.log_end_offset = offset
         self._start_at(min(self.log_start_offset, offset))
         self.epochs.truncate_from_end(offset)

@@ -31,7 +31,7 @@ from minikafka.storage.dump.text import (
 )
 from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
-from tests.support.storage.logs import DIRECTORY, NOW, load, new_log
+from tests.support.storage.logs import DIRECTORY, NOW, load, new_log, run_now
 from tests.support.storage.searches import run_search
 from tests.support.storage.transactions import marker
 
@@ -190,12 +190,21 @@ def fuzz_files(seed: int) -> None:
         return
     looked_at = not clean and point == 0
     read_everything(again, looked_at)
+    for _ in range(2):
+        append_some(dice, again)
+        with contextlib.suppress(KafkaError):
+            again.truncate_to(dice.randint(0, again.log_end_offset))
+        read_everything(again, looked_at)
+        with contextlib.suppress(KafkaError):
+            run_now(again.flush())
+    append_some(dice, again)
+    read_everything(again, looked_at)
+
+
+def append_some(dice: random.Random, log: UnifiedLog) -> None:
     for _ in range(3):
         with contextlib.suppress(KafkaError):
-            again.append_as_leader(any_batch(dice), 9, NOW, AppendOrigin.COORDINATOR)
-    with contextlib.suppress(KafkaError):
-        again.truncate_to(dice.randint(0, again.log_end_offset))
-    read_everything(again, looked_at)
+            log.append_as_leader(any_batch(dice), 9, NOW, AppendOrigin.COORDINATOR)
 
 
 def _tamper(dice: random.Random, files: InstantFiles) -> None:

@@ -50,3 +50,12 @@ def test_only_kafkas_errors(case: Callable[[int], None]) -> None:
 def test_appends_that_once_failed(seed: int) -> None:
     """724: a coordinator's batch, damaged but with a right CRC, whose offsets are not dense."""
     fuzz_appends(seed)
+
+
+@pytest.mark.parametrize("seed", [2553, 5815, 103515, 119669])
+def test_files_that_once_failed(seed: int) -> None:
+    """2553: a batch whose offset, which no CRC covers, is that of an earlier segment. 5815: a batch
+    that is smaller than a header, at the end of a read. 103515: a last batch that ends before it
+    begins, in a log that was not looked at. 119669: a batch with a damaged offset and the largest
+    timestamp before a truncation."""
+    fuzz_files(seed)

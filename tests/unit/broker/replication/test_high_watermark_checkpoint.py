@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.broker.replication import hosted_partitions
 from minikafka.broker.replication.hosted_partitions import (
     UNCHANGED_ROUNDS,
     HighWatermarkCheckpoint,
@@ -41,7 +43,7 @@ class Logs:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         return {LEFT: 7}
 
-    def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> bool:
+    async def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> bool:
         self.file, self.writes = dict(values), self.writes + 1
         return True
 
@@ -93,24 +95,48 @@ CHANGES = st.tuples(
 @pytest.mark.mission("FET-16")
 @given(rounds=st.lists(st.lists(CHANGES, max_size=3), max_size=40))
 def test_the_files_always_have_the_values_of_now(rounds: list[list[tuple[str, int]]]) -> None:
-    life = Life()
-    for changes in rounds:
-        for what, index in changes:
-            life.change(what, index)
-        writes, differs = life.logs.writes, life.logs.file != life.values()
-        assert life.checkpoint.write_changes() is (life.logs.writes > writes)
-        assert life.logs.writes > writes or not differs
-        assert life.logs.file == life.values()
+    async def live() -> None:
+        life = Life()
+        for changes in rounds:
+            for what, index in changes:
+                life.change(what, index)
+            writes, differs = life.logs.writes, life.logs.file != life.values()
+            assert await life.checkpoint.write_changes() is (life.logs.writes > writes)
+            assert life.logs.writes > writes or not differs
+            assert life.logs.file == life.values()
+
+    asyncio.run(live())
 
 
 @pytest.mark.mission("FET-16")
-def test_values_that_stay_are_written_seldom() -> None:
+async def test_values_that_stay_are_written_seldom() -> None:
     life = Life()
     life.change("host", 1)
     for _ in range(10 * UNCHANGED_ROUNDS):
-        life.checkpoint.write_changes()
+        await life.checkpoint.write_changes()
     assert life.logs.writes == 10
     life.checkpoint.log_moved()
-    assert life.checkpoint.write_changes()
-    assert life.checkpoint.write()
+    assert await life.checkpoint.write_changes()
+    assert await life.checkpoint.write()
     assert life.logs.writes == 12
+
+
+@pytest.mark.mission("FAST-11")
+async def test_the_loop_runs_between_slices_and_the_next_round_writes_later_moves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosted_partitions, "READ_AT_ONCE", 2)
+    life = Life()
+    for index in INDEXES:
+        life.change("host", index)
+    round_ = asyncio.ensure_future(life.checkpoint.write_changes())
+    await asyncio.sleep(0)
+    assert life.logs.writes == 0  # the first slice is read, the second is not
+    life.change("advance", 0)
+    life.change("stop", 1)
+    life.change("advance", 3)
+    await round_
+    read = {TopicPartition("t", index): 0 for index in INDEXES}
+    assert life.logs.file == life.left | read | {TopicPartition("t", 3): 1}
+    assert await life.checkpoint.write_changes()
+    assert life.logs.file == life.values()

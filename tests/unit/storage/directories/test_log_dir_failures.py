@@ -76,7 +76,7 @@ async def test_its_logs_go_and_the_others_stay() -> None:
     assert list(logs.logs()) == [B]
     assert lost.closed
     await logs.checkpoint()
-    logs.write_high_watermarks({B: 0})
+    await logs.write_high_watermarks({B: 0})
     assert logs.storage_failed(B, BROKEN)
     assert told[1] == ("/e", [B])
     assert "all log directories have failed (/d, /e): broken" in told[2][0]
@@ -258,7 +258,7 @@ async def two_logs(files: InstantFiles, clean: bool) -> None:
         log = logs.get_or_create(partition, ID, LogConfig(segment_bytes=len(batch(b"x"))))
         for _ in range(3):
             log.append_as_leader(bytearray(batch(b"x")), 0, 0)
-    logs.write_high_watermarks({A: 3, B: 3})
+    await logs.write_high_watermarks({A: 3, B: 3})
     if clean:
         await logs.shutdown()
     else:

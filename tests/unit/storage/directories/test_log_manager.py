@@ -213,7 +213,7 @@ async def test_high_watermarks() -> None:
     for topic_partition in (A, B):
         logs.get_or_create(topic_partition, ID, LogConfig())
     unknown = TopicPartition("zz", 1)
-    logs.write_high_watermarks({A: 5, B: 6, unknown: 7})
+    await logs.write_high_watermarks({A: 5, B: 6, unknown: 7})
     name = "replication-offset-checkpoint"
     assert files.read_all(f"/d/{name}") == b"0\n2\na 0 5\nzz 1 7\n"
     assert files.read_all(f"/e/{name}") == b"0\n1\nb 3 6\n"
@@ -221,7 +221,7 @@ async def test_high_watermarks() -> None:
     files.replace_unsynced(f"/e/{name}", b"0\n1\nb 3")
     assert logs.read_high_watermarks() == {A: 5, unknown: 7}
     files.leave_room(0)
-    logs.write_high_watermarks({A: 9})  # logged; the old one stays
+    await logs.write_high_watermarks({A: 9})  # logged; the old one stays
     assert logs.read_high_watermarks()[A] == 5
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from minikafka.core.log.producer_snapshot import decode_snapshot
+from minikafka.protocol.records.batch import CorruptRecordError
 from minikafka.storage.log.batch_scan import scan
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import file_name
@@ -109,6 +110,40 @@ def test_a_clean_shutdown_skips_the_scan() -> None:
     assert load(files, clean=True, **CONFIG).log_end_offset == 5
     assert load(files, clean=True, **CONFIG).recovery_point == 5
     assert load(files, clean=False, **CONFIG).log_end_offset == 0
+
+
+@pytest.mark.parametrize("offset", [-3, 2, 4 + 2**31, 2**62])
+def test_a_last_batch_of_impossible_offsets_is_recovered_after_a_clean_shutdown(
+    offset: int,
+) -> None:
+    """No CRC covers the offset. The next append would begin a segment in the place of an older one,
+    or leave out a billion offsets."""
+    files = InstantFiles()
+    log = filled(files)
+    last = [f.position for s in log.segments for f in s.batches()][-1]
+    log.persist()
+    damaged = bytearray(files.read_all(path(0)))
+    damaged[last : last + 8] = offset.to_bytes(8, "big", signed=True)
+    files.replace_unsynced(path(0), bytes(damaged))
+    again = load(files, clean=True, **CONFIG)
+    assert values_of(again) == VALUES[:-1]
+    again.append_as_leader(batch(bytes(500)), 9, 0)
+    assert again.segments.base_offsets == [0, 4]
+    assert values_of(again) == [*VALUES[:-1], bytes(500)]
+
+
+def test_a_damaged_batch_in_the_place_of_a_truncation_changes_nothing() -> None:
+    files = InstantFiles()
+    log = filled(files, [bytes(200)] * 6)
+    log.persist()
+    files.replace_unsynced(path(2), bytes(files.size(path(2))))
+    again = load(files, clean=True, **CONFIG)
+    with pytest.raises(CorruptRecordError):
+        again.truncate_to(3)
+    assert again.log_end_offset == 6
+    again.append_as_leader(batch(bytes(200)), 9, 0)
+    assert again.truncate_to(2)  # where the segment begins
+    assert values_of(again) == [bytes(200)] * 2
 
 
 def test_segments_before_the_recovery_point_are_not_scanned() -> None:
