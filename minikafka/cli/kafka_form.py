@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# kafka-topics has these as options, of which exactly one must be given; here they are sub-verbs.
-TOPIC_ACTIONS = ("list", "describe", "create", "alter", "delete")
+# Kafka's tools have these as options, of which exactly one must be given; here they are sub-verbs.
+ACTIONS = {
+    "topics": ("list", "describe", "create", "alter", "delete"),
+    "groups": ("list", "describe", "delete", "reset-offsets", "delete-offsets"),
+}
 # Shown at the end of a verb's --help.
 KAFKA_FORMS = {
     "topics": "The form of kafka-topics works as well: --create, --list, --describe, --alter and "
     "--delete instead of create, list, describe, alter and delete. In that form --topic is a "
-    "pattern (what --matching is here), except with --create."
+    "pattern (what --matching is here), except with --create.",
+    "groups": "The form of kafka-consumer-groups works as well: --list, --describe, --delete, "
+    "--reset-offsets and --delete-offsets instead of list, describe, delete, reset-offsets and "
+    "delete-offsets.",
 }
 # The option that replaced --zookeeper in the Kafka tool that a verb corresponds to.
 ZOOKEEPER_OPTION = {
@@ -35,25 +41,24 @@ def translate(verb: str, words: Sequence[str]) -> list[str]:
             f"{ZOOKEEPER_OPTION[verb]}: name brokers instead, "
             "e.g. --bootstrap-server localhost:9092"
         )
-    return _topic_words(words) if verb == "topics" else list(words)
+    return _with_action(verb, words) if verb in ACTIONS else list(words)
 
 
-def _topic_words(words: Sequence[str]) -> list[str]:
-    """Translate ``--describe --topic T`` to ``describe --matching T``: in kafka-topics the name is
-    a pattern."""
+def _with_action(verb: str, words: Sequence[str]) -> list[str]:
+    """Translate ``--describe --group G`` to ``describe --group G``. ``--describe --topic T`` of
+    topics becomes ``describe --matching T``: in kafka-topics the name is a pattern."""
     if not words or not words[0].startswith("-"):
         return list(words)
-    options = {f"--{action}": action for action in TOPIC_ACTIONS}
+    options = {f"--{action}": action for action in ACTIONS[verb]}
     given = [options[word] for word in words if word in options]
     if not given and {"-h", "--help"}.intersection(words):
         return list(words)
     if len(given) != 1:
-        raise WrongUsage(
-            "topics takes exactly one action: --list, --describe, --create, --alter or --delete"
-        )
+        *most, last = options
+        raise WrongUsage(f"{verb} takes exactly one action: {', '.join(most)} or {last}")
     (action,) = given
     rest = [word for word in words if word not in options]
-    if action != "create":
+    if verb == "topics" and action != "create":
         rest = [_as_pattern(word) for word in rest]
     return [action, *rest]
 

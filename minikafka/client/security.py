@@ -11,19 +11,33 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.kerberos import KerberosError
 from minikafka.kernel.ports import Network, World
 from minikafka.kernel.tls import TlsError
-from minikafka.network.client_security import client_login, client_tls, uses_sasl, uses_tls
+from minikafka.network.client_security import (
+    client_login,
+    client_tls,
+    token_endpoint,
+    uses_sasl,
+    uses_tls,
+)
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.oauth_tokens import OAuthTokens
 from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.tls_network import TlsNetwork
+from minikafka.network.token_endpoint import endpoint_tls, token_requests
 
 
 def oauth_tokens(world: World, config: ClientConfig) -> OAuthTokens | None:
-    """Return the tokens of a client whose application provides them, None for another client."""
-    provider = config.sasl_oauth_token_provider
-    if provider is None or not uses_sasl(config):
+    """Return the tokens of a client whose application provides them, or that requests them from an
+    endpoint; None for another client. Raises ConfigError, which names the key and no secret."""
+    if not uses_sasl(config):
         return None
-    return OAuthTokens(provider, world.clock, config.request_timeout_ms)
+    timeout_ms = config.request_timeout_ms
+    endpoint = token_endpoint(config)
+    if endpoint is not None:
+        tls = endpoint_tls(endpoint.tls, world.files.read_all)
+        requests = token_requests(endpoint, world.network, world.clock, tls)
+        return OAuthTokens(requests, world.clock, timeout_ms, source=endpoint.url)
+    provider = config.sasl_oauth_token_provider
+    return None if provider is None else OAuthTokens(provider, world.clock, timeout_ms)
 
 
 def secured_network(

@@ -31,8 +31,9 @@ class ClientSecurity:
     ``security_protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; the ``ssl`` fields name PEM
     or PKCS12 files, or have PEM text. A login needs a ``sasl_mechanism`` (PLAIN, SCRAM-SHA-256,
     SCRAM-SHA-512, OAUTHBEARER, GSSAPI), and either ``sasl_jaas_config`` or, as with librdkafka,
-    ``sasl_username`` and ``sasl_password``, or for OAUTHBEARER ``sasl_oauth_token_provider``, which
-    text cannot express.
+    ``sasl_username`` and ``sasl_password``. OAUTHBEARER gets its tokens from
+    ``sasl_oauthbearer_token_endpoint_url``, with the client id and secret in ``sasl_jaas_config``,
+    or from ``sasl_oauth_token_provider``, which text cannot express.
     """
 
     security_protocol: str = "PLAINTEXT"
@@ -54,6 +55,8 @@ class ClientSecurity:
     sasl_kerberos_service_name: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_login_callback_handler_class: str | None = None
     sasl_oauth_token_provider: OAuthTokenProvider | None = field(default=None, repr=False)
 
 
@@ -67,13 +70,28 @@ def security_keys() -> Mapping[str, str]:
     return {name.replace("_", "."): name for name in names}
 
 
+# Kafka's keys that are no field of ``ClientSecurity``, by their beginnings, and why.
+_UNSUPPORTED: Final = (
+    ("sasl.oauthbearer.", "a client takes tokens as they are"),
+    ("sasl.kerberos.", "sasl.jaas.config names the keytab or the cache of tickets"),
+    (
+        "sasl.login.refresh. sasl.login.retry. sasl.login.connect.timeout sasl.login.read.timeout",
+        "the times of refreshes and attempts are fixed",
+    ),
+    (
+        "sasl.login.class sasl.client.callback.handler.class ssl.engine.factory.class",
+        "a class of Java cannot be loaded",
+    ),
+    (
+        "ssl.protocol ssl.provider ssl.keymanager. ssl.trustmanager. ssl.secure.random.",
+        "it concerns Java's TLS (ssl.enabled.protocols has the versions)",
+    ),
+)
+
+
 def why_unsupported(key: str) -> str | None:
     """Return why a key of Kafka's clients for TLS or logins is refused, None for other keys."""
-    if key.startswith("sasl.oauthbearer.") or key == "sasl.login.callback.handler.class":
-        return (
-            "it is not supported: tokens are made from the unsecuredLogin options of "
-            f"sasl.jaas.config, or by the function {TOKEN_PROVIDER} of a Python client"
-        )
-    if key.startswith("sasl.kerberos."):
-        return "it is not supported: sasl.jaas.config names the keytab or the cache of tickets"
+    for begins, why in _UNSUPPORTED:
+        if key.startswith(tuple(begins.split())):
+            return f"it is not supported: {why}"
     return None

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from minikafka.core.security.jaas import JaasError, parse_jaas_property
+from minikafka.core.security.jaas import JaasError, LoginEntry, parse_jaas_property
 from minikafka.core.security.sasl.gssapi import MECHANISM as GSSAPI
 from minikafka.core.security.sasl.login_options import MODULES, LoginOptions
 from minikafka.core.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
+from minikafka.core.security.token_endpoint import TokenEndpoint
 from minikafka.kernel.client_security import TOKEN_PROVIDER, ClientSecurity
 from minikafka.kernel.config import ConfigDef, ConfigError
 from minikafka.kernel.listeners import SASL_PROTOCOLS, SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from minikafka.kernel.tls import TlsSettings
 from minikafka.kernel.tls_settings import TLS_SETTINGS
+from minikafka.network.http_client import HttpUrl
 
 _TLS: Final = ConfigDef.of(TLS_SETTINGS)
 # Stores are recognized by their first bytes, so the type only has to be one of Kafka's.
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_HANDLER: Final = "sasl.login.callback.handler.class"
+# The classes with which Java's client requests tokens from an endpoint.
+_HANDLERS: Final = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{name}OAuthBearerLoginCallbackHandler"
+    for name in ("", "secured.")
+)
 _STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 
 
@@ -71,7 +80,8 @@ def client_tls(security: ClientSecurity, read: Callable[[str], bytes]) -> TlsSet
 
 
 def client_login(security: ClientSecurity) -> LoginOptions | None:
-    """Return the options of a client's login; None if a token provider takes their place.
+    """Return the options of a client's login; None if tokens of a provider, or of an endpoint,
+    take their place.
 
     Raises ConfigError, which names the key and no secret."""
     mechanism = security.sasl_mechanism
@@ -83,13 +93,10 @@ def client_login(security: ClientSecurity) -> LoginOptions | None:
     if security.sasl_oauth_token_provider is not None:
         _check_token_provider(security)
         return None
+    if token_endpoint(security) is not None:
+        return None
     if security.sasl_jaas_config is not None:
-        try:
-            entry = parse_jaas_property(security.sasl_jaas_config)
-        except JaasError as error:
-            raise ConfigError(f"sasl.jaas.config: {error}") from error
-        if entry.module != MODULES[mechanism]:
-            raise ConfigError(f"sasl.jaas.config: {mechanism} needs {MODULES[mechanism]}")
+        entry = _jaas_entry(security.sasl_jaas_config, mechanism)
         login, key = LoginOptions(mechanism, entry.options), "sasl.jaas.config"
     else:
         given = {"username": security.sasl_username, "password": security.sasl_password}
@@ -97,10 +104,46 @@ def client_login(security: ClientSecurity) -> LoginOptions | None:
         login, key = LoginOptions(mechanism, options), f"the login with {mechanism}"
     problem = login.problem()
     if problem is not None and mechanism == OAUTHBEARER and not login.options:
-        problem += f", and no {TOKEN_PROVIDER}"
+        problem += f", no {_ENDPOINT} and no {TOKEN_PROVIDER}"
     if problem is not None:
         raise ConfigError(f"{key} {problem}")
     return login
+
+
+def token_endpoint(security: ClientSecurity) -> TokenEndpoint | None:
+    """Return where a client requests its tokens, None if it does not. Raises ConfigError, which
+    names the key and no secret."""
+    url, handler = (
+        security.sasl_oauthbearer_token_endpoint_url,
+        security.sasl_login_callback_handler_class,
+    )
+    if handler is not None and handler not in _HANDLERS:
+        raise ConfigError(f"{_HANDLER}={handler}: only {_HANDLERS[0]} is known")
+    if url is None:
+        if handler is not None:
+            raise ConfigError(f"{_HANDLER} needs {_ENDPOINT}")
+        return None
+    if security.sasl_mechanism != OAUTHBEARER:
+        raise ConfigError(f"{_ENDPOINT} needs sasl.mechanism={OAUTHBEARER}")
+    try:
+        HttpUrl.parse(url)
+    except ValueError as error:
+        raise ConfigError(f"{_ENDPOINT}: {error}") from None
+    entry = _jaas_entry(security.sasl_jaas_config or "", OAUTHBEARER)
+    try:
+        return TokenEndpoint.of(url, entry.options)
+    except ValueError as error:
+        raise ConfigError(f"sasl.jaas.config {error}") from None
+
+
+def _jaas_entry(text: str, mechanism: str) -> LoginEntry:
+    try:
+        entry = parse_jaas_property(text)
+    except JaasError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from error
+    if entry.module != MODULES[mechanism]:
+        raise ConfigError(f"sasl.jaas.config: {mechanism} needs {MODULES[mechanism]}")
+    return entry
 
 
 def _check_token_provider(security: ClientSecurity) -> None:
@@ -108,5 +151,9 @@ def _check_token_provider(security: ClientSecurity) -> None:
         raise ConfigError(f"{TOKEN_PROVIDER} must be a function that returns an OAuthToken")
     if security.sasl_mechanism != OAUTHBEARER:
         raise ConfigError(f"{TOKEN_PROVIDER} needs sasl.mechanism={OAUTHBEARER}")
-    if security.sasl_jaas_config is not None:
-        raise ConfigError(f"{TOKEN_PROVIDER} and sasl.jaas.config exclude each other")
+    for key, text in (
+        ("sasl.jaas.config", security.sasl_jaas_config),
+        (_ENDPOINT, security.sasl_oauthbearer_token_endpoint_url),
+    ):
+        if text is not None:
+            raise ConfigError(f"{TOKEN_PROVIDER} and {key} exclude each other")

@@ -1,4 +1,5 @@
-"""The OAuth token of a client, which a function of the application provides (KIP-255)."""
+"""The OAuth token of a client, which a function of the application provides (KIP-255), or an
+endpoint."""
 
 from __future__ import annotations
 
@@ -7,16 +8,22 @@ import inspect
 import re
 from typing import Final
 
+from minikafka.core.backoff import ExponentialBackoff
+from minikafka.core.client.errors import LOGIN_REFUSED
 from minikafka.core.security.sasl.exchange import ClientExchange
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
-from minikafka.kernel.client_security import OAuthToken, OAuthTokenProvider
+from minikafka.kernel.client_security import TOKEN_PROVIDER, OAuthToken, OAuthTokenProvider
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock
+from minikafka.network.channel import LoginRefused
 
 # A token is refreshed after this part of its life, as by Kafka's client.
 REFRESH_PART: Final = 0.8
 # After a refresh that failed, while the old token is still valid.
 RETRY_MS: Final = 1_000
+# After a failure without a valid token: Kafka's ``sasl.login.retry.backoff.ms`` and ``.max.ms``.
+RETRIES: Final = ExponentialBackoff(100, 10_000, jitter=0)
 _TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 
 
@@ -32,13 +39,19 @@ class OAuthTokens:
         clock: Clock,
         timeout_ms: int,
         log: EventLog | None = None,
+        source: str = TOKEN_PROVIDER,
     ) -> None:
+        """``source`` names the provider in errors."""
         self._provider = provider
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._source = source
         self._log = log or event_log("channel")
         self._token: OAuthToken | None = None
         self._refresh_at_ms = 0
+        self._failures = 0
+        self._failure: ConnectionError | None = None
+        self._retry_at_ms = 0
         self._refreshing: asyncio.Task[None] | None = None
 
     def exchange(self, nonce: str, wall_ms: int) -> ClientExchange:
@@ -56,7 +69,9 @@ class OAuthTokens:
     async def refresh(self) -> None:
         """Call the provider unless the token is fresh; concurrent callers share one call.
 
-        Raises ConnectionError if it fails and there is no valid token."""
+        Without a valid token raises LoginRefused if the provider refuses the client, and
+        ConnectionError for another failure. The same error is raised again, without a call, until
+        the backoff is over."""
         if self._clock.wall_ms() >= self._refresh_at_ms:
             refreshing = self._start()
             await asyncio.wait([refreshing])
@@ -88,21 +103,28 @@ class OAuthTokens:
 
     async def _refresh(self) -> None:
         """Raises ConnectionError without a valid token."""
+        if self._failure is not None and self._clock.monotonic_ms() < self._retry_at_ms:
+            raise self._failure.with_traceback(None)
         try:
             token = await self._provided()
         except ConnectionError as error:
             now_ms = self._clock.wall_ms()
             if self._token is None or now_ms >= self._token.expires_ms:
+                self._retry_at_ms = self._clock.monotonic_ms() + RETRIES.delay_ms(self._failures, 0)
+                self._failures += 1
+                self._failure = error
                 raise
             self._log.warning("token_refresh_failed", error=str(error))
             self._refresh_at_ms = now_ms + RETRY_MS
             return
+        self._failures, self._failure = 0, None
         now_ms = self._clock.wall_ms()
         self._token = token
         self._refresh_at_ms = now_ms + int((token.expires_ms - now_ms) * REFRESH_PART)
 
     async def _provided(self) -> OAuthToken:
-        """Return a token that can be sent. Raises ConnectionError for anything else."""
+        """Return a token that can be sent. Raises LoginRefused for the KafkaError of a refused
+        login, and ConnectionError for anything else."""
         try:
             async with asyncio.timeout(self._timeout_ms / 1000) as limit:
                 found = self._provider()
@@ -110,12 +132,14 @@ class OAuthTokens:
         except Exception as error:  # whatever the application raises
             if limit.expired():
                 what = f"returned no token within {self._timeout_ms} ms"
-                raise ConnectionError(f"sasl_oauth_token_provider {what}") from error
+                raise ConnectionError(f"{self._source} {what}") from error
+            if isinstance(error, KafkaError) and error.code in LOGIN_REFUSED:
+                raise LoginRefused(self._source, error) from error
             reason = f"{type(error).__name__}: {error}"
-            raise ConnectionError(f"sasl_oauth_token_provider failed: {reason}") from error
+            raise ConnectionError(f"{self._source} failed: {reason}") from error
         problem = self._problem(token)
         if problem is not None:
-            raise ConnectionError(f"sasl_oauth_token_provider returned {problem}")
+            raise ConnectionError(f"{self._source} returned {problem}")
         return token
 
     def _problem(self, token: object) -> str | None:

@@ -14,14 +14,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from minikafka.core.security.acl_cache import (
-    NO_ACLS,
-    AclCache,
-    AclRules,
-    Decision,
-    VersionedAcls,
-)
+from minikafka.core.security.acl_cache import AclCache, AclRules, Decision
 from minikafka.core.security.acls import (
+    NO_ACLS,
     AclBinding,
     AclEntry,
     AclFilter,
@@ -29,6 +24,7 @@ from minikafka.core.security.acls import (
     AclResourceType,
     PatternType,
     ResourcePattern,
+    VersionedAcls,
 )
 from minikafka.core.security.authorizer import AclAction, DeletedAcls, Requester
 from minikafka.kernel.config import ConfigError

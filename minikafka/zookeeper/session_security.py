@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from minikafka.core.security.cipher_suites import UnknownCipherSuite, openssl_suites
-from minikafka.core.security.jaas import JaasError, LoginEntry, parse_jaas_file
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import Files, World
 from minikafka.kernel.tls import TlsError, TlsSettings
 from minikafka.kernel.zookeeper_security import CoordinationSecurity, DigestLogin, open_acl
 from minikafka.zookeeper.znode_acls import secure_acl
+
+if TYPE_CHECKING:
+    from minikafka.core.security.jaas import LoginEntry
 
 T = TypeVar("T")
 
@@ -63,6 +64,8 @@ def _login(config: Config, files: Files) -> DigestLogin | None:
     path, section = config.optional(LOGIN_FILE), config.string(LOGIN_SECTION)
     if path is None:
         return None
+    from minikafka.core.security.jaas import JaasError, parse_jaas_file
+
     where = f"{LOGIN_FILE}={path}"
     try:
         sections = parse_jaas_file(_read(LOGIN_FILE, path, files).decode())
@@ -100,6 +103,8 @@ def _tls(config: Config, files: Files) -> TlsSettings | None:
         if idle:
             raise ConfigError(f"{idle[0]} has no effect without {TLS_ENABLED}=true")
         return None
+    from minikafka.core.security.cipher_suites import UnknownCipherSuite, openssl_suites
+
     try:
         ciphers = openssl_suites(config.optional("zookeeper.ssl.cipher.suites") or ())
     except UnknownCipherSuite as error:

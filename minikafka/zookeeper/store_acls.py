@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from minikafka.core.security.acl_cache import NO_ACLS, NO_ZNODE, VersionedAcls
-from minikafka.core.security.acls import RESOURCE_TYPES, PatternType, ResourcePattern
+from minikafka.core.security.acls import (
+    NO_ACLS,
+    NO_ZNODE,
+    RESOURCE_TYPES,
+    PatternType,
+    ResourcePattern,
+    VersionedAcls,
+)
 from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (

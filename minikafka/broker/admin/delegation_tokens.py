@@ -30,8 +30,7 @@ from minikafka.core.security.delegation_tokens import (
     token_credential,
     token_hmac,
 )
-from minikafka.core.security.sasl.scram import TokenCredential
-from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
+from minikafka.core.security.scram_credentials import Mechanism, ScramCredential, TokenCredential
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass

@@ -38,10 +38,15 @@ APP_USER: Final = "app"
 USERS: Final = (APP_USER, ADMIN_USER, BROKER_USER)
 SUPER_USERS: Final = (BROKER_USER, ADMIN_USER)
 APP_PREFIX: Final = "app-"
+# All resources whose names begin so. The last three are those of minikafka.spark: what a sink that
+# writes exactly once uses, and the group of a ProgressListener.
 APP_RESOURCES: Final = (
-    AclResourceType.TOPIC,
-    AclResourceType.GROUP,
-    AclResourceType.TRANSACTIONAL_ID,
+    (AclResourceType.TOPIC, APP_PREFIX),
+    (AclResourceType.GROUP, APP_PREFIX),
+    (AclResourceType.TRANSACTIONAL_ID, APP_PREFIX),
+    (AclResourceType.GROUP, "mk-"),
+    (AclResourceType.TRANSACTIONAL_ID, "mk-"),
+    (AclResourceType.GROUP, "spark-"),
 )
 
 _SALT_BYTES: Final = 16
@@ -61,8 +66,8 @@ async def set_up_users(world: World, connect: str, passwords: Mapping[str, str])
         store = ZkStore(session)
         if await _has_password(store, BROKER_USER, passwords[BROKER_USER]):
             return False
-        for kind in APP_RESOURCES:
-            await _allow_all(store, ResourcePattern(kind, APP_PREFIX, PatternType.PREFIXED))
+        for kind, prefix in APP_RESOURCES:
+            await _allow_all(store, ResourcePattern(kind, prefix, PatternType.PREFIXED))
         for user in USERS:
             salt = world.entropy.random_bytes(_SALT_BYTES)
             await _set_password(store, user, passwords[user], salt)

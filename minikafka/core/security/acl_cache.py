@@ -31,24 +31,14 @@ from minikafka.core.security.acls import (
     PatternType,
     PermissionType,
     ResourcePattern,
+    VersionedAcls,
     allowing,
 )
 from minikafka.kernel.lazy_dataclass import dataclass
 
-NO_ZNODE: Final = -1  # the version of a resource without ACLs
 # Decisions are kept until an ACL changes, so many at most, for names that topics may have.
 MAX_DECISIONS: Final = 20_000
 LONGEST_KEPT_NAME: Final = 249
-
-
-class VersionedAcls(NamedTuple):
-    """The entries of one resource pattern, and the version of their znode."""
-
-    entries: frozenset[AclEntry]
-    version: int
-
-
-NO_ACLS: Final = VersionedAcls(frozenset(), NO_ZNODE)
 
 
 class Decision(NamedTuple):

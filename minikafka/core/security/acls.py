@@ -82,6 +82,7 @@ RESOURCE_TYPES: Final = tuple(kind for kind in AclResourceType if kind.is_defini
 CLUSTER_NAME: Final = "kafka-cluster"
 WILDCARD: Final = "*"
 WILDCARD_PRINCIPAL: Final = "User:*"
+NO_ZNODE: Final = -1  # the version of a resource without ACLs
 
 # The operations that a resource of each type has (Kafka's ``AclEntry.supportedOperations``).
 SUPPORTED_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
@@ -171,6 +172,16 @@ class AclBinding(NamedTuple):
 
     pattern: ResourcePattern
     entry: AclEntry
+
+
+class VersionedAcls(NamedTuple):
+    """The entries of one resource pattern, and the version of their znode."""
+
+    entries: frozenset[AclEntry]
+    version: int
+
+
+NO_ACLS: Final = VersionedAcls(frozenset(), NO_ZNODE)
 
 
 class PatternFilter(NamedTuple):

@@ -71,6 +71,15 @@ class ScramCredential:
     iterations: int
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCredential:
+    """The SCRAM credential of a delegation token, and whom the token stands for."""
+
+    owner: str
+    credential: ScramCredential
+    expires_ms: int
+
+
 def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
     """Return RFC 5802's SaltedPassword by PBKDF2: some milliseconds for 4096 iterations. As in
     Kafka, the password is not normalized (no SASLprep)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 
 
@@ -12,7 +13,8 @@ def response(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
 
 
 class HttpEnd:
-    """Keeps the head of each request, sends ``reply``, and closes the connection after so many."""
+    """Keeps each request, its head and its body, sends ``reply``, and closes the connection after
+    so many."""
 
     def __init__(self, reply: bytes, closes_after: int = 1) -> None:
         self.reply = reply
@@ -31,7 +33,10 @@ class HttpEnd:
         self.connections += 1
         for _ in range(self.closes_after):
             try:
-                self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                size = re.search(r"(?i)content-length: (\d+)", head)
+                body = await reader.readexactly(int(size[1])) if size else b""
+                self.requests.append(head + body.decode())
             except asyncio.IncompleteReadError:
                 break
             writer.write(self.reply)

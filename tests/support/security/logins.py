@@ -8,7 +8,7 @@ from typing import TypeVar
 from minikafka.core.security.sasl.exchange import Send
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer
 from minikafka.core.security.sasl.plain import PlainServer
-from minikafka.core.security.sasl.scram import ScramServer, TokenCredential
+from minikafka.core.security.sasl.scram import ScramServer
 from minikafka.core.security.sasl.server_login import (
     Action,
     EnabledMechanism,
@@ -21,6 +21,7 @@ from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_512,
     Mechanism,
     ScramCredential,
+    TokenCredential,
     credential_of,
     salted_password,
 )

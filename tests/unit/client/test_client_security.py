@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from minikafka.aio import Admin, Consumer, Producer
 from minikafka.client import ClientConfig
 from minikafka.client.security import secured_network
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.kerberos import NoKerberos
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.sasl_network import SaslNetwork
@@ -17,6 +19,8 @@ from minikafka.network.tls_network import TlsNetwork
 from minikafka.world.real.world import real_world
 from tests.support.security.certificates import Authority
 from tests.support.security.fake_kerberos import FakeKerberos
+from tests.support.security.sasl_brokers import OAUTHBEARER
+from tests.support.security.token_server import CLIENT_ID, TokenServer
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "of-alice"}
@@ -77,7 +81,7 @@ async def test_each_protocol_has_its_network() -> None:
         ({"security_protocol": "SSL", "ssl_truststore_type": "BKS"}, "ssl.truststore.type=BKS"),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
-            "has no unsecuredLogin options to log in with, and no sasl_oauth_token_provider",
+            "no sasl.oauthbearer.token.endpoint.url and no sasl_oauth_token_provider",
         ),
         (
             {"security_protocol": "SASL_SSL", **LOGIN, "sasl_oauth_token_provider": print},
@@ -116,3 +120,31 @@ async def test_a_client_logs_in_with_kerberos_if_the_library_is_there() -> None:
         secured_network(replace(world, kerberos=NoKerberos()), config)
     with pytest.raises(ConfigError, match=r"sasl\.jaas\.config: no name of the service"):
         secured_network(world, replace(config, sasl_kerberos_service_name=None))
+
+
+@pytest.mark.mission("SPF-7")
+async def test_a_wrong_secret_for_the_token_endpoint_fails_the_calls_of_each_client() -> None:
+    """At once: after their time-outs the calls would fail with another error."""
+    with TokenServer("alice") as endpoint:
+        keys: dict[str, Any] = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_token_endpoint_url": endpoint.url,
+            "sasl_jaas_config": f'{OAUTHBEARER} required clientId="{CLIENT_ID}" '
+            'clientSecret="hush-wrong";',
+        }
+        nobody = "127.0.0.1:1"
+        async with (
+            Admin(nobody, **keys) as admin,
+            Consumer(nobody, group_id="g", topics=["orders"], **keys) as consumer,
+            Producer(nobody, **keys) as producer,
+        ):
+            for call in (
+                admin.describe_cluster(),
+                consumer.poll(60_000),
+                producer.send_and_wait("orders", b"an apple"),
+            ):
+                with pytest.raises(KafkaError, match="with the status 401: check") as refused:
+                    await call
+                assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+                assert "hush" not in str(refused.value)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from minikafka.kernel.client_security import OAuthToken
-from minikafka.network.oauth_tokens import RETRY_MS, OAuthTokens
+from minikafka.network.oauth_tokens import RETRIES, RETRY_MS, OAuthTokens
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog
 
@@ -101,11 +101,13 @@ async def test_without_a_valid_token_a_failure_is_an_error(
     provider: Provider, tokens: OAuthTokens
 ) -> None:
     provider.failure = OSError("the endpoint is down")
-    for _ in range(2):
+    for failures in range(2):
         with pytest.raises(ConnectionError, match=r"failed: OSError: the endpoint is down"):
             await tokens.refresh()
+        provider.clock.advance(RETRIES.delay_ms(failures, 0))
     provider.failure = None
     await tokens.refresh()
+    assert provider.calls == 3
     provider.failure = OSError("the endpoint is down")
     provider.clock.advance(LIFE_MS)
     with pytest.raises(ConnectionError, match="the endpoint is down"):

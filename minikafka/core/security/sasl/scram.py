@@ -28,10 +28,10 @@ from minikafka.core.security.scram_credentials import (
     MIN_ITERATIONS,
     Mechanism,
     ScramCredential,
+    TokenCredential,
     credential_of,
     salted_password,
 )
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.principals import Principal
 
 NONCE_BYTES: Final = 17  # of which 130 bits are used, as in Kafka
@@ -62,15 +62,6 @@ _SERVER_FINAL = re.compile(
     rb"(?:e=(?P<error>%b)|v=(?P<signature>%b))%b" % (_VALUE, _BASE64, _EXTENSIONS)
 )
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCredential:
-    """The SCRAM credential of a delegation token, and whom the token stands for."""
-
-    owner: str
-    credential: ScramCredential
-    expires_ms: int
 
 
 def scram_nonce(entropy: bytes) -> str:

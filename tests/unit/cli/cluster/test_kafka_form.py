@@ -36,6 +36,30 @@ def test_an_action_is_an_option_in_kafka_and_a_word_here(given: str, taken: str)
     assert translate("topics", given.split()) == taken.split()
 
 
+@pytest.mark.mission("OPS-1")
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("--describe --group G --members", "describe --group G --members"),
+        ("--group G --topic T --reset-offsets", "reset-offsets --group G --topic T"),
+        ("--delete-offsets --group G --topic T", "delete-offsets --group G --topic T"),
+        ("--list", "list"),
+        ("describe --group G", "describe --group G"),
+        ("timeline --group G log", "timeline --group G log"),
+    ],
+)
+def test_groups_take_the_form_of_kafka_consumer_groups(given: str, taken: str) -> None:
+    assert translate("groups", given.split()) == taken.split()
+
+
+def test_groups_without_an_action_name_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["groups", *SERVER, "--group", "G"]) == main.USAGE
+    assert capsys.readouterr().err == (
+        "minikafka: groups takes exactly one action: --list, --describe, --delete, "
+        "--reset-offsets or --delete-offsets\n"
+    )
+
+
 @pytest.mark.parametrize(
     "given", ["--topic T", "--list --describe", "--list --list", "--partitions 3"]
 )
@@ -177,7 +201,7 @@ def test_a_client_setting_that_does_not_exist_is_refused(
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("sasl.oauthbearer.token.endpoint.url=http://h/t", "endpoint.url: it is not supported: "),
+        ("sasl.oauthbearer.scope.claim.name=s", "claim.name: it is not supported: "),
         ("sasl.oauth.token.provider=x", "unknown client setting sasl.oauth.token.provider"),
         ("sasl.kerberos.kinit.cmd=kinit", "names the keytab"),
     ],

@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from minikafka.cli.secured.users import APP_RESOURCES, set_up_users
-from minikafka.core.security.acl_cache import NO_ACLS
-from minikafka.core.security.acls import PatternType, ResourcePattern
+from minikafka.core.security.acls import NO_ACLS, AclResourceType, PatternType, ResourcePattern
 from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_512,
     credential_of,
@@ -17,11 +16,12 @@ from minikafka.core.security.scram_credentials import (
     salted_password,
 )
 from minikafka.kernel.ports import World
+from minikafka.spark.write.exactly_once import Task
 from minikafka.zookeeper.store import ZkStore
 from tests.support.zookeeper.direct import DirectZookeeper
 
 PASSWORDS = {"app": "of-app", "admin": "of-admin", "broker": "of-broker"}
-TOPICS = ResourcePattern(APP_RESOURCES[0], "app-", PatternType.PREFIXED)
+TOPICS = ResourcePattern(AclResourceType.TOPIC, "app-", PatternType.PREFIXED)
 
 
 class Entropy:
@@ -65,6 +65,20 @@ async def test_users_and_acls_are_written_into_an_empty_zookeeper_once() -> None
     assert found is not None
     assert [entry.principal for entry in found.entries] == ["User:app"]
     assert not await machine.set_up(PASSWORDS)
+
+
+@pytest.mark.mission("SEC-191")
+async def test_the_user_of_applications_may_use_ids_of_spark_sinks() -> None:
+    machine = Machine()
+    await machine.set_up(PASSWORDS)
+    store = await machine.store()
+    task = Task(query="q", batch=1, partition=0)
+    for name in (task.name, task.whole):
+        prefix = next(prefix for _, prefix in APP_RESOURCES if name.startswith(prefix))
+        for kind in (AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID):
+            (found,) = await store.acls([ResourcePattern(kind, prefix, PatternType.PREFIXED)])
+            assert found is not None
+            assert [entry.principal for entry in found.entries] == ["User:app"]
 
 
 @pytest.mark.mission("SEC-194")

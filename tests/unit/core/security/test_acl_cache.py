@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.security import acl_cache
-from minikafka.core.security.acl_cache import NO_ACLS, AclCache, AclRules, VersionedAcls
+from minikafka.core.security.acl_cache import AclCache, AclRules
 from minikafka.core.security.acls import (
+    NO_ACLS,
     AclBinding,
     AclEntry,
     AclFilter,
@@ -21,6 +22,7 @@ from minikafka.core.security.acls import (
     PatternType,
     PermissionType,
     ResourcePattern,
+    VersionedAcls,
 )
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP

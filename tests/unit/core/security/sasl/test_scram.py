@@ -22,7 +22,6 @@ from minikafka.core.security.sasl.scram import (
     NONCE_BYTES,
     ScramClient,
     ScramServer,
-    TokenCredential,
     scram_nonce,
 )
 from minikafka.core.security.scram_credentials import (
@@ -30,6 +29,7 @@ from minikafka.core.security.scram_credentials import (
     SCRAM_SHA_512,
     Mechanism,
     ScramCredential,
+    TokenCredential,
     credential_of,
     salted_password,
 )

@@ -1,9 +1,9 @@
-"""GET requests over HTTP/1.1, through a Network."""
+"""Requests over HTTP/1.1, through a Network: GET, also many over one connection, and POST."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +21,14 @@ TIMEOUT_MS = 10_000
 MAX_BODY_BYTES = 1024 * 1024
 _READ_BYTES = 16 * 1024
 _PORTS = {"http": 80, "https": 443}
+
+
+class HttpStatusError(ConnectionError):
+    """A response has another status than 200."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the response has the status {status}")
+        self.status = status
 
 
 class HttpUrl(NamedTuple):
@@ -55,11 +63,22 @@ async def http_get(
 ) -> bytes:
     """Return the body of the response. ``tls`` counts for https. Redirections are not followed.
 
-    Raises OSError if the server cannot be reached, responds with another status than 200, with
-    more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
+    Raises HttpStatusError for another status than 200, and OSError if the server cannot be reached,
+    responds with more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
     connection = HttpGetConnection(lambda: network, url, tls, max_body_bytes)
     try:
         return await connection.get(url.target, keep=False)
+    finally:
+        connection.close()
+
+
+async def http_post(
+    network: Network, url: HttpUrl, tls: TlsSettings, headers: Mapping[str, str], body: bytes
+) -> bytes:
+    """Send ``body``, and return that of the response. Raises what ``http_get`` raises."""
+    connection = HttpGetConnection(lambda: network, url, tls)
+    try:
+        return await connection.post(url.target, headers, body)
     finally:
         connection.close()
 
@@ -79,7 +98,7 @@ class HttpGetConnection:
         self._url = url
         self._tls = tls
         self._max_body_bytes = max_body_bytes
-        self._open: tuple[asyncio.Transport, _Get] | None = None
+        self._open: tuple[asyncio.Transport, _Requests] | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -89,37 +108,47 @@ class HttpGetConnection:
     async def get(self, target: str, keep: bool = True) -> bytes:
         """Return the body of the response; the connection stays open if ``keep`` is set. Raises
         OSError as ``http_get``, and then the next request opens another connection."""
+        return await self._request("GET", target, {"Accept": "application/json"}, b"", keep)
+
+    async def post(self, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Send ``body`` and return that of the response. Raises OSError as ``http_get``."""
+        with_size = {**headers, "Content-Length": str(len(body))}
+        return await self._request("POST", target, with_size, body, keep=False)
+
+    async def _request(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, keep: bool
+    ) -> bytes:
         if self.is_closed:
             self.close()
         try:
             async with asyncio.timeout(TIMEOUT_MS / 1000):
                 transport, protocol = self._open or await self._connect()
                 self._open = transport, protocol
-                body = await protocol.request(transport, target, keep)
+                found = await protocol.request(transport, method, target, headers, body, keep)
         except BaseException:
             self.close()
             raise
         if not protocol.is_reusable:
             self.close()
-        return body
+        return found
 
     def close(self) -> None:
         if self._open is not None:
             self._open[0].abort()
             self._open = None
 
-    async def _connect(self) -> tuple[asyncio.Transport, _Get]:
+    async def _connect(self) -> tuple[asyncio.Transport, _Requests]:
         url = self._url
         transport, protocol = await self._network().connect(
-            lambda: _Get(url, self._max_body_bytes),
+            lambda: _Requests(url, self._max_body_bytes),
             url.host,
             url.port,
             self._tls if url.scheme == "https" else None,
         )
-        return transport, cast(_Get, protocol)
+        return transport, cast(_Requests, protocol)
 
 
-class _Get(asyncio.BufferedProtocol):
+class _Requests(asyncio.BufferedProtocol):
     """The protocol of one connection. A request at a time."""
 
     def __init__(self, url: HttpUrl, max_body_bytes: int) -> None:
@@ -129,28 +158,36 @@ class _Get(asyncio.BufferedProtocol):
         self._buffer = bytearray(_READ_BYTES)
         self._received = bytearray()
         self._body: asyncio.Future[bytes] | None = None
-        self._closed: str | None = None  # why
+        self._closed: ConnectionError | None = None  # why
 
     @property
     def is_reusable(self) -> bool:
         """Whether another request can be sent, after a response."""
         return self._closed is None and self._http.our_state is h11.IDLE
 
-    async def request(self, transport: asyncio.Transport, target: str, keep: bool) -> bytes:
+    async def request(
+        self,
+        transport: asyncio.Transport,
+        method: str,
+        target: str,
+        more: Mapping[str, str],
+        sent: bytes,
+        keep: bool,
+    ) -> bytes:
         """Return the body of the response. Raises OSError."""
         if self._closed is not None:
-            raise ConnectionError(self._closed)
+            raise ConnectionError(str(self._closed))
         self._received = bytearray()
         self._body = asyncio.get_running_loop().create_future()
         host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
         headers = [
             ("Host", f"{host}:{self._url.port}"),
-            ("Accept", "application/json"),
+            *more.items(),
             ("Connection", "keep-alive" if keep else "close"),
         ]
-        request = h11.Request(method="GET", target=target, headers=headers)
-        data = (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
-        transport.write(data)
+        request = h11.Request(method=method, target=target, headers=headers)
+        events = [request, *([h11.Data(data=sent)] if sent else []), h11.EndOfMessage()]
+        transport.write(b"".join(self._http.send(each) or b"" for each in events))
         return await self._body
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -164,7 +201,8 @@ class _Get(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc or "the connection was closed before the end of the response"))
+        reason = exc or "the connection was closed before the end of the response"
+        self._fail(ConnectionError(str(reason)))
 
     def _receive(self, data: bytes) -> None:
         body = self._body
@@ -174,11 +212,12 @@ class _Get(asyncio.BufferedProtocol):
                 event = self._http.next_event()
                 match event:
                     case h11.Response() if event.status_code != 200:
-                        self._fail(f"the response has the status {event.status_code}")
+                        self._fail(HttpStatusError(event.status_code))
                     case h11.Data():
                         self._received += event.data
                         if len(self._received) > self._max_body_bytes:
-                            self._fail(f"the response has more than {self._max_body_bytes} bytes")
+                            reason = f"the response has more than {self._max_body_bytes} bytes"
+                            self._fail(ConnectionError(reason))
                     case h11.EndOfMessage():
                         if self._http.our_state is h11.DONE:
                             self._http.start_next_cycle()
@@ -186,9 +225,9 @@ class _Get(asyncio.BufferedProtocol):
                     case h11.NEED_DATA | h11.PAUSED | h11.ConnectionClosed():
                         return
         except h11.ProtocolError as error:
-            self._fail(f"the response is malformed: {error}")
+            self._fail(ConnectionError(f"the response is malformed: {error}"))
 
-    def _fail(self, reason: str) -> None:
-        self._closed = self._closed or reason
+    def _fail(self, error: ConnectionError) -> None:
+        self._closed = self._closed or error
         if self._body is not None and not self._body.done():
-            self._body.set_exception(ConnectionError(reason))
+            self._body.set_exception(error)

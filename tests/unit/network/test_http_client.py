@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.kernel.tls import TlsSettings
-from minikafka.network.http_get import (
+from minikafka.network.http_client import (
     MAX_BODY_BYTES,
     HttpGetConnection,
     HttpUrl,
