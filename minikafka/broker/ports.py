@@ -45,10 +45,15 @@ class Controller(Protocol):
         ...
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, states: Mapping[TopicPartition, LeaderAndIsr]
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        states: Mapping[TopicPartition, LeaderAndIsr],
+        knows_ineligible: bool,
     ) -> Mapping[TopicPartition, LeaderAndIsr | ErrorCode]:
         """Write the ISRs that leader ``broker_id`` requests. Returns each partition's new state, or
-        its error. Also raises STALE_BROKER_EPOCH."""
+        its error: the current state instead of INELIGIBLE_REPLICA, unless it ``knows_ineligible``.
+        Also raises STALE_BROKER_EPOCH."""
         ...
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> range:

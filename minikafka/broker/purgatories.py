@@ -40,8 +40,12 @@ class Reaper(Generic[OpT]):
 
     def try_complete_else_watch(self, operation: OpT, keys: Sequence[Hashable]) -> bool:
         """As ``Purgatory.try_complete_else_watch``, with the current time."""
+        return operation.try_complete() or self.watch_and_try(operation, keys)
+
+    def watch_and_try(self, operation: OpT, keys: Sequence[Hashable]) -> bool:
+        """As ``Purgatory.watch_and_try``, with the current time."""
         now_ms = self._clock.monotonic_ms()
-        if self.purgatory.try_complete_else_watch(operation, keys, now_ms):
+        if self.purgatory.watch_and_try(operation, keys, now_ms):
             return True
         if self._handle is None or self._armed_ms > now_ms + operation.delay_ms:
             self._arm(now_ms)

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 from minikafka.core.quota.client_quota import (
     ClientQuota,
-    Limited,
     Metered,
     MutationQuota,
     take_permissively,
@@ -30,6 +29,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey
 
+NS_PER_MS: Final = 1_000_000
 # Percent of the event loop's time, for each nanosecond in a second.
 PERCENT_PER_NS: Final = 100 / 1_000_000_000
 MAX_METRICS: Final = 1_000  # accounts of one kind whose metrics are shown: the last ones used
@@ -105,11 +105,12 @@ class ClientQuotas:
     ) -> RequestThrottle | None:
         """Return what measures a request of ``size`` bytes from now on, and throttles its client;
         None if the client has no limit."""
-        now_ms = self.clock.monotonic_ms()
+        now_ns = self.clock.monotonic_ns()
+        now_ms = now_ns // NS_PER_MS
         request = self.request.find(user, client_id, now_ms)
-        produce: Limited[SampledRate] | None = None
-        fetch: Limited[SampledRate] | None = None
-        mutations: Limited[TokenBucket] | None = None
+        produce: Metered[SampledRate] | None = None
+        fetch: Metered[SampledRate] | None = None
+        mutations: Metered[TokenBucket] | None = None
         if api_key is ApiKey.PRODUCE:
             produce = self.produce.find(user, client_id, now_ms)
         elif api_key is ApiKey.FETCH:
@@ -118,7 +119,7 @@ class ClientQuotas:
             mutations = self.mutations.find(user, client_id, now_ms)
         if not (request or produce or fetch or mutations):
             return None
-        return RequestThrottle(self, api_key, size, request, produce, fetch, mutations)
+        return RequestThrottle(self, api_key, size, now_ns, request, produce, fetch, mutations)
 
     def _metrics(self) -> Iterator[tuple[str, float]]:
         """Yield the metrics of the accounts that were used last."""
@@ -153,11 +154,11 @@ class MutationPermits:
     A ``strict`` request is refused while the bucket is below zero. Another one comes from a client
     that does not know the error: it is carried out, and throttled afterwards."""
 
-    __slots__ = ("_clock", "_limited", "_strict", "_throttle_ms", "_throttled_ms")
+    __slots__ = ("_clock", "_metered", "_strict", "_throttle_ms", "_throttled_ms")
 
-    def __init__(self, clock: Clock, limited: Limited[TokenBucket], strict: bool) -> None:
+    def __init__(self, clock: Clock, metered: Metered[TokenBucket], strict: bool) -> None:
         self._clock = clock
-        self._limited = limited
+        self._metered = metered
         self._strict = strict
         self._throttle_ms = 0
         self._throttled_ms = 0  # when the throttle time was set
@@ -166,7 +167,7 @@ class MutationPermits:
         """Take a token for each partition. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
         now_ms = self._clock.monotonic_ms()
         take = take_strictly if self._strict else take_permissively
-        throttle_ms = take(self._limited, partitions, now_ms)
+        throttle_ms = take(self._metered, partitions, now_ms)
         if throttle_ms:
             self._throttle_ms, self._throttled_ms = throttle_ms, now_ms
             if self._strict:
@@ -191,24 +192,25 @@ def take_freely(_: int) -> None:
 class RequestThrottle:
     """Measures one request of a client with a limit, and decides for how long to throttle it.
 
-    The time of the loop counts between ``resume`` and ``pause``; it runs from the start.
-    ``exempt`` requests are not throttled; a handler may set it."""
+    The time of the loop counts between ``resume`` and ``pause``; it runs from the start, which is
+    at ``now_ns``. ``exempt`` requests are not throttled; a handler may set it. Requests that are
+    served together are measured as one: then ``size`` is that of all."""
 
     __slots__ = (
         "_api_key",
         "_busy_ns",
-        "_clock",
         "_fetch",
         "_finished_ns",
         "_mutations",
+        "_now_ns",
         "_permits",
         "_produce",
         "_quotas",
         "_request",
         "_running_since_ns",
-        "_size",
         "_throttle_ms",
         "exempt",
+        "size",
     )
 
     def __init__(
@@ -216,15 +218,16 @@ class RequestThrottle:
         quotas: ClientQuotas,
         api_key: ApiKey,
         size: int,
-        request: Limited[SampledRate] | None,
-        produce: Limited[SampledRate] | None,
-        fetch: Limited[SampledRate] | None,
-        mutations: Limited[TokenBucket] | None,
+        now_ns: int,
+        request: Metered[SampledRate] | None,
+        produce: Metered[SampledRate] | None,
+        fetch: Metered[SampledRate] | None,
+        mutations: Metered[TokenBucket] | None,
     ) -> None:
         self._quotas = quotas
-        self._clock = quotas.clock
+        self._now_ns = quotas.clock.monotonic_ns
         self._api_key = api_key
-        self._size = size
+        self.size = size
         self._request = request
         self._produce = produce
         self._fetch = fetch
@@ -233,22 +236,33 @@ class RequestThrottle:
         self.exempt = False
         self._throttle_ms: int | None = None  # once it is known
         self._busy_ns = 0
-        self._running_since_ns: int | None = self._clock.monotonic_ns()
+        self._running_since_ns: int | None = now_ns
         self._finished_ns = 0
 
     # -- the time of the loop
 
     def resume(self) -> None:
-        self._running_since_ns = self._clock.monotonic_ns()
+        self._running_since_ns = self._now_ns()
 
     def pause(self) -> None:
-        self._busy_ns = self._busy()
+        self._busy_ns = self._busy(self._now_ns())
         self._running_since_ns = None
 
-    def _busy(self) -> int:
+    def _busy(self, now_ns: int) -> int:
         if self._running_since_ns is None:
             return self._busy_ns
-        return self._busy_ns + self._clock.monotonic_ns() - self._running_since_ns
+        return self._busy_ns + now_ns - self._running_since_ns
+
+    # -- requests that are served together
+
+    def has_room(self, size: int) -> bool:
+        """Whether requests of ``size`` bytes, this one among them, would not be throttled before
+        the last of them. The time that they take is not known yet; it throttles after the last."""
+        now_ms = self._now_ns() // NS_PER_MS
+        produce, request = self._produce, self._request
+        if produce is not None and produce.use.throttle_ms(produce.limit, now_ms, size):
+            return False
+        return request is None or not request.use.throttle_ms(request.limit, now_ms)
 
     # -- handlers call these
 
@@ -260,12 +274,13 @@ class RequestThrottle:
     def fetched(self, size: int) -> bool:
         """Record a Fetch response of ``size`` bytes. Return whether the client is throttled; then
         the response must be empty, and the bytes do not count."""
-        now_ms = self._clock.monotonic_ms()
-        request_ms, fetch_ms = self._request_ms(now_ms), 0
+        now_ns = self._now_ns()
+        now_ms = now_ns // NS_PER_MS
+        request_ms, fetch_ms = self._request_ms(now_ns, now_ms), 0
         if self._fetch is not None:
             fetch_ms = self._quotas.fetch.record(self._fetch, size, now_ms)
             if fetch_ms or request_ms:
-                self._fetch.metered.use.record(-size, now_ms)
+                self._fetch.use.record(-size, now_ms)
         self._settle(request_ms, self._fetch, fetch_ms, now_ms)
         return bool(request_ms or fetch_ms)
 
@@ -274,7 +289,7 @@ class RequestThrottle:
         deletes. It raises KafkaError THROTTLING_QUOTA_EXCEEDED if the request is ``strict``."""
         if self._mutations is None:
             return take_freely
-        self._permits = MutationPermits(self._clock, self._mutations, strict)
+        self._permits = MutationPermits(self._quotas.clock, self._mutations, strict)
         return self._permits.take
 
     def auto_creation(self) -> TakePermits:
@@ -282,7 +297,7 @@ class RequestThrottle:
         effect. As in Kafka, they do not throttle the request itself."""
         if self._mutations is None:
             return take_freely
-        return MutationPermits(self._clock, self._mutations, strict=False).take
+        return MutationPermits(self._quotas.clock, self._mutations, strict=False).take
 
     # -- the response
 
@@ -300,26 +315,28 @@ class RequestThrottle:
     def settle(self, counts: bool) -> int:
         """Record the request, whose response is ready. Return for how long to mute the connection.
         The time of the loop ``counts`` if there is a response to a client."""
+        now_ns = self._now_ns()
         if self._throttle_ms is None:
-            now_ms = self._clock.monotonic_ms()
-            request_ms = self._request_ms(now_ms) if counts else 0
-            other: Limited[Any] | None = None
+            now_ms = now_ns // NS_PER_MS
+            request_ms = self._request_ms(now_ns, now_ms) if counts else 0
+            other: Metered[Any] | None = None
             other_ms = 0
             if self._produce is not None:
                 other = self._produce
-                other_ms = self._quotas.produce.record(self._produce, self._size, now_ms)
+                other_ms = self._quotas.produce.record(self._produce, self.size, now_ms)
             elif self._permits is not None:
                 other, other_ms = self._mutations, self._permits.throttle_ms()
             self._settle(request_ms, other, other_ms, now_ms)
-        self._finished_ns = self._clock.monotonic_ns()
+        self._finished_ns = now_ns
         return self._throttle_ms or 0
 
     def sent(self) -> None:
         """Record the time that the response took to encode and to send. It throttles the next
         request."""
         if self._request is not None and not self.exempt:
-            percent = (self._clock.monotonic_ns() - self._finished_ns) * PERCENT_PER_NS
-            self._request.metered.use.record(percent, self._clock.monotonic_ms())
+            now_ns = self._now_ns()
+            percent = (now_ns - self._finished_ns) * PERCENT_PER_NS
+            self._request.use.record(percent, now_ns // NS_PER_MS)
 
     def _is_exempt(self, response: Any) -> bool:
         if self._api_key in EXEMPT:
@@ -327,17 +344,18 @@ class RequestThrottle:
             self.exempt = code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return self.exempt
 
-    def _request_ms(self, now_ms: int) -> int:
+    def _request_ms(self, now_ns: int, now_ms: int) -> int:
         if self._request is None:
             return 0
-        return self._quotas.request.record(self._request, self._busy() * PERCENT_PER_NS, now_ms)
+        percent = self._busy(now_ns) * PERCENT_PER_NS
+        return self._quotas.request.record(self._request, percent, now_ms)
 
     def _settle(
-        self, request_ms: int, other: Limited[Any] | None, other_ms: int, now_ms: int
+        self, request_ms: int, other: Metered[Any] | None, other_ms: int, now_ms: int
     ) -> None:
         """Throttle for the longer of two times, and note it for the metrics of its kind."""
-        self._throttle_ms = max(request_ms, other_ms)
-        longer = other if other_ms > request_ms else self._request
-        if self._throttle_ms and longer is not None:
-            metered: Metered[Any] = longer.metered
-            metered.throttle_times.record(self._throttle_ms, now_ms)
+        self._throttle_ms = throttle_ms = max(request_ms, other_ms)
+        if throttle_ms:
+            longer = other if other_ms > request_ms else self._request
+            assert longer is not None
+            longer.throttle_times.record(throttle_ms, now_ms)

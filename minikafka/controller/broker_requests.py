@@ -40,6 +40,12 @@ class BrokerRequests:
         """Write the ISRs that are acceptable, and send them to all brokers. Return each partition's
         state or error. Raises ``KafkaError``: STALE_BROKER_EPOCH.
 
+        A leader that does not know INELIGIBLE_REPLICA gets the state that stays instead. Kafka's
+        controller sends it OPERATION_NOT_ATTEMPTED, after which a leader of Kafka 2.7 to 3.0 does
+        not change the ISR in this leader epoch: ``Partition`` retries in the callback, and
+        ``AlterIsrManager`` does not accept it there. A replica that was shut down by ``kill -15``
+        would not be in sync again.
+
         A reassignment whose replicas are in sync now goes on with the watch on the partition's
         state, which this write fires."""
         if not is_current_broker(self._context, request.broker_id, request.broker_epoch):
@@ -69,6 +75,10 @@ class BrokerRequests:
             else:
                 results[partition] = outcome
         await self._announce(request, results)
+        if not request.knows_ineligible:
+            for partition, result in results.items():
+                if result is ErrorCode.INELIGIBLE_REPLICA:
+                    results[partition] = context.leadership[partition].leader_and_isr
         return results
 
     async def _announce(

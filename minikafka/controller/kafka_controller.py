@@ -288,12 +288,17 @@ class KafkaController:
         return found
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, states: Mapping[TopicPartition, LeaderAndIsr]
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        states: Mapping[TopicPartition, LeaderAndIsr],
+        knows_ineligible: bool,
     ) -> Mapping[TopicPartition, LeaderAndIsr | ErrorCode]:
         """Write the ISRs that leader ``broker_id`` requests. Return each partition's new state, or
-        its error. Raises ``KafkaError``: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+        its error: the current state instead of INELIGIBLE_REPLICA, unless it ``knows_ineligible``.
+        Raises ``KafkaError``: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
         results: Mapping[TopicPartition, LeaderAndIsr | ErrorCode] = await self.queue.submit(
-            events.AlterPartition(broker_id, broker_epoch, states)
+            events.AlterPartition(broker_id, broker_epoch, states, knows_ineligible)
         )
         return results
 

@@ -354,7 +354,8 @@ class StateMachines:
     async def send_all_metadata(self, broker_ids: Collection[int]) -> None:
         """Send UpdateMetadata with all partitions that have a leader to these brokers."""
         partitions = self._context.partitions_with_leaders()
-        steps = self._batch.metadata_steps(broker_ids, partitions)
+        version = self._config.inter_broker_protocol.update_metadata_version
+        steps = self._batch.metadata_steps(broker_ids, partitions, version)
         self._send(await run_in_slices(steps, SLICE))
 
     def send_stop_replicas(
@@ -407,15 +408,15 @@ class StateMachines:
 def _slices(
     items: Sequence[T], topic: Callable[[T], str]
 ) -> Iterator[tuple[Sequence[T], frozenset[str]]]:
-    """Cut ``items`` into slices; with each, yield the topics that continue in a later slice."""
-    if len(items) <= SLICE:
-        if items:
-            yield items, frozenset()
-        return
-    last = {topic(item): place for place, item in enumerate(items)}
+    """Cut ``items`` into slices; with each, yield the topics that have begun and continue in a
+    later slice."""
+    last = {topic(item): place for place, item in enumerate(items)} if len(items) > SLICE else {}
+    begun: set[str] = set()
     for start in range(0, len(items), SLICE):
-        end = start + SLICE
-        yield items[start:end], frozenset(name for name, place in last.items() if place >= end)
+        some, end = items[start : start + SLICE], start + SLICE
+        begun.update(map(topic, some))
+        begun = {name for name in begun if last.get(name, 0) >= end}
+        yield some, frozenset(begun)
 
 
 def _topic(partition: TopicPartition) -> str:

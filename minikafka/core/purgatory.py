@@ -74,8 +74,10 @@ class DelayedOperation(ABC):
         if self.is_completed:
             return False
         self.is_completed = True
-        if self._timer_entry is not None:
-            self.cancel()
+        entry = self._timer_entry
+        if entry is not None:
+            self._timer_entry = None
+            entry.cancel()
         self.on_complete()
         assert self._timer_entry is None, "a completed operation must not expire"
         return True
@@ -235,9 +237,12 @@ class Purgatory(Generic[OpT]):
         between, and only then set the time-out.
 
         True when this call completed the operation. ``keys`` must not be empty."""
+        return operation.try_complete() or self.watch_and_try(operation, keys, now_ms)
+
+    def watch_and_try(self, operation: OpT, keys: Sequence[Hashable], now_ms: int) -> bool:
+        """As ``try_complete_else_watch``, for an operation whose caller has just found out that its
+        condition does not hold."""
         assert keys, "an operation that watches nothing could only time out"
-        if operation.try_complete():
-            return True
         for key in keys:
             self.watch_also(operation, key)
         if operation.try_complete():

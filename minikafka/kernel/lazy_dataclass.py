@@ -13,7 +13,8 @@ checkers see the decorator of ``dataclasses``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 __all__ = ["dataclass"]
@@ -26,7 +27,7 @@ _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 _FROZEN = ("__setattr__", "__delattr__")
 # ``__init__``, which is needed first, and what is made with it.
 _SOON = ("__init__", "__dataclass_fields__", "__match_args__", "__signature__")
-_FACTS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+_FACTS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__signature__")
 
 
 class _Options(NamedTuple):
@@ -82,43 +83,74 @@ else:
 
 
 def _slotted(cls: type[T], options: _Options, methods: list[str]) -> type[T]:
-    """Return ``cls`` with slots, and with stubs of ``methods``. Later what is in ``_SOON`` is
-    compiled, or everything. ``cls`` itself is kept by nothing."""
-    metaclass: Any = type(cls)
-    class_name, bases = cls.__name__, cls.__bases__
+    """Return ``cls`` with slots, and with what is compiled later. ``cls`` itself is kept by
+    nothing."""
     written = {n: v for n, v in vars(cls).items() if n not in ("__dict__", "__weakref__")}
     written |= {"__qualname__": cls.__qualname__, "__annotations__": cls.__annotations__}
-    fields = [name for name, hint in cls.__annotations__.items() if _is_field(hint)]
+    fields = _fields(cls.__annotations__)
     inherited = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
+    blueprint = _Blueprint(options, written)
+    namespace = {name: value for name, value in written.items() if name not in fields}
+    namespace["__slots__"] = tuple(name for name in fields if name not in inherited)
+    later = (name for name in methods if name not in written)
+    namespace |= {name: _Later(name, blueprint) for name in (*later, *_FACTS)}
+    if options.frozen:  # pickled: the default way would use __setattr__
+        namespace = {"__getstate__": _get_state, "__setstate__": _set_state} | namespace
+    metaclass: Any = type(cls)
+    lazy: type[T] = metaclass(cls.__name__, cls.__bases__, namespace)
+    blueprint.lazy = lazy
+    return lazy
 
-    def compile_for(wanted: str) -> None:
-        """Let ``dataclasses`` make the class from what is written, and take over its additions."""
-        soon = wanted in _SOON
+
+class _Blueprint:
+    """What a lazy class is compiled from: all that is written in it, and the options."""
+
+    __slots__ = ("lazy", "options", "written")
+
+    lazy: Any  # set once the class exists
+
+    def __init__(self, options: _Options, written: dict[str, Any]) -> None:
+        self.options = options
+        self.written = written
+
+    def compile_for(self, wanted: str) -> None:
+        """Let ``dataclasses`` make the class from what is written, and take over its additions:
+        those in ``_SOON`` if one of them is wanted, or else all."""
+        lazy, written = self.lazy, self.written
         # A class each time: two threads may come here together.
-        bare = metaclass(class_name, bases, {**written, "__doc__": "-"})
-        twin = options.make_soon(bare) if soon else options.make(bare)
-        left = {*written, *fields, *_OWN, *(["__dataclass_params__"] if soon else [])}
+        bare = type(lazy)(lazy.__name__, lazy.__bases__, {**written, "__doc__": "-"})
+        left = {*written, *_fields(written["__annotations__"]), *_OWN}
+        if wanted in _SOON:
+            twin = self.options.make_soon(bare)
+            left.add("__dataclass_params__")
+        else:
+            twin = self.options.make(bare)
         for name, value in vars(twin).items():
             if name not in left:
                 setattr(lazy, name, value)
-        lazy.__signature__ = None  # type: ignore[attr-defined]  # inspect finds it in __init__
+        lazy.__signature__ = None  # inspect finds it in __init__
 
-    def stub(method: str) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **keywords: Any) -> Any:
-            compile_for(method)
-            return getattr(lazy, method)(self, *args, **keywords)
 
-        return call
+class _Later:
+    """A method of a lazy class, or another attribute that ``dataclasses`` sets. Reading or calling
+    it compiles the class, which puts the real one into its place.
 
-    namespace = {name: value for name, value in written.items() if name not in fields}
-    namespace["__slots__"] = tuple(name for name in fields if name not in inherited)
-    namespace |= {name: stub(name) for name in methods if name not in written}
-    namespace |= {name: _Fact(name, compile_for) for name in _FACTS}
-    namespace["__signature__"] = _Signature(compile_for)
-    if options.frozen:  # pickled: the default way would use __setattr__
-        namespace = {"__getstate__": _get_state, "__setstate__": _set_state} | namespace
-    lazy: type[T] = metaclass(class_name, bases, namespace)
-    return lazy
+    A class has some ten of these, of 48 bytes; functions in a closure would take 2 KB."""
+
+    __slots__ = ("_blueprint", "_name")
+
+    def __init__(self, name: str, blueprint: _Blueprint) -> None:
+        self._name = name
+        self._blueprint = blueprint
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        self._blueprint.compile_for(self._name)
+        made = getattr(self._blueprint.lazy, self._name)
+        return made if instance is None or self._name in _FACTS else MethodType(made, instance)
+
+
+def _fields(annotations: Mapping[str, object]) -> list[str]:
+    return [name for name, hint in annotations.items() if _is_field(hint)]
 
 
 def _is_field(hint: object) -> bool:
@@ -126,32 +158,6 @@ def _is_field(hint: object) -> bool:
     if kind == "InitVar":
         raise TypeError("InitVar fields are not supported")
     return kind != "ClassVar"
-
-
-class _Fact:
-    """An attribute of a lazy class that ``dataclasses`` sets. Reading it compiles the class."""
-
-    __slots__ = ("_compile_for", "_name")
-
-    def __init__(self, name: str, compile_for: Callable[[str], None]) -> None:
-        self._name = name
-        self._compile_for = compile_for
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        self._compile_for(self._name)
-        return getattr(owner, self._name)
-
-
-class _Signature:
-    """``__signature__`` of a lazy class: compiles the class, then lets ``inspect`` find it."""
-
-    __slots__ = ("_compile_for",)
-
-    def __init__(self, compile_for: Callable[[str], None]) -> None:
-        self._compile_for = compile_for
-
-    def __get__(self, instance: object, owner: type) -> None:
-        self._compile_for("__signature__")
 
 
 def _get_state(self: Any) -> list[Any]:

@@ -9,7 +9,7 @@ as ``JmxTool`` writes it: ``kafka.server:type=LeaderReplication:byte-rate``. Nam
 from __future__ import annotations
 
 from collections import Counter as Occurrences
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
@@ -43,6 +43,7 @@ _SUB_BITS = 3  # buckets for each power of two, as bits: a quantile is at most a
 _EXACT = 1 << (_SUB_BITS + 1)  # each smaller value has a bucket
 _MAX_BITS = 44  # larger values are counted in the last bucket: 2**44 us are 200 days
 _NUM_BUCKETS = ((_MAX_BITS - _SUB_BITS) << _SUB_BITS) + (1 << _SUB_BITS)
+_NO_VALUES = (0,) * _NUM_BUCKETS
 _FOLD_AT = 512
 
 
@@ -54,6 +55,9 @@ class Histogram:
     (``rotate``), count and sum those of all time. Shown values are divided by ``scale``: a time
     that is recorded in microseconds and named in milliseconds has the scale 1000. ``pull`` is
     called before values are read: it may record what was measured and not recorded yet.
+
+    A window without values has no buckets: a broker at rest has hundreds of such windows, and they
+    would take 3 KB each.
     """
 
     __slots__ = ("_before", "_buckets", "_count", "_fresh", "_largest", "_pull", "_sum", "scale")
@@ -64,8 +68,8 @@ class Histogram:
         self._fresh: list[int] = []
         self._count = 0
         self._sum = 0
-        self._buckets = [0] * _NUM_BUCKETS
-        self._before = [0] * _NUM_BUCKETS
+        self._buckets: Sequence[int] = _NO_VALUES
+        self._before: Sequence[int] = _NO_VALUES
         self._largest = (0, 0)  # of the last window, and of this one
 
     def record(self, value: int) -> None:
@@ -79,7 +83,7 @@ class Histogram:
 
     def record_zeros(self, count: int) -> None:
         self._count += count
-        self._buckets[0] += count
+        self._own_buckets()[0] += count
 
     @property
     def recorded(self) -> int:
@@ -123,8 +127,13 @@ class Histogram:
     def rotate(self) -> None:
         """Begin a window, and forget the values before the last one."""
         self._read()
-        self._before, self._buckets = self._buckets, [0] * _NUM_BUCKETS
+        self._before, self._buckets = self._buckets, _NO_VALUES
         self._largest = (self._largest[1], 0)
+
+    def _own_buckets(self) -> list[int]:
+        if not isinstance(self._buckets, list):
+            self._buckets = [0] * _NUM_BUCKETS
+        return self._buckets
 
     def _read(self) -> None:
         if self._pull is not None:
@@ -138,7 +147,7 @@ class Histogram:
         self._largest = (self._largest[0], max(self._largest[1], *fresh))
         self._count += len(fresh)
         self._sum += sum(fresh)
-        buckets = self._buckets
+        buckets = self._own_buckets()
         for value, count in Occurrences(fresh).items():  # microseconds repeat themselves
             buckets[_bucket(value)] += count
 

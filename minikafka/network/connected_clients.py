@@ -21,6 +21,7 @@ class ClientSoftware(NamedTuple):
 
 
 UNNAMED = ClientSoftware("", "", "")
+UNKNOWN = "unknown"  # as Kafka calls clients that do not name themselves
 
 
 class ConnectedClient(Protocol):

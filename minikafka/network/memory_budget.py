@@ -43,7 +43,8 @@ class MemoryBudget:
         self.response_bytes = 0
         self.parked_fetch_bytes = 0
         self.session_bytes = 0
-        self._limit_requests()
+        self._other_bytes = 0  # the sum of these four
+        self._add(0)
 
     @property
     def used_bytes(self) -> int:
@@ -74,32 +75,30 @@ class MemoryBudget:
         """Count ``size`` more bytes of large receive buffers, or fewer if it is negative."""
         self.frame_bytes += size
         assert self.frame_bytes >= 0, "more bytes were freed than were taken"
-        self._limit_requests()
+        self._add(size)
 
     def add_responses(self, size: int) -> None:
         """Count ``size`` more bytes of replies that clients have not taken, or fewer if it is
         negative."""
         self.response_bytes += size
         assert self.response_bytes >= 0, "more bytes were taken than were sent"
-        self._limit_requests()
+        self._add(size)
 
     def add_parked_fetches(self, size: int) -> None:
         """Count ``size`` more bytes of parked fetches, or fewer if it is negative."""
         self.parked_fetch_bytes += size
         assert self.parked_fetch_bytes >= 0, "more fetches were completed than were parked"
-        self._limit_requests()
+        self._add(size)
 
     def set_sessions(self, size: int) -> None:
         """Set the bytes of all fetch sessions."""
         if size != self.session_bytes:
+            grown_by = size - self.session_bytes
             self.session_bytes = size
-            self._limit_requests()
+            self._add(grown_by)
 
-    @property
-    def _other_bytes(self) -> int:
-        return self.frame_bytes + self.response_bytes + self.parked_fetch_bytes + self.session_bytes
-
-    def _limit_requests(self) -> None:
-        """Leave to requests what the other kinds do not take. So the account costs a request
-        nothing."""
+    def _add(self, size: int) -> None:
+        """Count bytes of the other kinds, and leave to requests what these do not take. So the
+        account costs a request nothing."""
+        self._other_bytes += size
         self.requests.limit_to(self.max_bytes - self._other_bytes)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
@@ -31,11 +31,13 @@ from minikafka.network.connection_quotas import (
 )
 from minikafka.network.frame_memory import FrameMemory
 from minikafka.network.large_writes import LargeWrites
-from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.reply_slots import Refusal, ReplySlot, ReplyTimes, reply_size
 from minikafka.protocol.frames import FrameError, FrameReader, ReadBuffers
+
+if TYPE_CHECKING:
+    from minikafka.network.listener_sasl import ConnectionLogin, ListenerSasl
 
 IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
 # In one turn of the loop a connection is served so many frames, and no further one after so many
@@ -231,6 +233,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._count_queued(request_bytes)
         return slot
 
+    def open_slots(self, sizes: Sequence[int]) -> list[ReplySlot]:
+        """As ``open_slot`` for requests of these sizes."""
+        first = self._requests + 1
+        slots = [ReplySlot(self, number, size) for number, size in enumerate(sizes, first)]
+        self._requests += len(slots)
+        self.unanswered += slots
+        self._count_queued(sum(sizes))
+        return slots
+
     def following(self) -> Sequence[memoryview]:
         """Return the frames of the same read behind the one that ``on_frame`` serves. The handler
         may serve some of them now, the first ones, and then calls ``serve_also``: no limit of the
@@ -419,8 +430,31 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._count_queued(reply_size(slot.reply))
             slot.ready_ns = self._server.now_ns()
             return
-        freed = slot.request_bytes
         self._add(slots.popleft())
+        self._answered(slot.request_bytes)
+
+    def send_row(self, row: Sequence[ReplySlot], replies: Sequence[bytes]) -> None:
+        """Fill slots of consecutive requests, as ``ReplySlot.send`` does of each."""
+        slots = self.unanswered
+        if self.closed or slots[0] is not row[0]:
+            for slot, reply in zip(row, replies, strict=True):
+                slot.send(reply)
+            return
+        assert row[0].number == self._replies + 1, f"reply {row[0].number} after {self._replies}"
+        freed = 0
+        for slot in row:
+            assert slots[0] is slot, "slots of consecutive requests"
+            slots.popleft().is_sent = True
+            freed += slot.request_bytes
+        self._replies, self._last_times = row[-1].number, row[-1].times
+        self._out += replies
+        self._out_bytes += sum(map(len, replies))
+        self._answered(freed)
+
+    def _answered(self, freed: int) -> None:
+        """Send the replies that have waited for the last one. ``freed`` bytes of requests have
+        their replies now."""
+        slots = self.unanswered
         while slots and slots[0].is_sent:
             held = slots.popleft()
             if held.times is not None:

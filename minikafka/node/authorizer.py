@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from minikafka.broker.requests.authorization.authorization import Authorization
-from minikafka.core.security.acl_cache import AclRules
-from minikafka.core.security.authorizer import Authorizer
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import World
 from minikafka.kernel.principals import parse_principal
 from minikafka.kernel.settings import ACL_AUTHORIZERS, ALLOW_EVERYONE, SUPER_USERS
 from minikafka.node.plugins import made_plugin
-from minikafka.zookeeper.acl_authorizer import AclAuthorizer
 from minikafka.zookeeper.store import ZkStore
+
+if TYPE_CHECKING:
+    from minikafka.broker.requests.authorization.authorization import Authorization
+    from minikafka.core.security.acl_cache import AclRules
+    from minikafka.core.security.authorizer import Authorizer
+    from minikafka.zookeeper.acl_authorizer import AclAuthorizer
 
 CLASS_NAME = "authorizer.class.name"
 
@@ -31,8 +34,12 @@ class NodeAuthorizer:
         name = config.string(CLASS_NAME)
         if not name:
             return
+        from minikafka.broker.requests.authorization.authorization import Authorization
+
         authorizer: Authorizer
         if name in ACL_AUTHORIZERS:
+            from minikafka.zookeeper.acl_authorizer import AclAuthorizer
+
             _require_no_plugin_keys(config.given)
             rules = acl_rules(config.given)
             authorizer = self._built_in = AclAuthorizer(
@@ -63,6 +70,8 @@ class NodeAuthorizer:
 
 def acl_rules(given: Mapping[str, str]) -> AclRules:
     """Return the rules beside the ACLs. Raises ConfigError."""
+    from minikafka.core.security.acl_cache import AclRules
+
     users = [text.strip() for text in given.get(SUPER_USERS, "").split(";")]
     for user in filter(None, users):
         try:

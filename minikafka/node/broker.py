@@ -21,7 +21,6 @@ from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.metadata.topic_rows import EncodedTopics
 from minikafka.broker.quotas import ClientQuotas
 from minikafka.broker.requests.apis import Apis
-from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
@@ -40,21 +39,16 @@ from minikafka.kernel.listeners import (
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.connection_quotas import ConnectionQuotas
-from minikafka.network.http_server import HttpServer, Route
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server
 from minikafka.node import config_views as views
 from minikafka.node.authorizer import NodeAuthorizer
 from minikafka.node.broker_gauges import BrokerLifecycle, IdleShare, register_broker_gauges
-from minikafka.node.debug import debug_routes, page_routes
 from minikafka.node.dynamic_settings import ConfigEffects
 from minikafka.node.event_feed import EventFeed
 from minikafka.node.listeners import BrokerListeners, Serving
 from minikafka.node.loop_stalls import LoopStalls
 from minikafka.node.metric_windows import MetricWindows
-from minikafka.node.metrics_listener import metrics_routes
-from minikafka.node.state_facts import StateFacts
-from minikafka.node.traffic_facts import TrafficFacts
 from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.api_keys import Release
 from minikafka.storage.directories.log_manager import LogManager
@@ -67,7 +61,10 @@ from minikafka.zookeeper.znodes import BrokerZnode
 
 if TYPE_CHECKING:
     from minikafka.faults.injected import FaultSeam, InjectedFaults
+    from minikafka.network.http_server import HttpServer, Route
     from minikafka.node.passwords import StoredPasswords
+    from minikafka.node.state_facts import StateFacts
+    from minikafka.node.traffic_facts import TrafficFacts
 
 REGISTER_RETRY_MS = 500
 # Errors that end a node with one line for the user. Any other exception is a bug and shown in full.
@@ -344,7 +341,8 @@ class BrokerNode:
             self.controller,
             lambda: self.broker_epoch,
             self.metrics,
-            self._make_token_handlers(listening),
+            self._tokens,
+            listening.protocols,
             self._authorizer.authorization,
         )
         self.feed.start(self.broker_id)
@@ -420,11 +418,6 @@ class BrokerNode:
         self._windows.start()
         return stalls
 
-    def _make_token_handlers(self, listening: BrokerListeners) -> DelegationTokenHandlers:
-        return DelegationTokenHandlers(
-            self._tokens, self._authorizer.authorization, listening.protocols
-        )
-
     def _make_client_quotas(self) -> ClientQuotas:
         return ClientQuotas(
             self._world.clock,
@@ -468,8 +461,16 @@ class BrokerNode:
             self._register_again,
         )
         await listening.open(serving, tasks)
-        metrics = metrics_routes(self.metrics, self.parts.replicas.hosted.__len__)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
+        scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
+        if debug is not None or scraped is not None:
+            await self._open_http(debug, scraped)
+
+    async def _open_http(self, debug: Endpoint | None, scraped: Endpoint | None) -> None:
+        from minikafka.node.debug import debug_routes, page_routes
+        from minikafka.node.metrics_listener import metrics_routes
+
+        metrics = metrics_routes(self.metrics, self.parts.replicas.hosted.__len__)
         if debug is not None:
             routes = debug_routes(
                 self.broker_id,
@@ -483,12 +484,14 @@ class BrokerNode:
             routes |= metrics | page_routes(self.broker_id, self.feed, self.state_facts())
             port = await self._serve_http(routes, debug)
             self._dynamic.complete(DEBUG_LISTENER, debug_listener_text(debug.host, port))
-        scraped = metrics_listener(self._config.optional(METRICS_LISTENER))
         if scraped is not None:
             await self._serve_http(metrics, scraped)
 
     def state_facts(self) -> StateFacts:
         """Return what looks at the parts of this broker. Call only after ``started``."""
+        from minikafka.node.state_facts import StateFacts
+        from minikafka.node.traffic_facts import TrafficFacts
+
         clock, parts = self._world.clock, self.parts
         throttles = parts.replicas.throttles
 
@@ -520,6 +523,8 @@ class BrokerNode:
     async def _serve_http(self, routes: Mapping[str, Route], endpoint: Endpoint) -> int:
         """Serve the routes until the broker stops, and return the port. Raises OSError (address in
         use)."""
+        from minikafka.network.http_server import HttpServer
+
         server = HttpServer(self._world.network, self._world.clock, routes)
         self._http_servers.append(server)
         return await server.start(endpoint.host, endpoint.port)

@@ -8,13 +8,13 @@ from enum import IntEnum
 
 from minikafka.kernel.metrics import MetricKind, Metrics, tag_value
 from minikafka.kernel.ports import Clock
+from minikafka.network.connected_clients import UNKNOWN
 from minikafka.network.server import Server
 from minikafka.zookeeper.session import ZkSession
 
 IDLE_OVER_MS = 60_000
 RATE_OVER_MS = 60_000
 MAX_SOFTWARE = 100  # whose connections are shown, of each listener
-UNKNOWN = "unknown"  # as Kafka calls clients that do not name themselves
 _ACCEPTOR = "kafka.network:type=Acceptor,name=AcceptorBlockedPercent"
 _SOCKETS = "kafka.server:type=socket-server-metrics"
 

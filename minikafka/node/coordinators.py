@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
@@ -24,33 +24,7 @@ from minikafka.broker.replication.transactional_appends import (
     verification_request,
 )
 from minikafka.broker.requests.apis import Route
-from minikafka.broker.requests.consumer_groups import refuse_description, refuse_heartbeat
-from minikafka.broker.requests.group_offsets import (
-    OffsetCommitHandler,
-    OffsetDeleteHandler,
-    OffsetFetchHandler,
-    TxnOffsetCommitHandler,
-    ZookeeperOffsets,
-)
-from minikafka.broker.requests.groups import (
-    DeleteGroupsHandler,
-    DescribeGroupsHandler,
-    HeartbeatHandler,
-    JoinGroupHandler,
-    LeaveGroupHandler,
-    ListGroupsHandler,
-    SyncGroupHandler,
-)
-from minikafka.broker.requests.transactions import (
-    AddOffsetsToTxnHandler,
-    AddPartitionsToTxnHandler,
-    DescribeProducersHandler,
-    DescribeTransactionsHandler,
-    EndTxnHandler,
-    InitProducerIdHandler,
-    ListTransactionsHandler,
-    WriteTxnMarkersHandler,
-)
+from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.coordinator.group_coordinator import GroupCoordinator
 from minikafka.coordinator.group_facts import (
     all_group_facts,
@@ -77,12 +51,22 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
 from minikafka.node import config_views as views
+from minikafka.node.late_handler import LateHandler
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.zookeeper.store import ZkStore
+
+if TYPE_CHECKING:
+    from minikafka.broker.requests import consumer_groups, group_offsets, groups, transactions
+else:
+    consumer_groups = LazyModule("minikafka.broker.requests.consumer_groups")
+    group_offsets = LazyModule("minikafka.broker.requests.group_offsets")
+    groups = LazyModule("minikafka.broker.requests.groups")
+    transactions = LazyModule("minikafka.broker.requests.transactions")
 
 
 class GroupParts:
@@ -173,29 +157,37 @@ class GroupParts:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
 
     def routes(self) -> list[Route]:
-        coordinator, cache = self.coordinator, self._cache
-        commit = OffsetCommitHandler(
-            coordinator,
-            self._zookeeper_offsets,
-            cache,
-            self._world.clock,
-            self._config.integer("offset.metadata.max.bytes"),
+        coordinator, cache, old_offsets = self.coordinator, self._cache, self._zookeeper_offsets
+        metadata_bytes = self._config.integer("offset.metadata.max.bytes")
+        commit = LateHandler(
+            lambda: group_offsets.OffsetCommitHandler(
+                coordinator, old_offsets, cache, self._world.clock, metadata_bytes
+            )
         )
+        fetch = LateHandler(
+            lambda: group_offsets.OffsetFetchHandler(coordinator, old_offsets, cache)
+        )
+        delete_offsets = LateHandler(lambda: group_offsets.OffsetDeleteHandler(coordinator, cache))
+        join = LateHandler(lambda: groups.JoinGroupHandler(coordinator, self._world.entropy))
+        heartbeat = LateHandler(lambda: groups.HeartbeatHandler(coordinator))
+        leave = LateHandler(lambda: groups.LeaveGroupHandler(coordinator))
+        sync = LateHandler(lambda: groups.SyncGroupHandler(coordinator))
+        describe = LateHandler(lambda: groups.DescribeGroupsHandler(coordinator))
+        listing = LateHandler(lambda: groups.ListGroupsHandler(coordinator))
+        delete = LateHandler(lambda: groups.DeleteGroupsHandler(coordinator))
+        refuse_heartbeat = LateHandler(lambda: consumer_groups.refuse_heartbeat)
+        refuse_description = LateHandler(lambda: consumer_groups.refuse_description)
         return [
             Route(ApiKey.OFFSET_COMMIT, commit),
-            Route(
-                ApiKey.OFFSET_FETCH,
-                OffsetFetchHandler(coordinator, self._zookeeper_offsets, cache),
-                changes_state=False,
-            ),
-            Route(ApiKey.JOIN_GROUP, JoinGroupHandler(coordinator, self._world.entropy)),
-            Route(ApiKey.HEARTBEAT, HeartbeatHandler(coordinator)),
-            Route(ApiKey.LEAVE_GROUP, LeaveGroupHandler(coordinator)),
-            Route(ApiKey.SYNC_GROUP, SyncGroupHandler(coordinator)),
-            Route(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(coordinator), changes_state=False),
-            Route(ApiKey.LIST_GROUPS, ListGroupsHandler(coordinator), changes_state=False),
-            Route(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(coordinator)),
-            Route(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(coordinator, cache)),
+            Route(ApiKey.OFFSET_FETCH, fetch, changes_state=False),
+            Route(ApiKey.JOIN_GROUP, join),
+            Route(ApiKey.HEARTBEAT, heartbeat),
+            Route(ApiKey.LEAVE_GROUP, leave),
+            Route(ApiKey.SYNC_GROUP, sync),
+            Route(ApiKey.DESCRIBE_GROUPS, describe, changes_state=False),
+            Route(ApiKey.LIST_GROUPS, listing, changes_state=False),
+            Route(ApiKey.DELETE_GROUPS, delete),
+            Route(ApiKey.OFFSET_DELETE, delete_offsets),
             Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse_heartbeat, changes_state=False),
             Route(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse_description, changes_state=False),
         ]
@@ -312,33 +304,37 @@ class TransactionParts:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
 
     def routes(self) -> list[Route]:
-        coordinator, groups = self.coordinator, self._groups
-        clock, cache = self._world.clock, self._cache
-        write_markers = WriteTxnMarkersHandler(
-            self._replicas, clock, groups.transaction_ended, REQUEST_TIMEOUT_MS
+        coordinator, verification, of_groups = self.coordinator, self.verification, self._groups
+        clock, cache, replicas = self._world.clock, self._cache, self._replicas
+        init = LateHandler(lambda: transactions.InitProducerIdHandler(coordinator))
+        add = LateHandler(lambda: transactions.AddPartitionsToTxnHandler(coordinator, cache))
+        add_offsets = LateHandler(
+            lambda: transactions.AddOffsetsToTxnHandler(coordinator, of_groups.partition_for)
         )
-        commit = TxnOffsetCommitHandler(groups, cache, self.verification, clock)
-        add_offsets = AddOffsetsToTxnHandler(coordinator, groups.partition_for)
+        end = LateHandler(lambda: transactions.EndTxnHandler(coordinator))
+        write_markers = LateHandler(
+            lambda: transactions.WriteTxnMarkersHandler(
+                replicas, clock, of_groups.transaction_ended, REQUEST_TIMEOUT_MS
+            )
+        )
+        commit = LateHandler(
+            lambda: group_offsets.TxnOffsetCommitHandler(of_groups, cache, verification, clock)
+        )
+        describe_producers = LateHandler(
+            lambda: transactions.DescribeProducersHandler(replicas.hosted, cache)
+        )
+        describe = LateHandler(lambda: transactions.DescribeTransactionsHandler(coordinator))
+        listing = LateHandler(lambda: transactions.ListTransactionsHandler(coordinator))
         return [
-            Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(coordinator), task=True),
-            Route(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnHandler(coordinator, cache)),
+            Route(ApiKey.INIT_PRODUCER_ID, init, task=True),
+            Route(ApiKey.ADD_PARTITIONS_TO_TXN, add),
             Route(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets),
-            Route(ApiKey.END_TXN, EndTxnHandler(coordinator)),
+            Route(ApiKey.END_TXN, end),
             Route(ApiKey.WRITE_TXN_MARKERS, write_markers),
             Route(ApiKey.TXN_OFFSET_COMMIT, commit),
-            Route(
-                ApiKey.DESCRIBE_PRODUCERS,
-                DescribeProducersHandler(self._replicas.hosted, self._cache),
-                changes_state=False,
-            ),
-            Route(
-                ApiKey.DESCRIBE_TRANSACTIONS,
-                DescribeTransactionsHandler(coordinator),
-                changes_state=False,
-            ),
-            Route(
-                ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(coordinator), changes_state=False
-            ),
+            Route(ApiKey.DESCRIBE_PRODUCERS, describe_producers, changes_state=False),
+            Route(ApiKey.DESCRIBE_TRANSACTIONS, describe, changes_state=False),
+            Route(ApiKey.LIST_TRANSACTIONS, listing, changes_state=False),
         ]
 
 

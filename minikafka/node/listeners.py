@@ -29,9 +29,9 @@ from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import FrameHandler, Server
 from minikafka.node import config_views as views
-from minikafka.node.sasl import BrokerSasl, CredentialOf, TokenOf
 
 if TYPE_CHECKING:
+    from minikafka.node.sasl import BrokerSasl, CredentialOf, TokenOf
     from minikafka.node.tls import BrokerTls
 
 
@@ -184,6 +184,8 @@ class BrokerListeners:
 
     def _sasl_of(self, config: Config, of: Listeners, name: str) -> BrokerSasl:
         """Return the SASL of a listener, with the login for it if this broker connects to it."""
+        from minikafka.node.sasl import BrokerSasl
+
         own = of.only(name)
         if name == of.control_plane:
             own = replace(own, inter_broker=name)

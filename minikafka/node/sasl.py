@@ -34,10 +34,10 @@ from minikafka.core.security.sasl.gssapi import GssapiServer
 from minikafka.core.security.sasl.login_options import MODULES, SCRAM_MECHANISMS, LoginOptions
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerServer, TokenValidator
 from minikafka.core.security.sasl.plain import PlainServer
-from minikafka.core.security.sasl.scram import ScramServer, TokenCredential
+from minikafka.core.security.sasl.scram import ScramServer
 from minikafka.core.security.sasl.server_login import EnabledMechanism, ServerLoginConfig
 from minikafka.core.security.sasl.unsecured_jws import UnsecuredValidator
-from minikafka.core.security.scram_credentials import Mechanism, ScramCredential
+from minikafka.core.security.scram_credentials import Mechanism, ScramCredential, TokenCredential
 from minikafka.kernel.config import LISTENER_PREFIX, Config, ConfigDef, ConfigError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.kerberos import KerberosError
@@ -46,7 +46,7 @@ from minikafka.kernel.ports import Network, World
 from minikafka.kernel.sasl_settings import JAAS_CONFIG, SECURED_HANDLERS, SERVER_HANDLER
 from minikafka.kernel.tls import TlsSettings
 from minikafka.kernel.tls_settings import TLS_SETTINGS
-from minikafka.network.http_get import HttpUrl, file_of_url, http_get
+from minikafka.network.http_client import HttpUrl, file_of_url, http_get
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.sasl_network import SaslNetwork

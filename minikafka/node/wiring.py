@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.configs import ConfigAdminManager
+from minikafka.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.admin.partitions import PartitionGrowth
@@ -31,15 +33,6 @@ from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.broker.requests.apis import Apis, Route
-from minikafka.broker.requests.authorization.authorization import Authorization
-from minikafka.broker.requests.authorization.facts import GuardFacts
-from minikafka.broker.requests.authorization.guards import guarded
-from minikafka.broker.requests.broker_to_controller import (
-    AllocateProducerIdsHandler,
-    AlterPartitionHandler,
-    UpdateFeaturesHandler,
-    refuse_envelope,
-)
 from minikafka.broker.requests.cluster import (
     DescribeClusterHandler,
     FindCoordinatorHandler,
@@ -47,11 +40,6 @@ from minikafka.broker.requests.cluster import (
 )
 from minikafka.broker.requests.common_fetch import CommonFetches
 from minikafka.broker.requests.common_produce import CommonProduce
-from minikafka.broker.requests.configs import (
-    AlterConfigsHandler,
-    DescribeConfigsHandler,
-    IncrementalAlterConfigsHandler,
-)
 from minikafka.broker.requests.controller_orders import (
     ControlledShutdownHandler,
     ControllerFence,
@@ -59,25 +47,14 @@ from minikafka.broker.requests.controller_orders import (
     StopReplicaHandler,
     UpdateMetadataHandler,
 )
-from minikafka.broker.requests.elections import (
-    AlterPartitionReassignmentsHandler,
-    ElectLeadersHandler,
-    ListPartitionReassignmentsHandler,
-)
 from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
-from minikafka.broker.requests.log_dirs import AlterReplicaLogDirsHandler, DescribeLogDirsHandler
+from minikafka.broker.requests.follower_fetch import FollowerFetches
 from minikafka.broker.requests.offsets import (
     DeleteRecordsHandler,
     ListOffsetsHandler,
     OffsetForLeaderEpochHandler,
 )
 from minikafka.broker.requests.produce import ProduceHandler
-from minikafka.broker.requests.security.delegation_tokens import DelegationTokenHandlers
-from minikafka.broker.requests.topics import (
-    CreatePartitionsHandler,
-    CreateTopicsHandler,
-    DeleteTopicsHandler,
-)
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
@@ -85,6 +62,7 @@ from minikafka.kernel.cluster import (
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
@@ -92,12 +70,29 @@ from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.server import FrameHandler
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
+from minikafka.node.late_handler import LateHandler
 from minikafka.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.node.purgatories import BrokerPurgatories
 from minikafka.node.security import security_routes
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from minikafka.broker.requests import (
+        broker_to_controller,
+        configs,
+        elections,
+        log_dirs,
+        topics,
+    )
+    from minikafka.broker.requests.authorization.authorization import Authorization
+else:
+    broker_to_controller = LazyModule("minikafka.broker.requests.broker_to_controller")
+    configs = LazyModule("minikafka.broker.requests.configs")
+    elections = LazyModule("minikafka.broker.requests.elections")
+    log_dirs = LazyModule("minikafka.broker.requests.log_dirs")
+    topics = LazyModule("minikafka.broker.requests.topics")
 
 
 class BrokerParts:
@@ -116,11 +111,13 @@ class BrokerParts:
         controller: KafkaController,
         broker_epoch: Callable[[], int],
         metrics: Metrics,
-        tokens: DelegationTokenHandlers,
+        tokens: DelegationTokens,
+        protocols: Mapping[str, str],
         authorization: Authorization | None = None,
     ) -> None:
         self._world = world
         self._tokens = tokens
+        self._protocols = protocols
         self._authorization = authorization
         self._config = config = dynamic.current
         self._broker_epoch = broker_epoch
@@ -180,6 +177,15 @@ class BrokerParts:
             self.transactions.appends, self._preparation, replicas.hosted, self.cache
         )
         self._conversion = FormatConversion(workers)
+        self._fetch_config = FetchConfig(self._config.integer("fetch.max.bytes"))
+        self._fetch = FetchHandler(
+            replicas,
+            self.cache,
+            self.fetch_sessions,
+            self._conversion,
+            self._fetch_config,
+            self._authorization,
+        )
         self._list_offsets = ListOffsetsHandler(replicas, clock, workers)
 
     def _reapers(self) -> list[Reaper[DelayedOperation]]:
@@ -340,14 +346,21 @@ class BrokerParts:
     def routes(self, encoded_topics: EncodedTopics | None = None) -> list[Route]:
         """Return the route of each API that this broker serves. ``Apis`` adds ApiVersions. Without
         ``encoded_topics`` all fields of a Metadata response can be changed."""
+        routes = self._unguarded_routes(encoded_topics)
+        if self._authorization is None:
+            return routes
+        from minikafka.broker.requests.authorization.facts import GuardFacts
+        from minikafka.broker.requests.authorization.guards import guarded
+
         facts = GuardFacts(
             lambda: self._controller.is_active,
             self.cache.contains_topic,
             self.cache.contains,
             self.cache.topic_name,
             lambda: self.topic_creation.enabled,
+            self._config.boolean("delete.topic.enable"),
         )
-        return guarded(self._unguarded_routes(encoded_topics), self._authorization, facts)
+        return guarded(routes, self._authorization, facts)
 
     def frame_handler(self, apis: Apis) -> FrameHandler:
         """Return what serves frames by ``apis``, whose routes are those of this broker."""
@@ -365,34 +378,34 @@ class BrokerParts:
         )
         if authorization is not None:
             return common.on_frame  # the general path decides about fetches
-        fetches = CommonFetches(
+        of_followers = FollowerFetches(
             apis,
             common.on_frame,
+            self._fetch,
             replicas.hosted,
             replicas.fetches,
             self.fetch_sessions,
-            FetchConfig(self._config.integer("fetch.max.bytes")),
+        )
+        fetches = CommonFetches(
+            apis,
+            of_followers.on_frame,
+            replicas.hosted,
+            replicas.fetches,
+            self.fetch_sessions,
+            self._fetch_config,
         )
         return fetches.on_frame
 
     def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
-        replicas, cache, config = self.replicas, self.cache, self._config
+        replicas, cache = self.replicas, self.cache
         find_coordinator = FindCoordinatorHandler(self.groups.lookup, self.topic_creation)
-        fetch = FetchHandler(
-            replicas,
-            cache,
-            self.fetch_sessions,
-            self._conversion,
-            FetchConfig(config.integer("fetch.max.bytes")),
-            self._authorization,
-        )
         return [
             Route(
                 ApiKey.PRODUCE,
                 self._produce,
                 overlapping=True,
             ),
-            Route(ApiKey.FETCH, fetch, in_parts=True, parks_reads=True),
+            Route(ApiKey.FETCH, self._fetch, in_parts=True, parks_reads=True),
             Route(ApiKey.LIST_OFFSETS, self._list_offsets, changes_state=False),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(
@@ -424,21 +437,17 @@ class BrokerParts:
                 self._world.network,
                 self._authorization,
                 self._tokens,
+                self._protocols,
             ),
         ]
 
     def _routes_of_log_dirs(self) -> list[Route]:
         logs, hosted = self.logs, self.replicas.hosted
+        alter = LateHandler(lambda: log_dirs.AlterReplicaLogDirsHandler(logs, hosted))
+        describe = LateHandler(lambda: log_dirs.DescribeLogDirsHandler(logs, hosted))
         return [
-            Route(
-                ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsHandler(logs, hosted), task=True
-            ),
-            Route(
-                ApiKey.DESCRIBE_LOG_DIRS,
-                DescribeLogDirsHandler(logs, hosted),
-                task=True,
-                changes_state=False,
-            ),
+            Route(ApiKey.ALTER_REPLICA_LOG_DIRS, alter, task=True),
+            Route(ApiKey.DESCRIBE_LOG_DIRS, describe, task=True, changes_state=False),
         ]
 
     def _routes_of_the_controller(self) -> list[Route]:
@@ -477,15 +486,12 @@ class BrokerParts:
 
     def _routes_of_placement(self) -> list[Route]:
         """Return the routes of elections and reassignments, which the controller performs."""
-        alter = AlterPartitionReassignmentsHandler(self._controller)
-        listing = ListPartitionReassignmentsHandler(self._controller)
+        controller = self._controller
+        elect = LateHandler(lambda: elections.ElectLeadersHandler(self._elections))
+        alter = LateHandler(lambda: elections.AlterPartitionReassignmentsHandler(controller))
+        listing = LateHandler(lambda: elections.ListPartitionReassignmentsHandler(controller))
         return [
-            Route(
-                ApiKey.ELECT_LEADERS,
-                ElectLeadersHandler(self._elections),
-                task=True,
-                changes_state=False,
-            ),
+            Route(ApiKey.ELECT_LEADERS, elect, task=True, changes_state=False),
             Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter, task=True, changes_state=False),
             Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing, task=True, changes_state=False),
         ]
@@ -493,40 +499,31 @@ class BrokerParts:
     def _routes_to_the_controller(self) -> list[Route]:
         """Return the routes of the requests that only the controller's broker serves."""
         controller, config = self._controller, self._config
-        create = CreateTopicsHandler(lambda: controller.is_active, self._topics, self._entries)
-        grow = CreatePartitionsHandler(lambda: controller.is_active, self._growth)
-        delete = DeleteTopicsHandler(
-            lambda: controller.is_active,
-            self._topics,
-            self.cache,
-            config.boolean("delete.topic.enable"),
+        create = LateHandler(
+            lambda: topics.CreateTopicsHandler(
+                lambda: controller.is_active, self._topics, self._entries
+            )
         )
+        grow = LateHandler(
+            lambda: topics.CreatePartitionsHandler(lambda: controller.is_active, self._growth)
+        )
+        enabled = config.boolean("delete.topic.enable")
+        delete = LateHandler(
+            lambda: topics.DeleteTopicsHandler(
+                lambda: controller.is_active, self._topics, self.cache, enabled
+            )
+        )
+        shut_down = ControlledShutdownHandler(controller)
+        alter = LateHandler(lambda: broker_to_controller.AlterPartitionHandler(controller))
+        allocate = LateHandler(lambda: broker_to_controller.AllocateProducerIdsHandler(controller))
+        update = LateHandler(lambda: broker_to_controller.UpdateFeaturesHandler(controller))
+        refuse = LateHandler(lambda: broker_to_controller.refuse_envelope)
         return [
-            Route(
-                ApiKey.CONTROLLED_SHUTDOWN,
-                ControlledShutdownHandler(controller),
-                task=True,
-                changes_state=False,
-            ),
-            Route(
-                ApiKey.ALTER_PARTITION,
-                AlterPartitionHandler(controller),
-                task=True,
-                changes_state=False,
-            ),
-            Route(
-                ApiKey.ALLOCATE_PRODUCER_IDS,
-                AllocateProducerIdsHandler(controller),
-                task=True,
-                changes_state=False,
-            ),
-            Route(
-                ApiKey.UPDATE_FEATURES,
-                UpdateFeaturesHandler(controller),
-                task=True,
-                changes_state=False,
-            ),
-            Route(ApiKey.ENVELOPE, refuse_envelope, changes_state=False),
+            Route(ApiKey.CONTROLLED_SHUTDOWN, shut_down, task=True, changes_state=False),
+            Route(ApiKey.ALTER_PARTITION, alter, task=True, changes_state=False),
+            Route(ApiKey.ALLOCATE_PRODUCER_IDS, allocate, task=True, changes_state=False),
+            Route(ApiKey.UPDATE_FEATURES, update, task=True, changes_state=False),
+            Route(ApiKey.ENVELOPE, refuse, changes_state=False),
             Route(ApiKey.CREATE_TOPICS, create, task=True, changes_state=False),
             Route(ApiKey.CREATE_PARTITIONS, grow, task=True, changes_state=False),
             Route(ApiKey.DELETE_TOPICS, delete, task=True, changes_state=False),
@@ -535,8 +532,10 @@ class BrokerParts:
     def _routes_of_configuration(self) -> list[Route]:
         """Return the routes of configurations. Any broker serves them, from ZooKeeper."""
         loggers = BrokerLoggers(self._broker_id)
-        describe = DescribeConfigsHandler(
-            self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
+        describe = LateHandler(
+            lambda: configs.DescribeConfigsHandler(
+                self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
+            )
         )
         admin = ConfigAdminManager(
             self._broker_id,
@@ -547,13 +546,10 @@ class BrokerParts:
             loggers,
             policy=self._alter_config_policy,
         )
+        alter = LateHandler(lambda: configs.AlterConfigsHandler(admin))
+        increment = LateHandler(lambda: configs.IncrementalAlterConfigsHandler(admin))
         return [
             Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True, changes_state=False),
-            Route(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(admin), task=True, changes_state=False),
-            Route(
-                ApiKey.INCREMENTAL_ALTER_CONFIGS,
-                IncrementalAlterConfigsHandler(admin),
-                task=True,
-                changes_state=False,
-            ),
+            Route(ApiKey.ALTER_CONFIGS, alter, task=True, changes_state=False),
+            Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, increment, task=True, changes_state=False),
         ]

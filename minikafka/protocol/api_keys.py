@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum, IntEnum
+from typing import Final
 
 NEVER = 1 << 15  # above every version: an API that never became flexible (KIP-482)
 
@@ -104,6 +106,34 @@ class ApiKey(IntEnum):
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
+
+
+# The last version of each API that Kafka calls deprecated: 4.0 has removed it (KIP-896).
+LAST_DEPRECATED: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 0,
+    ApiKey.METADATA: 3,
+    ApiKey.OFFSET_COMMIT: 1,
+    ApiKey.OFFSET_FETCH: 0,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.JOIN_GROUP: 1,
+    ApiKey.SASL_HANDSHAKE: 0,
+    ApiKey.CREATE_TOPICS: 1,
+    ApiKey.DELETE_TOPICS: 0,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 1,
+    ApiKey.DESCRIBE_ACLS: 0,
+    ApiKey.CREATE_ACLS: 0,
+    ApiKey.DELETE_ACLS: 0,
+    ApiKey.DESCRIBE_CONFIGS: 0,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 0,
+    ApiKey.DESCRIBE_LOG_DIRS: 0,
+    ApiKey.CREATE_DELEGATION_TOKEN: 0,
+    ApiKey.RENEW_DELEGATION_TOKEN: 0,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 0,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 0,
+    ApiKey.DELETE_GROUPS: 0,
+}
 
 
 class Release(Enum):

@@ -99,6 +99,42 @@ def _counter_of(cls: type) -> Callable[[Any], int]:
     return w.compiled("count", f"count {cls.__name__}")
 
 
+def error_codes(message: Message) -> list[int]:
+    """Return the error codes of a response that are not 0: its own, those of the elements of its
+    arrays, and of the elements of these. What is encoded already has none."""
+    kind: type = type(message)
+    return _error_finder_of(kind)(message)
+
+
+@cache
+def _error_finder_of(cls: type) -> Callable[[Any], list[int]]:
+    """Compile ``error_codes`` for a class, likewise."""
+    w = SourceWriter()
+    with w.function("def find(message):"):
+        w.line("found = []")
+        if _has_error(cls):
+            with w.block("if message.error_code:"):
+                w.line("found.append(message.error_code)")
+        for array, element in _arrays_of(cls):
+            if not isinstance(element, Struct):
+                continue
+            elements = f"for x in message.{array.name} or ()"
+            if array.encoded:
+                elements += f" if x.__class__ is {w.use('E', element.cls)}"
+            if _has_error(element.cls):
+                w.line(f"found += [c {elements} for c in (x.error_code,) if c]")
+            for inner, type_ in _arrays_of(element.cls):
+                if isinstance(type_, Struct) and _has_error(type_.cls):
+                    inners = f"for y in x.{inner.name} or ()"
+                    w.line(f"found += [c {elements} {inners} for c in (y.error_code,) if c]")
+        w.line("return found")
+    return w.compiled("find", f"find {cls.__name__}")
+
+
+def _has_error(cls: type) -> bool:
+    return any(field.name == "error_code" for field in fields_of(cls))
+
+
 def _arrays_of(cls: type) -> list[tuple[Field, WireType]]:
     """Return the array fields of a class, with the types of their elements."""
     return [

@@ -74,6 +74,7 @@ class DelayedFetch(DelayedOperation):
         "_parked",
         "_reader",
         "_reply",
+        "_respond_alone",
         "_watched",
         "is_counted",
         "is_from_follower",
@@ -91,9 +92,12 @@ class DelayedFetch(DelayedOperation):
         parked: ParkedFetches,
         contain: Contain | None = None,
         before_read: Callable[[], None] | None = None,
+        respond_alone: Callable[[], bool] | None = None,
     ) -> None:
         """``before_read`` is called before the logs are read for the response. It may call
-        ``also_wait_for``."""
+        ``also_wait_for``. Of a fetch that has one partition still, ``respond_alone`` may read and
+        respond instead; it returns False, without a change, if it does not. Such a fetch was from
+        the end of the log."""
         super().__init__(params.max_wait_ms)
         self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(entries)
         self.is_from_follower = params.is_from_follower
@@ -105,6 +109,7 @@ class DelayedFetch(DelayedOperation):
         self._on_expired = on_expired
         self._contain = contain
         self._before_read = before_read
+        self._respond_alone = respond_alone
         self._bug: Exception | None = None
         self._watched = [
             (partition, partition.state.leader_epoch, entry)
@@ -133,6 +138,7 @@ class DelayedFetch(DelayedOperation):
         replica_id, isolation = self._params.replica_id, self._params.isolation
         min_bytes, throttle = self._params.min_bytes, self._reader.throttle
         to_log_end = isolation is Isolation.LOG_END
+        from_end = self._respond_alone is not None and min_bytes <= 1
         available = 0
         for partition, leader_epoch, entry in self._watched:
             if partition.state.leader_epoch != leader_epoch:
@@ -153,6 +159,8 @@ class DelayedFetch(DelayedOperation):
                 continue  # not committed, or its transaction is open
             if throttle.quota.limited and throttle.holds_back(partition, replica_id):
                 continue
+            if from_end and entry.max_bytes > 0:
+                return True  # G, without a look at the size
             try:
                 size = partition.log.available_bytes(entry.fetch_offset, end)
             except (KafkaError, OSError):
@@ -172,11 +180,13 @@ class DelayedFetch(DelayedOperation):
         self._watched = []
         self._parked.remove(self)
         contain, self._contain = self._contain, None
+        respond_alone, self._respond_alone = self._respond_alone, None
         if contain is not None and self._bug is not None:
             contain(self._bug)
             return
         try:
-            reply(self._reader.read_parked(self._params, entries))
+            if respond_alone is None or len(entries) > 1 or not respond_alone():
+                reply(self._reader.read_parked(self._params, entries))
         except (HalfChanged, AssertionError):
             raise
         except Exception as bug:
@@ -214,9 +224,9 @@ class ParkedFetches:
             large[fetch] = None
         memory = self._memory
         memory.add_parked_fetches(fetch.memory_bytes)
-        while memory.is_exceeded and self._large:
+        while self._large and memory.is_exceeded:
             self._complete_largest(self._large)
-        while memory.is_exceeded_by_parked and self._large_of_followers:
+        while self._large_of_followers and memory.is_exceeded_by_parked:
             self._complete_largest(self._large_of_followers)
 
     def remove(self, fetch: DelayedFetch) -> None:

@@ -356,6 +356,56 @@ class FetchReader:
             results.append(result)
         return results
 
+    def record_caught_up(
+        self, params: FetchParams, entry: FetchEntry, partition: Partition, now_ms: int
+    ) -> bool | None:
+        """As ``read_cached`` of a follower that has all records of this partition: record its
+        position. Return whether the high watermark moved; None, without a change, if the entry has
+        to be read."""
+        replica_id, offset, start = params.replica_id, entry.fetch_offset, entry.log_start_offset
+        log = self._log_followed(params, entry, partition)
+        if log is None or start != partition.followers[replica_id].log_start_offset:
+            return None
+        if not log.ends_at(offset):
+            return None
+        return partition.record_follower_fetch(replica_id, offset, start, now_ms)
+
+    def read_appended(
+        self, params: FetchParams, entry: FetchEntry, partition: Partition
+    ) -> ReadResult | None:
+        """As ``read_parked`` of one entry that gets records. None, without a change, if it does
+        not."""
+        log = self._log_followed(params, entry, partition)
+        if log is None:
+            return None
+        max_bytes = min(entry.max_bytes, params.max_bytes, self._room(to_follower=True))
+        end = log.log_end_offset
+        try:
+            read = self._shared.read(log, entry.fetch_offset, max_bytes, end, True, False, True)
+        except (KafkaError, OSError):
+            return None  # ``read_parked`` meets the same error
+        if not read.records:
+            return None
+        partition.responses.high_watermarks[params.replica_id] = partition.high_watermark
+        return _result(params, entry, partition, _Found(log, read.records))
+
+    def _log_followed(
+        self, params: FetchParams, entry: FetchEntry, partition: Partition
+    ) -> UnifiedLog | None:
+        """Return the log to read; None if something may refuse the entry of a follower, divert it
+        or hold it back."""
+        if not partition.is_leader or not partition.has_log or self.throttle.quota.limited:
+            return None
+        log = partition.log
+        followed = (
+            entry.current_leader_epoch == partition.state.leader_epoch
+            and entry.topic_id is partition.topic_id
+            and params.replica_id in partition.followers
+            and log.log_start_offset <= entry.fetch_offset <= log.log_end_offset
+            and entry.last_fetched_epoch in (NO_EPOCH, log.latest_epoch)
+        )
+        return log if followed else None
+
     def _read_request(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool
     ) -> FetchReading:

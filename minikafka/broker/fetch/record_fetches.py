@@ -161,6 +161,47 @@ class RecordFetches:
         else:
             self._respond_or_park(params, entries, reading, reply, contain, following)
 
+    def park_caught_up(
+        self,
+        params: FetchParams,
+        partition: Partition,
+        following: FollowerFetch,
+        reply: FetchReply,
+        contain: Contain,
+        respond_alone: Callable[[], bool],
+    ) -> bool:
+        """As ``fetch`` of a follower that waits for the next records of one partition. False,
+        without a change, if it does not have to wait. ``respond_alone`` is that of
+        ``DelayedFetch``."""
+        entries, topic_partition = following.entries, partition.topic_partition
+        if params.min_bytes <= 0 or params.max_wait_ms <= 0:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        advanced = self._reader.record_caught_up(params, entries[0], partition, now_ms)
+        if advanced is None:
+            return False
+        unsent = partition.responses.lacks(params.replica_id, partition.high_watermark)
+        operation = self._delayed(params, entries, reply, contain, following, respond_alone)
+        if advanced:
+            self._purgatories.partition_changed(topic_partition)
+        if advanced or unsent:
+            self._announcer.add((topic_partition,))
+        self._watch(operation, entries)
+        return True
+
+    def read_appended(
+        self, params: FetchParams, entry: FetchEntry, partition: Partition
+    ) -> ReadResult | None:
+        """Read the records that were appended to a partition while a follower waited for them.
+        None, without a change, if it gets something else."""
+        if self._hosted.get(entry.topic_partition) is not partition:
+            return None
+        result = self._reader.read_appended(params, entry, partition)
+        if result is not None:
+            self._topics.fetched(entry.topic_partition.topic, 0)
+            self._topics.replicated_out.value += len(result.records)
+        return result
+
     def read_one(
         self, partition: Partition, offset: int, max_bytes: int, isolation: Isolation
     ) -> ReadResult:
@@ -271,6 +312,7 @@ class RecordFetches:
         reply: FetchReply,
         contain: Contain | None,
         following: FollowerFetch | None,
+        respond_alone: Callable[[], bool] | None = None,
     ) -> DelayedFetch:
         operation = DelayedFetch(
             params,
@@ -282,6 +324,7 @@ class RecordFetches:
             self._parked,
             contain,
             None if following is None else following.before_read,
+            respond_alone,
         )
         if following is not None:
             following.park(operation, self._purgatories.fetch.purgatory.watch_also)
@@ -293,11 +336,11 @@ class RecordFetches:
         entries: Sequence[FetchEntry],
         following: FollowerFetch | None = None,
     ) -> None:
-        """Park a fetch, unless it can complete now."""
+        """Park a fetch that has found too little, unless it can complete now."""
         keys: list[Hashable] = [entry.topic_partition for entry in entries]
         if following is not None and not keys:
             keys.append(following.key)
-        self._purgatories.fetch.try_complete_else_watch(operation, keys)
+        self._purgatories.fetch.watch_and_try(operation, keys)
         if not operation.is_completed:
             self._parked.add(operation)
 

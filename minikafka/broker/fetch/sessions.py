@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from minikafka.broker.fetch.follower_sessions import FollowerFetch, FollowerSession
@@ -19,6 +20,7 @@ from minikafka.core.replication.fetch_session import (
     FetchSessionCache,
     PartitionKey,
     is_full,
+    next_epoch,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -142,7 +144,8 @@ class FetchSessions:
         Raises KafkaError as ``FetchSessionCache.resume``."""
         epoch = request.session_epoch
         if not is_full(epoch):
-            return self._incremental(request, named, version, replica_id)
+            forgotten = forgotten_keys(request.forgotten_topics_data, version.by_id)
+            return self.resume(request.session_id, epoch, named, forgotten, version, replica_id)
         if request.session_id != NO_SESSION:
             self.cache.close(request.session_id)
             self._count()
@@ -189,22 +192,25 @@ class FetchSessions:
             if session_id not in self.cache:
                 return session_id
 
-    def _incremental(
+    def resume(
         self,
-        request: FetchRequest,
+        session_id: int,
+        epoch: int,
         named: Sequence[FetchEntry],
+        forgotten: Iterable[PartitionKey],
         version: FetchVersion,
         replica_id: int,
     ) -> FetchContext:
+        """As ``context``, for an incremental request."""
         if named:
             self._limit()
         try:
             session = self.cache.resume(
-                request.session_id,
-                request.session_epoch,
+                session_id,
+                epoch,
                 version.by_id,
                 {key_of(entry): entry for entry in named},
-                forgotten_keys(request.forgotten_topics_data, version.by_id),
+                forgotten,
                 self._clock.monotonic_ms(),
             )
         finally:
@@ -259,21 +265,53 @@ class FetchSessions:
 
     def _following(self, session: FollowerSession, version: FetchVersion) -> FetchContext:
         """Return the context of a follower, with only the partitions that may have changed."""
-        epoch, size = session.epoch, len(session)
         fetch = session.begin(self._entries)
+        return FetchContext(fetch.entries, partial(self.respond_to, fetch, version), fetch)
 
-        def respond(results: Sequence[ReadResult]) -> SessionResponse:
-            if session.epoch != epoch:  # the next request has overtaken this one
-                return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            places = session.respond(fetch.sent, results)
-            self._response_saved.mark((size - len(places)) * version.response_bytes)
-            return SessionResponse(
-                session.id if size else NO_SESSION,
-                [fetch.entries[place] for place in places],
-                [results[place] for place in places],
-            )
+    def respond_to(
+        self, fetch: FollowerFetch, version: FetchVersion, results: Sequence[ReadResult]
+    ) -> SessionResponse:
+        """Select what the response to a follower contains."""
+        session, size = fetch.session, fetch.size
+        if fetch.is_overtaken:
+            return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        places = session.respond(fetch.sent, results)
+        self._response_saved.mark((size - len(places)) * version.response_bytes)
+        return SessionResponse(
+            session.id if size else NO_SESSION,
+            [fetch.entries[place] for place in places],
+            [results[place] for place in places],
+        )
 
-        return FetchContext(fetch.entries, respond, fetch)
+    def resume_alone(
+        self,
+        session_id: int,
+        epoch: int,
+        key: PartitionKey,
+        entry: FetchEntry,
+        version: FetchVersion,
+        replica_id: int,
+    ) -> FollowerFetch | None:
+        """As ``resume`` of a request by topic id that has one partition, the only one that may have
+        changed in the session of this follower. None, without a change, if ``resume`` has to."""
+        session = self.cache.get(session_id)
+        if (
+            not isinstance(session, FollowerSession)
+            or session.epoch != epoch
+            or session.replica_id != replica_id
+            or not session.by_id
+        ):
+            return None
+        fetch = session.begin_alone(key, entry, next_epoch(epoch))
+        if fetch is not None:
+            self.cache.touch(session, self._clock.monotonic_ms())
+            self._request_saved.value += (fetch.size - 1) * version.partition_bytes
+        return fetch
+
+    def respond_alone(self, fetch: FollowerFetch, version: FetchVersion, read: ReadResult) -> None:
+        """As ``respond_to`` with the records of the partition of ``resume_alone``."""
+        fetch.session.respond_alone(fetch.sent[0], read)
+        self._response_saved.value += (fetch.size - 1) * version.response_bytes
 
     def _limit(self) -> None:
         """Let consumers' sessions grow by what the memory has left."""
@@ -299,12 +337,12 @@ class FetchSessions:
 
 def key_of(entry: FetchEntry) -> PartitionKey:
     topic, partition = entry.topic_partition
-    return topic if entry.topic_id is None else entry.topic_id, partition
+    return topic if entry.topic_id is None else entry.topic_id.int, partition
 
 
 def forgotten_keys(topics: Iterable[ForgottenTopic], by_id: bool) -> list[PartitionKey]:
     return [
-        (topic.topic_id if by_id else topic.topic, partition)
+        (topic.topic_id.int if by_id else topic.topic, partition)
         for topic in topics
         for partition in topic.partitions
     ]

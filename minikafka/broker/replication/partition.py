@@ -225,9 +225,13 @@ class Partition:
     def accepts_topic_id(self, topic_id: UUID | None) -> bool:
         """Whether a request with this topic id may be served: False only if both ids are known and
         differ."""
-        if topic_id is None or topic_id == self.topic_id:
-            return True
-        return topic_id == ZERO_UUID or self.topic_id is None
+        known = self.topic_id
+        return (
+            topic_id is known  # mostly: to compare two objects takes Python
+            or topic_id is None
+            or known is None
+            or topic_id in (known, ZERO_UUID)
+        )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Raise KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the epoch that the
@@ -579,7 +583,8 @@ class Partition:
             before, fetch_offset, log_start_offset, self.log.log_end_offset, now_ms
         )
         self.followers[replica_id] = after
-        self._maybe_expand(replica_id, after)
+        if replica_id not in self.state.isr.committed:
+            self._maybe_expand(replica_id, after)
         return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
 
     def is_in_sync_at(self, replica_id: int, log_end_offset: int) -> bool:
@@ -604,7 +609,7 @@ class Partition:
 
     def _maybe_expand(self, replica_id: int, follower: FollowerState) -> None:
         state = self.state
-        if replica_id in state.isr.committed or state.leader_epoch_start_offset is None:
+        if state.leader_epoch_start_offset is None:
             return
         if replica_id in self._live and may_join(
             state.isr,

@@ -226,7 +226,7 @@ class ReplicaManager:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self.purgatories.close()
-        self.checkpoint.write()
+        await self.checkpoint.write()
 
     def _register_gauges(self) -> None:
         hosted, metrics = self.hosted, self._metrics
@@ -326,16 +326,17 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------------ high watermarks
 
-    def checkpoint_high_watermarks(self) -> None:
+    async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks if any has changed, or if a disk was full."""
         checkpoint, failures = self.checkpoint, self.log_dir_failures
-        if checkpoint.write() if failures.lacks_space else checkpoint.write_changes():
+        write = checkpoint.write if failures.lacks_space else checkpoint.write_changes
+        if await write():
             failures.found_space()
 
     async def _checkpoint_forever(self) -> None:
         while True:
             await self._clock.sleep(self.config.replica_high_watermark_checkpoint_interval_ms)
-            self.checkpoint_high_watermarks()
+            await self.checkpoint_high_watermarks()
 
     # ------------------------------------------------------------------------------------ deletion
 

@@ -26,7 +26,11 @@ from typing import Any, Protocol, TypeAlias
 
 from minikafka.broker.quotas import ClientQuotas, RequestThrottle, TakePermits, take_freely
 from minikafka.broker.requests.api_versions import ApiVersionsHandler
-from minikafka.broker.requests.request_times import NO_QUEUE_US, AllRequestTimes, RequestTimes
+from minikafka.broker.requests.request_times import (
+    AllRequestTimes,
+    RequestTimes,
+    RequestWatch,
+)
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
@@ -34,10 +38,16 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.kernel.principals import ANONYMOUS, Principal
-from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.reply_slots import ReplyBytes, ReplySlot
 from minikafka.network.server import ServerConnection
-from minikafka.protocol.api_keys import ApiKey, Release
-from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count
+from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey, Release
+from minikafka.protocol.codec import (
+    DecodeError,
+    FieldOverflow,
+    decode,
+    element_count,
+    error_codes,
+)
 from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
@@ -240,6 +250,7 @@ class ApiRow:
         "first",
         "handler",
         "last",
+        "last_deprecated",
         "of_clients",
         "overlapping",
         "request_class",
@@ -259,15 +270,21 @@ class ApiRow:
         self.handler: Any = route.handler  # either kind; ``route.task`` says which
         self.first = route.min_version
         self.last = route.last_version
+        self.last_deprecated = LAST_DEPRECATED.get(route.api_key, -1)
         # Requests with the same value may be served at the same time; None: one at a time.
         self.overlapping = route if route.overlapping else None
+
+    def arrived(self, times: RequestTimes, version: int, connection: ServerConnection) -> None:
+        """Count a request."""
+        times.arrived(version)
+        if version <= self.last_deprecated:
+            times.deprecated(version, connection.software)
 
     def __getattr__(self, name: str) -> Any:
         """Called for ``request_class`` at the first request: its module is imported then."""
         if name != "request_class":
             raise AttributeError(name)
         self.request_class = REQUESTS[self.route.api_key]
-        self.times.names_error = hasattr(RESPONSES[self.route.api_key], "error_code")
         return self.request_class
 
 
@@ -284,6 +301,7 @@ class PendingReply:
         "_slot",
         "_throttle",
         "_times",
+        "_watched",
         "version",
     )
 
@@ -297,7 +315,10 @@ class PendingReply:
         times: RequestTimes,
         throttle: RequestThrottle | None = None,
     ) -> None:
-        self._times = slot.times = times
+        self._times = times
+        watch = apis.watch
+        self._watched = None if watch is None else watch.request(times, header, slot)
+        slot.times = self._watched or times
         self._handled_ns = NOT_YET  # when the handler has returned without a response
         self._apis = apis
         self._slot = slot
@@ -317,7 +338,7 @@ class PendingReply:
             return
         self._send(response)
 
-    def send_packed(self, pack: Callable[[int], bytes]) -> None:
+    def send_packed(self, pack: Callable[[int], ReplyBytes]) -> None:
         """Send the response that ``pack`` encodes, which is called with the throttle time in ms."""
         throttle = self._throttle
         if throttle is None:
@@ -344,8 +365,6 @@ class PendingReply:
             self._times.throttled(mute_ms)
 
     def _send(self, response: Any) -> None:
-        if self._times.names_error and response is not None:
-            self._count_error(response)
         try:
             if response is None:
                 self._slot.send(None)
@@ -353,22 +372,17 @@ class PendingReply:
                 self._fail(response)
             elif element_count(response) > ON_LOOP_ELEMENTS and self._apis.is_open:
                 self._apis.encode_later(self, response)
-            elif self._route.in_parts:
-                parts = encode_response_parts(self._header.correlation_id, response, self.version)
-                self._slot.send(parts)
             else:
-                self._slot.send(
-                    encode_response(self._header.correlation_id, response, self.version)
-                )
+                self._count(error_codes(response))
+                encode = encode_response_parts if self._route.in_parts else encode_response
+                self._slot.send(encode(self._header.correlation_id, response, self.version))
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
         if self._handled_ns != NOT_YET:
             self._responded()
 
-    def _count_error(self, response: Any) -> None:
-        """Count the error of a response. One that is raised becomes such a response."""
-        code = getattr(response, "error_code", ErrorCode.NONE)
-        if code and not isinstance(response, KafkaError):
+    def _count(self, errors: list[int]) -> None:
+        for code in errors:
             self._times.failed(ErrorCode(code).name)
 
     def handled(self, queue_us: int, local_us: int, now_ns: int) -> None:
@@ -376,26 +390,34 @@ class PendingReply:
         ``queue_us`` before. A response that comes later has a remote time from now on."""
         if not self._slot.is_sent:
             self._queue_us, self._local_us, self._handled_ns = queue_us, local_us, now_ns
-        elif queue_us < NO_QUEUE_US:
-            self._times.served_at_once(local_us)
-        else:
-            self._times.responded(queue_us, local_us, 0)
+            return
+        self._times.served(queue_us, local_us, self._slot.request_bytes)
+        if self._watched is not None:
+            self._watched.served(queue_us, local_us, 0)
 
     def _responded(self) -> None:
         if self._slot.is_sent:
             remote_us = (self._apis.now_ns() - self._handled_ns) // 1000
-            self._times.responded(self._queue_us, self._local_us, remote_us)
+            size = self._slot.request_bytes
+            self._times.responded(self._queue_us, self._local_us, remote_us, size)
             self._handled_ns = NOT_YET
+            if self._watched is not None:
+                self._watched.served(self._queue_us, self._local_us, remote_us)
 
     async def encode_and_send(self, response: Message, workers: Workers) -> None:
         """Let a worker encode the response, then send it as ``__call__`` does."""
+        correlation_id, version = self._header.correlation_id, self.version
+
+        def encode() -> tuple[ReplyBytes, list[int]]:
+            frame = encode_large_response(correlation_id, response, version)
+            return frame, error_codes(response)
+
         try:
-            frame = await workers.run(
-                encode_large_response, self._header.correlation_id, response, self.version
-            )
+            frame, errors = await workers.run(encode)
         except FieldOverflow as error:
             self._slot.refuse("response_too_large", error=str(error))
         else:
+            self._count(errors)
             self._slot.send(frame)
             if self._handled_ns != NOT_YET:
                 self._responded()
@@ -425,21 +447,6 @@ class PendingReply:
         if "error_message" in fields:
             response.error_message = error.message
         self(response)
-
-
-# Creates the ``PendingReply`` of a request, from the arguments of its constructor.
-MakeReply: TypeAlias = Callable[
-    [
-        "Apis",
-        ReplySlot,
-        Route,
-        RequestHeader,
-        int,
-        RequestTimes,
-        RequestThrottle | None,
-    ],
-    PendingReply,
-]
 
 
 class Apis:
@@ -485,7 +492,7 @@ class Apis:
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
         self.stall_ns = self._stalls.threshold_ms * 1_000_000
         self.now_ns = monotonic_ns
-        self.make_reply: MakeReply = PendingReply  # ``WatchedRequests`` sets another one
+        self.watch: RequestWatch | None = None  # while a page looks
         self.busy_ns = 0  # for how long handlers have kept the loop, until they first await
         self._log = log or event_log("apis", broker=broker_id)
         self._broker_id = broker_id
@@ -577,9 +584,9 @@ class Apis:
             )
         if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
             connection.overlapping = None
-            row.times.arrived(version)
+            row.arrived(row.times, version, connection)
             slot = connection.open_slot(len(frame))
-            reply = self.make_reply(self, slot, route, header, version, row.times, throttle)
+            reply = PendingReply(self, slot, route, header, version, row.times, throttle)
             reply.handled(0, 0, self.now_ns())  # what a worker does counts as remote
             work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
             self._start(work, row, context, len(frame))
@@ -593,8 +600,8 @@ class Apis:
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
         times = row.times if row.times_of is None else row.times_of(request)
-        times.arrived(version)
-        reply = self.make_reply(self, slot, route, header, version, times, throttle)
+        row.arrived(times, version, connection)
+        reply = PendingReply(self, slot, route, header, version, times, throttle)
         otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
         if otherwise is not None:
             connection.overlapping = None
@@ -625,7 +632,7 @@ class Apis:
         if row.route.parks_reads:
             header, host = context.header, context.client_host  # the context would be a cycle
             context.contain = partial(
-                self._contain, route=row.route, header=header, host=host, reply=reply
+                self.contain, route=row.route, header=header, host=host, reply=reply
             )
         try:
             rest: Coroutine[Any, Any, None] | None = row.handler(context, request, reply)
@@ -638,7 +645,7 @@ class Apis:
             if row.route.changes_state:
                 self.stop_node(bug)
                 raise
-            self._contain(bug, row.route, context.header, context.client_host, reply)
+            self.contain(bug, row.route, context.header, context.client_host, reply)
         return None
 
     async def _serve_rest(
@@ -655,7 +662,7 @@ class Apis:
         except Exception as bug:
             if row.route.changes_state:
                 raise
-            self._contain(bug, row.route, context.header, context.client_host, reply)
+            self.contain(bug, row.route, context.header, context.client_host, reply)
 
     def encode_later(self, reply: PendingReply, response: Message) -> None:
         """Let a worker encode the response, and send it then. Call only while ``is_open``."""
@@ -775,7 +782,7 @@ class Apis:
             except Exception as bug:
                 if row.route.changes_state:
                     raise
-                self._contain(bug, row.route, context.header, context.client_host, reply)
+                self.contain(bug, row.route, context.header, context.client_host, reply)
 
     # -- what goes wrong
 
@@ -801,7 +808,7 @@ class Apis:
         PendingReply(self, slot, route, header, 0, times)(response)
         return False
 
-    def _contain(
+    def contain(
         self, bug: Exception, route: Route, header: RequestHeader, host: str, reply: RequestReply
     ) -> None:
         """Close the connection of a request whose handler has failed and changes no state."""

@@ -65,7 +65,7 @@ class AlterPartitionHandler:
                 states[TopicPartition(name, row.partition_index)] = requested
         try:
             results = await self._controller.alter_partitions(
-                request.broker_id, request.broker_epoch, states
+                request.broker_id, request.broker_epoch, states, version >= FIRST_VERSION_BY_ID
             )
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
@@ -74,7 +74,7 @@ class AlterPartitionHandler:
             result: LeaderAndIsr | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
             if name is not None:
                 result = results[TopicPartition(name, row.partition_index)]
-            topics[number].partitions.append(_altered(row.partition_index, result, version))
+            topics[number].partitions.append(_altered(row.partition_index, result))
         return AlterPartitionResponse(topics=topics)
 
     def _name(self, topic: AlterPartitionTopic, version: int) -> str | None:
@@ -99,7 +99,7 @@ def _requested(leader: int, row: AlterPartitionPartition, version: int) -> Leade
     )
 
 
-def _altered(partition: int, result: LeaderAndIsr | ErrorCode, version: int) -> AlteredPartition:
+def _altered(partition: int, result: LeaderAndIsr | ErrorCode) -> AlteredPartition:
     if isinstance(result, LeaderAndIsr):
         return AlteredPartition(
             partition,
@@ -110,8 +110,6 @@ def _altered(partition: int, result: LeaderAndIsr | ErrorCode, version: int) -> 
             result.leader_recovery_state,
             result.zk_version,
         )
-    if result is ErrorCode.INELIGIBLE_REPLICA and version < FIRST_VERSION_BY_ID:
-        result = ErrorCode.OPERATION_NOT_ATTEMPTED
     return AlteredPartition(partition, result)
 
 

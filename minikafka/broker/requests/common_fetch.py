@@ -12,8 +12,7 @@ in the page cache. The steps:
 
 Every request that differs in anything, or finds too little, is left to the general path, which is
 the reference. It alone parks requests, reads from disks, and responds with errors. A broker with an
-authorizer, with injected faults or with client quotas has the general path alone, and so has one
-whose requests a page watches.
+authorizer, with injected faults or with client quotas has the general path alone.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from minikafka.broker.fetch.reader import FetchEntry, Isolation, ReadResult
+from minikafka.broker.fetch.reader import FetchEntry, Isolation
 from minikafka.broker.fetch.record_fetches import UNREAD_MIN_BYTES, RecordFetches
 from minikafka.broker.fetch.sessions import FETCH_VERSIONS, FetchSessions
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
-from minikafka.broker.requests.apis import ApiRow, Apis, PendingReply
+from minikafka.broker.requests.apis import ApiRow, Apis
 from minikafka.broker.requests.fetch import FetchConfig
-from minikafka.broker.requests.request_times import NO_QUEUE_US, RequestTimes
+from minikafka.broker.requests.packed_fetch import PackedFetchResponse
+from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -39,21 +39,14 @@ from minikafka.core.replication.fetch_session import (
 from minikafka.kernel.cluster import (
     CONSUMER_REPLICA_ID,
     NO_EPOCH,
-    ZERO_UUID,
     TopicPartition,
 )
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.ports import Buffer
+from minikafka.network.reply_slots import ReplyTimes
 from minikafka.network.server import FrameHandler, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import uuid_from_bytes, write_uvarint
-from minikafka.protocol.frames import decode_request_header, encode_response_parts
-from minikafka.protocol.messages.fetch import (
-    AbortedTransaction,
-    FetchableTopicResponse,
-    FetchResponse,
-    PartitionData,
-)
+from minikafka.protocol.frames import decode_request_header
 from minikafka.storage.log.reader import NotInPageCache
 
 FETCH: Final = int(ApiKey.FETCH)
@@ -77,9 +70,6 @@ _FLEXIBLE_ROW: Final = Struct(">iqiqi")
 _END: Final = {10: bytes(4), 11: bytes(6)}
 _FLEXIBLE_END: Final = b"\0\0\x01\x01\0"
 
-_PLACE: Final = (-2, -3, -4)  # in place of offsets, while a response is encoded
-_SESSION_PLACE: Final = 0x5E551017
-_OFFSETS: Final = Struct(">qqq")  # high watermark, last stable offset, log start
 _pack_int = Struct(">i").pack
 _ISOLATION: Final = (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)
 
@@ -200,43 +190,17 @@ class _Target:
     """One partition, as requests of one version and isolation level name it, and the response to
     them."""
 
-    __slots__ = (
-        "_before_length",
-        "_end",
-        "_head_bytes",
-        "_is_flexible",
-        "_middle",
-        "_pack",
-        "_start",
-        "key",
-        "topic_id",
-        "topic_partition",
-    )
+    __slots__ = ("key", "response", "topic_id", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: UUID | None, version: int, isolation: int
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.key: PartitionKey = topic_id or topic_partition.topic, topic_partition.partition
-        self._is_flexible = version >= FIRST_FLEXIBLE
-        topic, partition = topic_partition
-        aborted: list[AbortedTransaction] | None = [] if isolation else None
-        records = bytes(1)
-        row = PartitionData(partition, 0, *_PLACE, aborted_transactions=aborted, records=records)
-        topics = [FetchableTopicResponse(topic, topic_id or ZERO_UUID, [row])]
-        response = FetchResponse(session_id=_SESSION_PLACE, responses=topics)
-        parts = encode_response_parts(0, response, version)
-        place = next(place for place, part in enumerate(parts) if part is records)
-        head = b"".join(parts[:place])[: -1 if self._is_flexible else -4]  # without the length
-        session, offsets = head.index(_pack_int(_SESSION_PLACE)), head.index(_OFFSETS.pack(*_PLACE))
-        self._start = head[8:session]
-        self._middle = head[session + 4 : offsets]
-        self._before_length = head[offsets + _OFFSETS.size :]
-        self._end = b"".join(parts[place + 1 :])
-        start, middle, before = len(self._start), len(self._middle), len(self._before_length)
-        self._pack = Struct(f">ii{start}si{middle}sqqq{before}s").pack
-        self._head_bytes = len(head) - 4 + len(self._end)
+        topic = topic_partition.topic if topic_id is None else topic_id.int
+        self.key: PartitionKey = topic, topic_partition.partition
+        packed = PackedFetchResponse(topic_partition, topic_id, version, bool(isolation))
+        self.response = packed.parts
 
     def names(self, partition: Partition, leader_epoch: int) -> bool:
         """Whether this broker leads the partition in this epoch, and the topic is the one that is
@@ -247,24 +211,6 @@ class _Target:
             and (leader_epoch in (NO_EPOCH, partition.state.leader_epoch))
             and partition.accepts_topic_id(self.topic_id)
         )
-
-    def response(self, correlation_id: int, session_id: int, result: ReadResult) -> list[Buffer]:
-        """Return the parts of the response, as a frame."""
-        records = result.records
-        size = len(records)
-        length = write_uvarint(size + 1) if self._is_flexible else _pack_int(size)
-        head = self._pack(
-            self._head_bytes + len(length) + size,
-            correlation_id,
-            self._start,
-            session_id,
-            self._middle,
-            result.high_watermark,
-            result.last_stable_offset,
-            result.log_start_offset,
-            self._before_length,
-        )
-        return [head + length, records, self._end]
 
 
 class CommonFetches:
@@ -299,28 +245,30 @@ class CommonFetches:
         request = common_fetch(frame)
         if request is None or connection.unanswered or not apis.serves_plainly:
             return self._otherwise(connection, frame)
-        if apis.make_reply is not PendingReply:  # a page watches requests
-            return self._otherwise(connection, frame)
         row = apis.rows.get(FETCH)
         if row is None or not row.first <= request.version <= row.last:
             return self._otherwise(connection, frame)
         started_ns = apis.now_ns()
         target = self._targets[request.version, request.isolation_level].get(request.name)
         target = target or self._found(request)
+        if target is None:
+            return self._otherwise(connection, frame)
+        times = self._times_of(row)
+        watched = None if apis.watch is None else apis.watch.at_once(times, connection, frame)
         try:
-            replied = target is not None and self._serve(connection, frame, row, target, request)
+            replied = self._serve(connection, frame, target, request, watched or times)
         except Exception as bug:
             apis.stop_node(bug)
             raise
         if not replied:
             return self._otherwise(connection, frame)
+        times.arrived(request.version)
         now_ns = apis.now_ns()
-        times, local_us = self._times_of(row), (now_ns - started_ns) // 1000
+        local_us = (now_ns - started_ns) // 1000
         queue_us = (started_ns - connection.received_ns) // 1000
-        if queue_us < NO_QUEUE_US:
-            times.served_at_once(local_us)
-        else:
-            times.responded(queue_us, local_us, 0)
+        times.served(queue_us, local_us, len(frame))
+        if watched is not None:
+            watched.served(queue_us, local_us, 0)
         apis.busy_ns += now_ns - started_ns
         if now_ns - started_ns >= apis.stall_ns:
             header, _ = decode_request_header(frame)
@@ -331,12 +279,12 @@ class CommonFetches:
         self,
         connection: ServerConnection,
         frame: memoryview,
-        row: ApiRow,
         target: _Target,
         request: CommonFetch,
+        times: ReplyTimes,
     ) -> bool:
-        """Read and reply. False if the general path has to serve the request: nothing has
-        changed."""
+        """Read and reply; ``times`` is notified of the response. False if the general path has to
+        serve the request: nothing has changed."""
         partition = self._hosted.get(target.topic_partition)
         if partition is None or not target.names(partition, request.leader_epoch):
             return False
@@ -366,8 +314,6 @@ class CommonFetches:
             )
             sessions.advance(session, entry, result, FETCH_VERSIONS[request.version])
         self._fetches.count_one(result)
-        times = self._times_of(row)
-        times.arrived(request.version)
         response = target.response(request.correlation_id, request.session_id, result)
         if len(result.records) <= JOINED_BYTES:
             connection.send_at_once(b"".join(response), times)

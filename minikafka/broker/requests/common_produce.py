@@ -1,6 +1,6 @@
 """The Produce request that most producers send, served in one straight line.
 
-It is a Produce of version 5 to 11 with acks 1 or all, without a transactional id, for one partition
+It is a Produce of version 7 to 11 with acks 1 or all, without a transactional id, for one partition
 of this broker, with one batch that has no attributes (no compression, no transaction). The steps:
 
 1. ``common_request`` reads the frame into plain values. There are no message objects.
@@ -8,8 +8,9 @@ of this broker, with one batch that has no attributes (no compression, no transa
    the response, of which only numbers are missing.
 3. ``plain_batch`` checks the records.
 4. Requests of the same read that differ in their records alone are taken along: a producer keeps
-   several in flight. The partition appends their batches with one write. If it cannot, or if the
-   disk refuses that write, the request is served alone, and so is each of the others later.
+   several in flight. The partition appends their batches with one write, and with acks=all they
+   wait for their replicas as one delayed operation. If the partition cannot, or if the disk refuses
+   that write, the request is served alone, and so is each of the others later.
 5. Counts and delayed operations are those of any append, and the clock is read once for all
    requests. The responses leave with those of the same read, or wait for the in-sync replicas.
 
@@ -17,8 +18,9 @@ Every request that differs in anything is left to the general path, ``Apis.on_fr
 anything has changed. That path is the reference, and says what is wrong with a request: this one
 has no errors but that of a failing disk. A broker with an authorizer of the user's, or with
 injected faults, has the general path alone; the built-in authorizer knows from its cache what it
-allows without a line of audit. A request of a client with a quota is served alone, and measured as
-on the general path.
+allows without a line of audit. What requests of a client with a quota use is recorded once for
+those that are served together; one by one are served those of which one before the last is
+throttled.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikafka.broker.quotas import RequestThrottle
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -40,9 +42,8 @@ from minikafka.broker.replication.record_appends import (
 )
 from minikafka.broker.replication.transactional_appends import TransactionalAppends
 from minikafka.broker.requests.apis import ApiRow, Apis, PendingReply
-from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.produce import ProduceHandler
-from minikafka.broker.requests.request_times import NO_QUEUE_US
+from minikafka.broker.requests.request_times import WatchedTimes
 from minikafka.core.log.append import LogAppendInfo
 from minikafka.core.log.config import LOG_APPEND_TIME, NO_LIMIT, LogConfig
 from minikafka.core.log.producer_state import continues_producer
@@ -51,7 +52,7 @@ from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.server import ServerConnection
-from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from minikafka.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -60,8 +61,11 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, RecordBatch
 
+if TYPE_CHECKING:
+    from minikafka.broker.requests.authorization.authorization import Authorization
+
 PRODUCE: Final = int(ApiKey.PRODUCE)
-FIRST_VERSION: Final = 5  # responses have a log start offset
+FIRST_VERSION: Final = LAST_DEPRECATED[ApiKey.PRODUCE] + 1  # the others are counted by client
 FIRST_FLEXIBLE: Final = ApiKey.PRODUCE.first_flexible
 LAST_VERSION: Final = 11
 MAX_TARGETS: Final = 20_000  # of all versions, each about a kilobyte
@@ -87,6 +91,7 @@ class CommonRequest(NamedTuple):
 
     version: int
     correlation_id: int
+    client_id: bytes
     acks: int
     timeout_ms: int
     name: bytes
@@ -103,11 +108,10 @@ def common_request(frame: memoryview) -> CommonRequest | None:
         return None
     try:
         _, version, correlation_id, length = _read_header(frame)
-        at = 10
-        if length > 0:
-            at += length
-            if not frame[10:at].tobytes().isascii():
-                return None
+        at = 10 + max(length, 0)
+        client_id = frame[10:at].tobytes()
+        if not client_id.isascii():
+            return None
         if not FIRST_VERSION <= version <= LAST_VERSION:
             return None
         if version >= FIRST_FLEXIBLE:
@@ -130,7 +134,9 @@ def common_request(frame: memoryview) -> CommonRequest | None:
     if ends is None:
         return None
     named = frame[at:sized_at].tobytes()
-    return CommonRequest(version, correlation_id, acks, timeout_ms, named, sized_at, *ends)
+    return CommonRequest(
+        version, correlation_id, client_id, acks, timeout_ms, named, sized_at, *ends
+    )
 
 
 def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int] | None:
@@ -181,6 +187,11 @@ def alike(
             return
         start, stop = ends
         yield correlation_id, other[start:stop]
+
+
+def header_bytes(request: CommonRequest) -> int:
+    """Return the size of the header, which does not count towards a quota."""
+    return 10 + len(request.client_id) + (request.version >= FIRST_FLEXIBLE)
 
 
 def named_partition(name: bytes, version: int) -> TopicPartition | None:
@@ -262,8 +273,8 @@ class _Target:
 
 
 class _Call:
-    """What requests have in common that are served together. If there is a ``throttle``, which
-    measures a request of a client with a quota, it is one request alone."""
+    """What requests have in common that are served together. ``throttle`` measures those of a
+    client with a quota."""
 
     __slots__ = ("connection", "partition", "request", "row", "started_ns", "target", "throttle")
 
@@ -284,6 +295,72 @@ class _Call:
         self.partition = partition
         self.throttle = throttle
         self.started_ns = started_ns
+
+    def bytes_of(self, frames: Sequence[memoryview]) -> int:
+        """Return what the requests count towards a quota."""
+        return sum(map(len, frames)) - len(frames) * header_bytes(self.request)
+
+
+class _ParkedRow:
+    """Requests of a row that wait for the in-sync replicas, with one delayed operation."""
+
+    __slots__ = (
+        "_answered",
+        "_apis",
+        "_call",
+        "_correlation_ids",
+        "_handled",
+        "_handler",
+        "_infos",
+        "_slots",
+    )
+
+    def __init__(
+        self,
+        apis: Apis,
+        handler: ProduceHandler,
+        call: _Call,
+        correlation_ids: Sequence[int],
+        infos: Sequence[LogAppendInfo],
+        frames: Sequence[memoryview],
+    ) -> None:
+        self._apis = apis
+        self._handler = handler
+        self._call = call
+        self._correlation_ids = correlation_ids
+        self._infos = infos
+        self._slots = call.connection.open_slots(list(map(len, frames)))
+        self._answered = 0
+        self._handled = (0, 0, 0)
+        call.connection.overlapping = call.row.overlapping
+        for slot in self._slots:
+            slot.times = call.row.times
+
+    def handled(self, queue_us: int, local_us: int, now_ns: int) -> None:
+        """As ``PendingReply.handled`` of each. No reply comes before."""
+        assert not self._answered
+        self._handled = queue_us, local_us, now_ns
+
+    def respond(self, outcome: ErrorCode, count: int) -> None:
+        """Reply to the next ``count`` requests."""
+        start = self._answered
+        stop = self._answered = start + count
+        slots, infos = self._slots[start:stop], self._infos[start:stop]
+        correlation_ids = self._correlation_ids[start:stop]
+        call, (queue_us, local_us, handled_ns) = self._call, self._handled
+        response = partial(self._refusal, outcome) if outcome else call.target.response
+        call.connection.send_row(slots, list(map(response, correlation_ids, infos)))
+        remote_us = (self._apis.now_ns() - handled_ns) // 1000
+        sizes = [slot.request_bytes for slot in slots]
+        call.row.times.responded_together(queue_us, local_us, remote_us, sizes)
+
+    def _refusal(self, outcome: ErrorCode, correlation_id: int, info: LogAppendInfo) -> bytes:
+        """Count an error, and return the response that has it, as a frame."""
+        call, version = self._call, self._call.request.version
+        call.row.times.failed(outcome.name)
+        result = AppendResult(call.target.topic_partition, outcome, info)
+        response = self._handler.response(call.connection.listener, version, [result])
+        return encode_response(correlation_id, response, version)
 
 
 class CommonProduce:
@@ -325,7 +402,7 @@ class CommonProduce:
             return apis.on_frame(connection, frame)
         if self._authorization is not None and not self._may_write(connection, target):
             return apis.on_frame(connection, frame)
-        throttle = self._throttle(connection, frame) if apis.throttles else None
+        throttle = self._throttle(connection, request, frame) if apis.throttles else None
         started_ns = apis.now_ns()
         most = partition.log.config.max_message_bytes
         batch = plain_batch(frame[request.start : request.stop], most)
@@ -345,36 +422,32 @@ class CommonProduce:
         except Exception as bug:
             apis.stop_node(bug)
             raise
-        times = row.times
-        times.arrived(request.version)
-        reply: PendingReply | None = None
+        row.times.arrived(request.version)
+        replies: list[PendingReply | None] = [None]
         try:
             messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
             self._appends.appended(partition, 1, messages, size, moved)
+            watched: Sequence[WatchedTimes] = ()
             if self._responds_at_once(call, info):
-                response = target.response(request.correlation_id, info)
-                connection.send_at_once(response, times)
+                watched = self._watched(call, (frame,))
+                throttle_ms = 0 if throttle is None else self._settle(call, throttle)
+                response = target.response(request.correlation_id, info, throttle_ms)
+                connection.send_at_once(response, watched[0] if watched else row.times)
+                if throttle is not None:
+                    throttle.sent()
             else:
-                reply = self._reply(call, request.correlation_id, info, frame)
+                replies = [self._reply(call, request.correlation_id, info, frame)]
         except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
-        now_ns = apis.now_ns()
-        queue_us = (started_ns - connection.received_ns) // 1000
-        local_us = (now_ns - started_ns) // 1000
-        if reply is not None:
-            reply.handled(queue_us, local_us, now_ns)
-        elif queue_us < NO_QUEUE_US:
-            times.served_at_once(local_us)
-        else:
-            times.responded(queue_us, local_us, 0)
-        self._note_time(call, now_ns, (frame,))
+        self._handled(call, (frame,), replies, watched)
         return False
 
-    def _throttle(self, connection: ServerConnection, frame: memoryview) -> RequestThrottle | None:
-        header, position = decode_request_header(frame)
-        size = len(frame) - position
-        return self._apis.throttle_of(ApiKey.PRODUCE, connection, header.client_id or "", size)
+    def _throttle(
+        self, connection: ServerConnection, request: CommonRequest, frame: memoryview
+    ) -> RequestThrottle | None:
+        client_id, size = request.client_id.decode(), len(frame) - header_bytes(request)
+        return self._apis.throttle_of(ApiKey.PRODUCE, connection, client_id, size)
 
     def _may_write(self, connection: ServerConnection, target: _Target) -> bool:
         """Whether the guard of Produce would let the client write, without a line of audit: that is
@@ -394,8 +467,6 @@ class CommonProduce:
         """Serve the request together with those alike that follow. False, without a change, if
         there are none, or if they have to be served one by one."""
         request, partition = call.request, call.partition
-        if call.throttle is not None or self._apis.make_reply is not PendingReply:
-            return False
         if partition.commits_alone and self._appends.is_awaited(partition):
             return False  # what waits for the first batch must not see the others
         most = partition.log.config.max_message_bytes
@@ -407,7 +478,8 @@ class CommonProduce:
             correlation_ids.append(correlation_id)
             batches.append(other)
         count = len(batches)
-        if count == 1:
+        frames = [frame, *following[: count - 1]]
+        if count == 1 or not self._within_quota(call, frames):
             return False
         try:
             together = partition.append_together(batches, call.started_ns // 1_000_000)
@@ -420,12 +492,23 @@ class CommonProduce:
             return False
         call.connection.serve_also(count - 1)
         try:
-            frames = [frame, *following[: count - 1]]
             self._respond_to_all(call, correlation_ids, frames, *together)
         except Exception as bug:  # of any kind: the batches are in the log
             self._apis.stop_node(bug)
             raise
         return True
+
+    @staticmethod
+    def _within_quota(call: _Call, frames: Sequence[memoryview]) -> bool:
+        """Whether a quota lets the requests be served together: a throttled one is the last one,
+        and its response leaves at once."""
+        throttle = call.throttle
+        if throttle is None:
+            return True
+        at_once = call.request.acks == ACKS_LEADER or call.partition.commits_alone
+        if call.connection.unanswered or not at_once:
+            return False
+        return throttle.has_room(call.bytes_of(frames))
 
     def _respond_to_all(
         self,
@@ -441,42 +524,76 @@ class CommonProduce:
         messages = last.last_offset - infos[0].first_offset + 1
         size = sum([info.size_bytes for info in infos])
         self._appends.appended(call.partition, count, messages, size, moved)
-        replies: list[PendingReply | None] = [None] * count
+        replies: Sequence[PendingReply | None] | _ParkedRow = [None] * count
+        watched: Sequence[WatchedTimes] = ()
         if self._responds_at_once(call, last):
+            watched = self._watched(call, frames)
             responses = list(map(call.target.response, correlation_ids, infos))
-            connection.send_all_at_once(responses, times)
+            throttle = call.throttle
+            if throttle is not None:
+                throttle.size = call.bytes_of(frames)
+                throttle_ms = self._settle(call, throttle)
+                responses[-1] = call.target.response(correlation_ids[-1], last, throttle_ms)
+            connection.send_all_at_once(responses, watched[-1] if watched else times)
+            if throttle is not None:
+                throttle.sent()
+        elif self._parks_row(call, infos[0]):
+            replies = self._park_row(call, correlation_ids, infos, frames)
         else:
             replies = list(map(self._reply, repeat(call), correlation_ids, infos, frames))
-        now_ns = self._apis.now_ns()
-        queue_us = (call.started_ns - connection.received_ns) // 1000
-        local_us = (now_ns - call.started_ns) // (1000 * count)
-        for reply in replies:
-            if reply is not None:
-                reply.handled(queue_us, local_us, now_ns)
-            elif queue_us < NO_QUEUE_US:
-                times.served_at_once(local_us)
-            else:
-                times.responded(queue_us, local_us, 0)
-        self._note_time(call, now_ns, frames)
+        self._handled(call, frames, replies, watched)
 
-    def _note_time(self, call: _Call, now_ns: int, frames: Sequence[memoryview]) -> None:
-        """Note for how long the requests have kept the loop."""
-        apis = self._apis
-        took_ns = now_ns - call.started_ns
+    @staticmethod
+    def _settle(call: _Call, throttle: RequestThrottle) -> int:
+        """Record what the requests have used, and return for how long their client is throttled."""
+        throttle_ms = throttle.settle(counts=True)
+        if throttle_ms:
+            call.connection.mute(throttle_ms)
+            call.row.times.throttled(throttle_ms)
+        return throttle_ms
+
+    def _watched(self, call: _Call, frames: Sequence[memoryview]) -> Sequence[WatchedTimes]:
+        """Return what a page sees of the requests; nothing while no page looks."""
+        watch = self._apis.watch
+        if watch is None:
+            return ()
+        return [watch.at_once(call.row.times, call.connection, frame) for frame in frames]
+
+    def _handled(
+        self,
+        call: _Call,
+        frames: Sequence[memoryview],
+        replies: Sequence[PendingReply | None] | _ParkedRow,
+        watched: Sequence[WatchedTimes],
+    ) -> None:
+        """Record where the time of the requests went, and for how long they have kept the loop."""
+        apis, connection, started_ns = self._apis, call.connection, call.started_ns
+        times = call.row.times
+        now_ns = apis.now_ns()
+        took_ns = now_ns - started_ns
+        queue_us = (started_ns - connection.received_ns) // 1000
+        local_us = took_ns // (1000 * len(frames))
+        if isinstance(replies, _ParkedRow):
+            replies.handled(queue_us, local_us, now_ns)
+        else:
+            for reply, frame in zip(replies, frames, strict=True):
+                if reply is None:
+                    times.served(queue_us, local_us, len(frame))
+                else:
+                    reply.handled(queue_us, local_us, now_ns)
+        for request in watched:
+            request.served(queue_us, local_us, 0)
         apis.busy_ns += took_ns
         if took_ns >= apis.stall_ns:
             header, _ = decode_request_header(frames[0])
-            size, host = sum(map(len, frames)), call.connection.client_host
-            apis.note_if_long(call.started_ns, call.row.route, header, host, size)
+            size = sum(map(len, frames))
+            apis.note_if_long(started_ns, call.row.route, header, connection.client_host, size)
 
     def _responds_at_once(self, call: _Call, info: LogAppendInfo) -> bool:
         """Whether responses leave with those of the same read, up to the one with ``info``."""
         connection = call.connection
-        return (
-            not (connection.unanswered or connection.closed)
-            and call.throttle is None
-            and self._apis.make_reply is PendingReply
-            and (call.request.acks == ACKS_LEADER or self._is_complete(call, info))
+        return not (connection.unanswered or connection.closed) and (
+            call.request.acks == ACKS_LEADER or self._is_complete(call, info)
         )
 
     @staticmethod
@@ -496,7 +613,7 @@ class CommonProduce:
             return None
         if not self._is_complete(call, info):
             return self._await_replicas(call, correlation_id, info, frame)
-        if call.throttle is not None or self._apis.make_reply is not PendingReply:
+        if call.throttle is not None or self._apis.watch is not None:
             reply = self._pending(call, correlation_id, frame)
             reply.send_packed(partial(call.target.response, correlation_id, info))
             self._end_turn(call)
@@ -524,6 +641,28 @@ class CommonProduce:
         self._end_turn(call)
         return reply
 
+    def _parks_row(self, call: _Call, first: LogAppendInfo) -> bool:
+        """Whether a row waits for the in-sync replicas with its first append. Of requests that a
+        page watches, or of a client with a quota, each waits for itself."""
+        if call.connection.closed or self._apis.watch is not None or call.throttle is not None:
+            return False
+        return not self._is_complete(call, first)
+
+    def _park_row(
+        self,
+        call: _Call,
+        correlation_ids: Sequence[int],
+        infos: Sequence[LogAppendInfo],
+        frames: Sequence[memoryview],
+    ) -> _ParkedRow:
+        """As ``_await_replicas`` for a row of requests."""
+        parked = _ParkedRow(self._apis, self._handler, call, correlation_ids, infos, frames)
+        ends = [info.last_offset + 1 for info in infos]
+        timeout_ms = max(0, call.request.timeout_ms)
+        topic_partition = call.target.topic_partition
+        self._appends.await_replicas_of_row(topic_partition, ends, timeout_ms, parked.respond)
+        return parked
+
     def _disk_failed(self, call: _Call, failure: OSError, frame: memoryview) -> None:
         """Take the partition offline, and reply with the error."""
         version = call.request.version
@@ -538,13 +677,13 @@ class CommonProduce:
         """Return a reply as the general path has it. Only a page that watches requests needs all
         of the header."""
         apis, row, version = self._apis, call.row, call.request.version
-        if apis.make_reply is PendingReply:
+        if apis.watch is None:
             header = RequestHeader(PRODUCE, version, correlation_id)
         else:
             header, _ = decode_request_header(frame)
         call.connection.overlapping = row.overlapping
         slot = call.connection.open_slot(len(frame))
-        return apis.make_reply(apis, slot, row.route, header, version, row.times, call.throttle)
+        return PendingReply(apis, slot, row.route, header, version, row.times, call.throttle)
 
     @staticmethod
     def _end_turn(call: _Call) -> None:

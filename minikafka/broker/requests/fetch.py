@@ -97,12 +97,12 @@ class FetchHandler:
         self, context: RequestContext, request: FetchRequest, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
         version = FETCH_VERSIONS[context.header.api_version]
-        params = self._params(context, request, version)
+        params = self.params(context, request, version)
         throttle = context.throttle
         if throttle is not None and params.is_from_follower:
             throttle.exempt = True
             throttle = None
-        entries: Sequence[FetchEntry] = self._entries(request, version)
+        entries: Sequence[FetchEntry] = self.entries(request, version)
         session: FetchContext | None = None
         if request.session_epoch != FINAL_EPOCH or request.session_id:
             session = self._sessions.context(request, entries, version, params.replica_id)
@@ -127,7 +127,7 @@ class FetchHandler:
                 selected = SessionResponse(NO_SESSION, entries, results)
             else:
                 selected = session.respond(results)
-            reply(self._response(context, version, params.isolation, selected))
+            reply(self.response(context.listener, version, params.isolation, selected))
 
         following = None if session is None else session.following
         if not entries and (following is None or following.is_empty):
@@ -186,7 +186,7 @@ class FetchHandler:
         else:
             respond_to_all(())
 
-    def _entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
+    def entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
         """Return the entries of the request without those of its session. A topic whose id is
         unknown has an empty name. As in Kafka, the last entry counts for a partition that is named
         twice."""
@@ -214,7 +214,7 @@ class FetchHandler:
                 return list(keyed.values())
         return entries
 
-    def _params(
+    def params(
         self, context: RequestContext, request: FetchRequest, version: FetchVersion
     ) -> FetchParams:
         replica_id = request.replica_id
@@ -267,9 +267,9 @@ class FetchHandler:
         else:
             send([convert(result, index) for index, result in enumerate(results)])
 
-    def _response(
+    def response(
         self,
-        context: RequestContext,
+        listener: str,
         version: FetchVersion,
         isolation: Isolation,
         selected: SessionResponse,
@@ -310,7 +310,7 @@ class FetchHandler:
                 data.diverging_epoch = EpochEndOffset(*result.diverging)
             if error in _LEADER_ERRORS and version.names_leader:
                 hosted, where = self._replicas.hosted, result.topic_partition
-                hint = leader_hint(self._cluster, hosted, where, context.listener)
+                hint = leader_hint(self._cluster, hosted, where, listener)
                 data.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
                 hints.append(hint)
             if error is ErrorCode.KAFKA_STORAGE_ERROR and not version.storage_error:

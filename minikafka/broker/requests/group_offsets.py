@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.transactional_appends import (
@@ -14,6 +12,7 @@ from minikafka.broker.replication.transactional_appends import (
 )
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.groups import GroupCoordination
+from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import NOTHING_COMMITTED, FetchedOffset
@@ -21,7 +20,6 @@ from minikafka.core.group.records import NO_TIMESTAMP, CommittedOffset
 from minikafka.core.group.responses import offset_write_error
 from minikafka.core.group.result import RespondOffsets
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
-from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     ProducerIdAndEpoch,
@@ -29,7 +27,7 @@ from minikafka.kernel.cluster import (
     grouped,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -60,8 +58,6 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from minikafka.protocol.records.batch import NO_SEQUENCE
-from minikafka.zookeeper.errors import MalformedZnode
-from minikafka.zookeeper.store import ZkStore
 
 DEFAULT_RETENTION = -1
 
@@ -406,66 +402,3 @@ def _txn_commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> TxnOffse
     )
     topics = [TxnOffsetCommitResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
     return TxnOffsetCommitResponse(topics=topics)
-
-
-class ZookeeperOffsets:
-    """Commits and fetches offsets in ZooKeeper. ``store`` returns the store of the current session.
-    An error of ZooKeeper is UNKNOWN_SERVER_ERROR for the partition."""
-
-    def __init__(self, store: Callable[[], ZkStore]) -> None:
-        self._store = store
-        self._tasks: asyncio.TaskGroup | None = None
-
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
-
-    def commit(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, int],
-        respond: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-    ) -> None:
-        if name_problem(group_id) is not None:  # the group id is part of a path
-            respond(dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID))
-            return
-
-        async def commit() -> None:
-            errors: dict[TopicPartition, ErrorCode] = {}
-            for topic_partition, offset in offsets.items():
-                try:
-                    await self._store().set_consumer_offset(group_id, topic_partition, offset)
-                    errors[topic_partition] = ErrorCode.NONE
-                except CoordinationError:
-                    errors[topic_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-            respond(errors)
-
-        self._start(commit())
-
-    def fetch(
-        self,
-        group_id: str,
-        topic_partitions: Sequence[TopicPartition],
-        respond: Callable[[Mapping[TopicPartition, int | ErrorCode]], None],
-    ) -> None:
-        """Read committed offsets. The response omits partitions without an offset."""
-        if name_problem(group_id) is not None:
-            respond(dict.fromkeys(topic_partitions, ErrorCode.INVALID_GROUP_ID))
-            return
-
-        async def fetch() -> None:
-            found: dict[TopicPartition, int | ErrorCode] = {}
-            for topic_partition in topic_partitions:
-                try:
-                    offset = await self._store().consumer_offset(group_id, topic_partition)
-                except (CoordinationError, MalformedZnode):
-                    found[topic_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-                    continue
-                if offset is not None:
-                    found[topic_partition] = offset
-            respond(found)
-
-        self._start(fetch())
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        assert self._tasks is not None, "after start"
-        self._tasks.create_task(work, name="zookeeper-offsets")

@@ -10,24 +10,28 @@ Kafka divides a request's time into phases. What they are here:
 - ``ThrottleTimeMs``: how long a quota mutes the connection;
 - ``TotalTimeMs``: from the arrival to the response.
 
-Most requests are served at once: they have a local time and nothing else. Such a request costs one
-``append``; what it means for the seven histograms is reckoned many requests at a time.
+Most requests are served at once: they have a local time and nothing else. Every request costs one
+``append``; what it means for the eight histograms is reckoned many requests at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from minikafka.kernel.metrics import Counter, Histogram, Metrics
+from minikafka.kernel.metrics import Counter, Histogram, Metrics, tag_value
+from minikafka.network.connected_clients import UNKNOWN, ClientSoftware
+from minikafka.network.reply_slots import ReplySlot, ReplyTimes
+from minikafka.network.server import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.frames import RequestHeader
 
 if TYPE_CHECKING:
     from minikafka.protocol.messages.fetch import FetchRequest
 
 GROUP = "kafka.network:type=RequestMetrics"
 # A shorter wait of a received request counts as none: the frames of one read are served in turn.
-NO_QUEUE_US = 100
+_NO_QUEUE_US = 100
 _TOTAL = "TotalTimeMs"
 _QUEUE = "RequestQueueTimeMs"
 _LOCAL = "LocalTimeMs"
@@ -46,11 +50,36 @@ _SHOWN_PHASES = {
     "send": _SEND,
     "throttle": _THROTTLE,
 }
+_SIZE = "RequestBytes"
 _FOLD_AT = 512
+MAX_SOFTWARE = 100  # names and versions of clients of one API, which any client can make up
+OTHERS = "others"
 # The facts of an API are computed again after so long if it had requests meanwhile, and after the
 # longer time in any case: reading seven histograms takes a tenth of a millisecond.
 FACTS_MS = 1_000
 QUIET_FACTS_MS = 10_000
+
+
+class WatchedTimes(ReplyTimes, Protocol):
+    """One request that a page sees, with its phases. Its API counts the response, too."""
+
+    def served(self, queue_us: int, local_us: int, remote_us: int) -> None:
+        """Called once, when it is handled and has its response."""
+        ...
+
+
+class RequestWatch(Protocol):
+    """Looks at every request, for a page."""
+
+    def request(self, times: RequestTimes, header: RequestHeader, slot: ReplySlot) -> WatchedTimes:
+        """Called with a request that has this slot."""
+        ...
+
+    def at_once(
+        self, times: RequestTimes, connection: ServerConnection, frame: memoryview
+    ) -> WatchedTimes:
+        """Called with a request whose response leaves with those of the same read."""
+        ...
 
 
 class RequestTimes:
@@ -59,25 +88,28 @@ class RequestTimes:
 
     __slots__ = (
         "_at_once",
+        "_deprecated",
         "_errors",
+        "_later",
         "_metrics",
         "_phases",
+        "_sizes",
         "_versions",
         "_whole",
         "name",
-        "names_error",
     )
 
     def __init__(self, metrics: Metrics, name: str, whole: RequestTimes | None = None) -> None:
         self._metrics = metrics
         self.name = name
         self._whole = whole
-        # Whether responses have an error for the request as a whole, which then counts.
-        self.names_error: bool = whole is not None and whole.names_error
-        self._at_once: list[int] = []
+        self._at_once: list[tuple[int, int]] = []  # local times and sizes
+        # Times in queue, local and remote times, and sizes of the other requests.
+        self._later: list[tuple[int, int, int, int]] = []
         self._phases: dict[str, Histogram] = {}
         self._versions: dict[int, Counter] = {}
         self._errors: dict[str, Counter] = {}
+        self._deprecated: dict[tuple[int, str, str], Counter] = {}  # by version and client
 
     def arrived(self, version: int, requests: int = 1) -> None:
         """Count requests of a version."""
@@ -91,6 +123,23 @@ class RequestTimes:
         if self._whole is not None:
             self._whole.arrived(version, requests)
 
+    def deprecated(self, version: int, software: ClientSoftware) -> None:
+        """Count a request of a version that Kafka 4 no longer serves."""
+        clients = self._deprecated
+        client = (version, software.name or UNKNOWN, software.version or UNKNOWN)
+        if client not in clients and len(clients) >= MAX_SOFTWARE:
+            client = (version, OTHERS, OTHERS)
+        counter = clients.get(client)
+        if counter is None:
+            name, its_version = map(tag_value, client[1:])
+            counter = clients[client] = self._metrics.counter(
+                f"{GROUP},name=DeprecatedRequestsPerSec,request={self.name},version={version}"
+                f",clientSoftwareName={name},clientSoftwareVersion={its_version}"
+            )
+        counter.mark()
+        if self._whole is not None:
+            self._whole.deprecated(version, software)
+
     def _register(self) -> None:
         """Register the phases with the first request: most APIs are never used."""
         if not self._phases:
@@ -100,22 +149,36 @@ class RequestTimes:
                 )
                 for phase in _PHASES
             }
+            self._sizes = self._metrics.histogram(
+                f"{GROUP},name={_SIZE},request={self.name}", pull=self._fold
+            )
 
-    def served_at_once(self, local_us: int) -> None:
-        """Record a request whose handler responded before it returned."""
-        self._at_once.append(local_us)
+    def served(self, queue_us: int, local_us: int, size: int) -> None:
+        """Record a request of so many bytes whose handler responded before it returned."""
+        if queue_us >= _NO_QUEUE_US:
+            self.responded(queue_us, local_us, 0, size)
+            return
+        self._at_once.append((local_us, size))
         if len(self._at_once) >= _FOLD_AT:
             self._fold()
 
-    def responded(self, queue_us: int, local_us: int, remote_us: int) -> None:
+    def responded(self, queue_us: int, local_us: int, remote_us: int, size: int) -> None:
         """Record a request that waited in the queue, or whose response came after the handler."""
-        phases = self._phases
-        phases[_TOTAL].record(queue_us + local_us + remote_us)
-        phases[_QUEUE].record(queue_us)
-        phases[_LOCAL].record(local_us)
-        phases[_REMOTE].record(remote_us)
+        self._later.append((queue_us, local_us, remote_us, size))
+        if len(self._later) >= _FOLD_AT:
+            self._fold()
         if self._whole is not None:
-            self._whole.responded(queue_us, local_us, remote_us)
+            self._whole.responded(queue_us, local_us, remote_us, size)
+
+    def responded_together(
+        self, queue_us: int, local_us: int, remote_us: int, sizes: Sequence[int]
+    ) -> None:
+        """As ``responded``, for requests of these sizes that have all times in common."""
+        self._later += [(queue_us, local_us, remote_us, size) for size in sizes]
+        if len(self._later) >= _FOLD_AT:
+            self._fold()
+        if self._whole is not None:
+            self._whole.responded_together(queue_us, local_us, remote_us, sizes)
 
     def response_waited(self, waited_us: int) -> None:
         self._record(_RESPONSE_QUEUE, waited_us)
@@ -160,15 +223,21 @@ class RequestTimes:
             self._whole._record(phase, value)
 
     def _fold(self) -> None:
-        """Record the requests that were served at once. Each phase that a request did not have is
-        0: as many zeros are added as make its count that of the requests."""
+        """Record the requests since the last call. Each phase that a request did not have is 0: as
+        many zeros are added as make its count that of the requests."""
         at_once, self._at_once = self._at_once, []
+        later, self._later = self._later, []
         if self._whole is not None:
-            for local_us in at_once:
-                self._whole.served_at_once(local_us)
-        total = self._phases[_TOTAL]
-        total.record_all(at_once)
-        self._phases[_LOCAL].record_all(at_once)
+            for local_us, size in at_once:
+                self._whole.served(0, local_us, size)
+        times = [local_us for local_us, _ in at_once]
+        phases = self._phases
+        total = phases[_TOTAL]
+        total.record_all(times + [queue + local + remote for queue, local, remote, _ in later])
+        phases[_QUEUE].record_all([queue_us for queue_us, _, _, _ in later])
+        phases[_LOCAL].record_all(times + [local_us for _, local_us, _, _ in later])
+        phases[_REMOTE].record_all([remote_us for _, _, remote_us, _ in later])
+        self._sizes.record_all([row[-1] for row in (*at_once, *later)])
         for phase in (_QUEUE, _REMOTE, _RESPONSE_QUEUE, _SEND, _THROTTLE):
             histogram = self._phases[phase]
             histogram.record_zeros(max(0, total.recorded - histogram.recorded))

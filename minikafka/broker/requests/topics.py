@@ -137,7 +137,9 @@ class DeleteTopicsHandler:
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
         requested = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-        refusal = self.refusal(context.version, requested)
+        refusal = refused_deletion(
+            self._is_controller(), self._delete_topic_enable, context.version, requested
+        )
         if refusal is not ErrorCode.NONE:
             return DeleteTopicsResponse(
                 responses=[DeletableTopicResult(t.name, t.topic_id, refusal) for t in requested]
@@ -154,17 +156,6 @@ class DeleteTopicsHandler:
                 result.error_code = errors[result.name]
         return DeleteTopicsResponse(responses=results)
 
-    def refusal(self, version: int, requested: Sequence[DeleteTopicState]) -> ErrorCode:
-        """Return the error of the request as a whole, or NONE."""
-        if not self._is_controller():
-            return ErrorCode.NOT_CONTROLLER
-        if not self._delete_topic_enable:
-            old = version < FIRST_VERSION_WITH_DELETION_DISABLED
-            return ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
-        if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in requested):
-            return ErrorCode.INVALID_REQUEST
-        return ErrorCode.NONE
-
     def _look_up(self, topic: DeleteTopicState) -> DeletableTopicResult:
         name, error = topic.name, ErrorCode.NONE
         if topic.topic_id != ZERO_UUID:
@@ -174,6 +165,20 @@ class DeleteTopicsHandler:
         elif not self._cache.contains_topic(name):
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DeletableTopicResult(name, topic.topic_id, error)
+
+
+def refused_deletion(
+    is_controller: bool, is_enabled: bool, version: int, requested: Sequence[DeleteTopicState]
+) -> ErrorCode:
+    """Return the error of a DeleteTopics request as a whole, or NONE."""
+    if not is_controller:
+        return ErrorCode.NOT_CONTROLLER
+    if not is_enabled:
+        old = version < FIRST_VERSION_WITH_DELETION_DISABLED
+        return ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
+    if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in requested):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 class CreatePartitionsHandler:

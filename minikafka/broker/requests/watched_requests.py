@@ -1,8 +1,8 @@
 """The slowest and the last requests of a broker, while a page looks at them.
 
 ``RequestTimes`` counts all requests, by API. What one of them was (its client, size and phases) is
-kept here, and only until ``WATCHED_MS`` after the last look. While nobody looks ``Apis`` creates
-plain replies, and no request pays for this.
+kept here, and only until ``WATCHED_MS`` after the last look. While nobody looks ``Apis.watch`` is
+None, and no request pays for this.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from heapq import heappush, heapreplace
+from struct import Struct
 from typing import Any, Final
 
-from minikafka.broker.quotas import RequestThrottle
-from minikafka.broker.requests.apis import NOT_YET, Apis, PendingReply, Route
+from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.kernel.ports import Clock
 from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.server import ServerConnection
 from minikafka.protocol.frames import RequestHeader
 
 WATCHED_MS: Final = 10_000  # after a look
@@ -26,39 +27,59 @@ WINDOW_MS: Final = 30_000  # the slowest are those of the last one to two window
 FACTS_MS: Final = 1_000  # how old facts may be: they change with each request
 MAX_TEXT: Final = 200  # characters of a client id, which may have 32 KB
 
+_read_header = Struct(">hhih").unpack_from  # key, version, correlation id, length of the client id
+
 
 class WatchedRequest:
     """One request with its phases, as ``request_times`` has them, in microseconds."""
 
     __slots__ = (
         "_times",
+        "_watching",
         "api",
         "client",
         "client_id",
         "correlation_id",
         "local_us",
+        "noted_ms",
         "queue_us",
         "remote_us",
         "send_us",
         "size_bytes",
-        "time_ms",
-        "total_us",
         "version",
         "wait_us",
     )
 
-    def __init__(self, times: RequestTimes, header: RequestHeader, slot: ReplySlot) -> None:
+    def __init__(
+        self,
+        watching: WatchedRequests,
+        times: RequestTimes,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        client: str,
+        size_bytes: int,
+    ) -> None:
+        self._watching = watching
         self._times = times
         self.api = times.name
-        self.version = header.api_version
-        self.client_id = (header.client_id or "")[:MAX_TEXT]
-        self.client = slot.client_host
-        self.correlation_id = header.correlation_id
-        self.size_bytes = slot.request_bytes
-        self.time_ms = 0  # of the response
-        self.total_us = self.queue_us = self.local_us = self.remote_us = 0
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client = client
+        self.size_bytes = size_bytes
+        self.noted_ms = 0  # when it had its response, in monotonic time
+        self.queue_us = self.local_us = self.remote_us = 0
         self.wait_us = 0  # of the response, for those of earlier requests
         self.send_us = 0
+
+    @property
+    def total_us(self) -> int:
+        return self.queue_us + self.local_us + self.remote_us
+
+    def served(self, queue_us: int, local_us: int, remote_us: int) -> None:
+        self.queue_us, self.local_us, self.remote_us = queue_us, local_us, remote_us
+        self._watching.note(self)
 
     def response_waited(self, waited_us: int) -> None:
         self.wait_us = waited_us
@@ -68,8 +89,26 @@ class WatchedRequest:
         self.send_us = took_us
         self._times.response_sent(took_us)
 
-    def facts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "_times"}
+    def facts(self, wall_ahead_ms: int) -> dict[str, Any]:
+        """``wall_ahead_ms`` is by how much wall time is ahead of monotonic time."""
+        facts = {name: getattr(self, name) for name in _SHOWN}
+        return facts | {"time_ms": self.noted_ms + wall_ahead_ms}
+
+
+_SHOWN: Final = (
+    "api",
+    "client",
+    "client_id",
+    "correlation_id",
+    "local_us",
+    "queue_us",
+    "remote_us",
+    "send_us",
+    "size_bytes",
+    "total_us",
+    "version",
+    "wait_us",
+)
 
 
 class SlowestRequests:
@@ -122,14 +161,9 @@ class WatchedRequests:
         self._facts: Mapping[str, Any] = {}
         self._facts_ms = 0
 
-    @property
-    def is_watching(self) -> bool:
-        return self._apis.make_reply is not PendingReply
-
     def watch(self) -> None:
         self._until_ms = self._clock.monotonic_ms() + WATCHED_MS
-        if not self.is_watching:
-            self._apis.make_reply = self._watched_reply
+        self._apis.watch = self
 
     def facts(self) -> Mapping[str, Any]:
         """Return the slowest requests, slowest first, and the last ones, newest first. They may be
@@ -137,9 +171,10 @@ class WatchedRequests:
         now_ms = self._clock.monotonic_ms()
         if not self._facts or now_ms - self._facts_ms >= FACTS_MS:
             self._facts_ms = now_ms
+            ahead_ms = self._clock.wall_ms() - now_ms
             self._facts = {
-                "slowest": [request.facts() for request in self._slowest.slowest(now_ms)],
-                "last": [request.facts() for request in reversed(self._last)],
+                "slowest": [each.facts(ahead_ms) for each in self._slowest.slowest(now_ms)],
+                "last": [each.facts(ahead_ms) for each in reversed(self._last)],
             }
         return self._facts
 
@@ -147,47 +182,24 @@ class WatchedRequests:
         """Keep a request that has its response."""
         now_ms = self._clock.monotonic_ms()
         if now_ms > self._until_ms:
-            self._apis.make_reply = PendingReply
+            self._apis.watch = None
             return
-        request.time_ms = self._clock.wall_ms()
-        request.total_us = request.queue_us + request.local_us + request.remote_us
+        request.noted_ms = now_ms
         self._last.append(request)
         self._slowest.note(request, now_ms)
 
-    def _watched_reply(
-        self,
-        apis: Apis,
-        slot: ReplySlot,
-        route: Route,
-        header: RequestHeader,
-        version: int,
-        times: RequestTimes,
-        throttle: RequestThrottle | None,
-    ) -> PendingReply:
-        reply = _WatchedReply(apis, slot, route, header, version, times, throttle)
-        reply.watch(self, WatchedRequest(times, header, slot))
-        return reply
+    def at_once(
+        self, times: RequestTimes, connection: ServerConnection, frame: memoryview
+    ) -> WatchedRequest:
+        _, version, correlation_id, length = _read_header(frame)
+        client_id = str(frame[10 : 10 + min(length, MAX_TEXT)], "ascii") if length > 0 else ""
+        host = connection.client_host
+        return WatchedRequest(self, times, version, correlation_id, client_id, host, len(frame))
 
-
-class _WatchedReply(PendingReply):
-    """Notes its request when that has its response."""
-
-    __slots__ = ("_request", "_watching")
-
-    def watch(self, watching: WatchedRequests, request: WatchedRequest) -> None:
-        self._watching = watching
-        self._request = request
-        self._slot.times = request
-
-    def handled(self, queue_us: int, local_us: int, now_ns: int) -> None:
-        request = self._request
-        request.queue_us, request.local_us = queue_us, local_us
-        super().handled(queue_us, local_us, now_ns)
-        if self._handled_ns == NOT_YET:
-            self._watching.note(request)
-
-    def _responded(self) -> None:
-        if self._slot.is_sent:
-            self._request.remote_us = (self._apis.now_ns() - self._handled_ns) // 1000
-            self._watching.note(self._request)
-        super()._responded()
+    def request(
+        self, times: RequestTimes, header: RequestHeader, slot: ReplySlot
+    ) -> WatchedRequest:
+        version, correlation_id = header.api_version, header.correlation_id
+        client_id, host = (header.client_id or "")[:MAX_TEXT], slot.client_host
+        size_bytes = slot.request_bytes
+        return WatchedRequest(self, times, version, correlation_id, client_id, host, size_bytes)

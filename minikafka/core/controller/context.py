@@ -189,9 +189,12 @@ class ControllerContext:
         known = self.leadership.get(partition)
         return NO_EPOCH if known is None else known.leader_and_isr.leader_epoch
 
-    def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Return the partitions that ever had a leader and are not being deleted."""
-        return sorted(tp for tp in self.leadership if not self.is_queued_for_deletion(tp.topic))
+    def partitions_with_leaders(self) -> Iterator[TopicPartition]:
+        """Yield the partitions that ever had a leader and are not being deleted, as
+        ``each_partition`` does."""
+        for partition in self.each_partition():
+            if partition in self.leadership and not self.is_queued_for_deletion(partition.topic):
+                yield partition
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
         return sorted(

@@ -216,6 +216,7 @@ class AlterPartition(ControllerEvent):
     broker_id: int
     broker_epoch: int
     states: Mapping[TopicPartition, LeaderAndIsr]
+    knows_ineligible: bool  # whether INELIGIBLE_REPLICA is an error that it knows
     state = ControllerState.ISR_CHANGE
 
 

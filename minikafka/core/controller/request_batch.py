@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.encoded_topics import encoding_steps, topics_for
 from minikafka.kernel.cluster import (
     LEADER_DURING_DELETE,
     ZERO_UUID,
@@ -239,13 +240,15 @@ class RequestBatch:
         return known
 
     def metadata_steps(
-        self, broker_ids: Collection[int], partitions: Iterable[TopicPartition]
+        self, broker_ids: Collection[int], partitions: Iterable[TopicPartition], version: int
     ) -> Generator[None, None, list[BrokerRequest]]:
         """Return UpdateMetadata requests for ``broker_ids`` with these partitions, beside the
-        batch; yield after each partition. They may be all partitions of the cluster, in one
-        request: a broker shows its clients what it knows, which must not be a part of the topics.
-        """
+        batch; yield after each step. They may be all partitions of the cluster, in one request: a
+        broker shows its clients what it knows, which must not be a part of the topics. So the
+        topics are encoded here, for the ``version`` that most brokers get."""
         topics = yield from self._topic_states(partitions)
+        if version >= UPDATE_METADATA_BY_TOPIC:
+            topics = yield from encoding_steps(topics, version)
         return [*self._metadata_requests(self._context.epoch, broker_ids, topics)]
 
     def _update_metadata_requests(self, controller_epoch: int) -> Iterable[BrokerRequest]:
@@ -427,7 +430,8 @@ def _stop_replica(request: StopReplicaRequest, version: int) -> Iterable[StopRep
 
 def _update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataRequest:
     if version >= UPDATE_METADATA_BY_TOPIC:
-        return request
+        topics = topics_for(request.topic_states, version)
+        return request if topics is request.topic_states else replace(request, topic_states=topics)
     flat = [
         replace(state, topic_name=topic.topic_name)
         for topic in request.topic_states

@@ -7,8 +7,9 @@ recorded of clients that have a limit, and of no others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from minikafka.core.quota.limits import Account, QuotaLimits
 from minikafka.core.quota.rates import RateConfig, SampledRate, TokenBucket
@@ -22,12 +23,13 @@ Use = TypeVar("Use")
 
 
 class Metered(Generic[Use]):
-    """An account's use, and the throttle times that its clients were given."""
+    """An account's use, its limit a second, and the throttle times that its clients were given."""
 
-    __slots__ = ("throttle_times", "use", "used_ms")
+    __slots__ = ("limit", "throttle_times", "use", "used_ms")
 
     def __init__(self, use: Use, now_ms: int) -> None:
         self.use = use
+        self.limit = math.inf
         self.used_ms = now_ms
         self.throttle_times = SampledRate(_METRICS_SAMPLES)
 
@@ -72,13 +74,6 @@ class Accounts(Generic[Key, Use]):
             del known[account]
 
 
-class Limited(NamedTuple, Generic[Use]):
-    """The account of a client, and its limit a second."""
-
-    metered: Metered[Use]
-    limit: float
-
-
 class _Quota(Generic[Use]):
     """The limits and accounts of one kind of quota (Kafka's ``ClientQuotaManager``)."""
 
@@ -87,15 +82,15 @@ class _Quota(Generic[Use]):
         self.limits = QuotaLimits()
         self.accounts: Accounts[Account, Use] = Accounts(new)
 
-    def find(self, user: str, client_id: str, now_ms: int) -> Limited[Use] | None:
-        """Return the account of a client, and its limit; None if it has no limit."""
-        if not self.limits:
+    def find(self, user: str, client_id: str, now_ms: int) -> Metered[Use] | None:
+        """Return the account of a client with its limit; None if it has no limit."""
+        found = self.limits.of_client(user, client_id)
+        if found is None:
             return None
-        account = self.limits.account_of(user, client_id)
-        limit = self.limits.limit_of(account)
-        if limit is None:
-            return None
-        return Limited(self.accounts.of(account, now_ms), limit)
+        account, limit = found
+        metered = self.accounts.of(account, now_ms)
+        metered.limit = limit
+        return metered
 
 
 class ClientQuota(_Quota[SampledRate]):
@@ -107,18 +102,18 @@ class ClientQuota(_Quota[SampledRate]):
         super().__init__(config, lambda: SampledRate(config))
         self._max_throttle_ms = max_throttle_ms
 
-    def record(self, limited: Limited[SampledRate], value: float, now_ms: int) -> int:
+    def record(self, metered: Metered[SampledRate], value: float, now_ms: int) -> int:
         """Add a value, and return for how many ms to throttle the client."""
-        limited.metered.use.record(value, now_ms)
-        throttle_ms = limited.metered.use.throttle_ms(limited.limit, now_ms)
+        metered.use.record(value, now_ms)
+        throttle_ms = metered.use.throttle_ms(metered.limit, now_ms)
         if self._max_throttle_ms is not None:
             return min(throttle_ms, self._max_throttle_ms)
         return throttle_ms
 
-    def most_at_once(self, limited: Limited[SampledRate]) -> float:
+    def most_at_once(self, metered: Metered[SampledRate]) -> float:
         """Return the largest value that is not throttled if nothing else is recorded."""
         windows = self.config.window_num - 1
-        return limited.limit * windows * self.config.window_size_seconds
+        return metered.limit * windows * self.config.window_size_seconds
 
 
 class MutationQuota(_Quota[TokenBucket]):
@@ -129,19 +124,19 @@ class MutationQuota(_Quota[TokenBucket]):
         super().__init__(config, lambda: TokenBucket(config))
 
 
-def take_strictly(limited: Limited[TokenBucket], partitions: int, now_ms: int) -> int:
+def take_strictly(metered: Metered[TokenBucket], partitions: int, now_ms: int) -> int:
     """Take a token for each partition, unless the bucket is below zero: then return after how many
     ms it is not. What is taken may be more than what is in the bucket."""
-    bucket = limited.metered.use
-    throttle_ms = bucket.throttle_ms(limited.limit, now_ms)
+    bucket = metered.use
+    throttle_ms = bucket.throttle_ms(metered.limit, now_ms)
     if not throttle_ms:
-        bucket.take(partitions, limited.limit, now_ms)
+        bucket.take(partitions, metered.limit, now_ms)
     return throttle_ms
 
 
-def take_permissively(limited: Limited[TokenBucket], partitions: int, now_ms: int) -> int:
+def take_permissively(metered: Metered[TokenBucket], partitions: int, now_ms: int) -> int:
     """Take a token for each partition, and return after how many ms the bucket is not below
     zero."""
-    bucket = limited.metered.use
-    bucket.take(partitions, limited.limit, now_ms)
-    return bucket.throttle_ms(limited.limit, now_ms)
+    bucket = metered.use
+    bucket.take(partitions, metered.limit, now_ms)
+    return bucket.throttle_ms(metered.limit, now_ms)

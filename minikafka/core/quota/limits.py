@@ -7,6 +7,9 @@ from typing import Final, NamedTuple
 
 DEFAULT: Final = None  # the name of the default user or client id
 ANY: Final = ""  # the entity has no name of this type; no real name is empty
+# So many clients are remembered with their limits, if their names are no longer.
+MAX_CLIENTS: Final = 2_000
+LONGEST_KEPT_NAME: Final = 249
 
 
 class Account(NamedTuple):
@@ -15,6 +18,13 @@ class Account(NamedTuple):
 
     user: str
     client_id: str
+
+
+class ClientLimit(NamedTuple):
+    """The account of a client, and its limit."""
+
+    account: Account
+    limit: float
 
 
 class QuotaLimits:
@@ -34,6 +44,7 @@ class QuotaLimits:
 
     def __init__(self) -> None:
         self._limits: dict[tuple[str | None, str | None], float] = {}
+        self._clients: dict[tuple[str, str], ClientLimit | None] = {}  # until a limit is set
 
     def __bool__(self) -> bool:
         return bool(self._limits)
@@ -41,6 +52,7 @@ class QuotaLimits:
     def set(self, user: str | None, client_id: str | None, limit: float | None) -> None:
         """Set the limit of an entity, or remove it if ``limit`` is None. ``DEFAULT`` and ``ANY``
         are names, too."""
+        self._clients.clear()
         if limit is None:
             self._limits.pop((user, client_id), None)
         else:
@@ -51,7 +63,28 @@ class QuotaLimits:
         return ((user, client_id, limit) for (user, client_id), limit in self._limits.items())
 
     def clear(self) -> None:
+        self._clients.clear()
         self._limits.clear()
+
+    def of_client(self, user: str, client_id: str) -> ClientLimit | None:
+        """Return the limit of a client; None if it has none."""
+        if not self._limits:
+            return None
+        client = user, client_id
+        try:
+            return self._clients[client]
+        except KeyError:
+            return self._found(client)
+
+    def _found(self, client: tuple[str, str]) -> ClientLimit | None:
+        account = self.account_of(*client)
+        limit = self.limit_of(account)
+        found = None if limit is None else ClientLimit(account, limit)
+        if max(map(len, client)) <= LONGEST_KEPT_NAME:
+            if len(self._clients) >= MAX_CLIENTS:
+                self._clients.clear()
+            self._clients[client] = found
+        return found
 
     def account_of(self, user: str, client_id: str) -> Account:
         """Return the account that the use of this client is counted in."""

@@ -50,46 +50,67 @@ class SampledRate:
     span; it starts again, empty, when it is looked at then. The elapsed time since the oldest start
     is taken as if at least ``window_num - 1`` windows were complete.
 
+    The sum and the oldest start change only with a value, with a new sample, or when a sample no
+    longer counts. They are kept, so that the samples are looked at about once in a window.
+
     Times must not go back; an earlier time counts as the last one.
     """
 
-    __slots__ = ("_current", "_places", "_samples", "_span_ms", "_whole_windows", "_window_ms")
+    __slots__ = (
+        "_current",
+        "_full_ms",
+        "_kept_until_ms",
+        "_least_window_ms",
+        "_oldest_ms",
+        "_places",
+        "_samples",
+        "_span_ms",
+        "_total",
+        "_whole_windows",
+        "_window_ms",
+    )
 
     def __init__(self, config: RateConfig) -> None:
         self._window_ms = config.window_ms
         self._span_ms = config.span_ms
         self._whole_windows = config.window_num - 1
+        self._least_window_ms = self._whole_windows * config.window_ms
         self._places = config.window_num + 1
         self._samples: list[_Sample] = []
         self._current = 0
+        self._full_ms = 0  # the current sample takes values until then
+        # Until ``_kept_until_ms`` no sample stops to count, and these two are those of all samples.
+        self._kept_until_ms = 0
+        self._total = 0.0
+        self._oldest_ms = 0
 
     def record(self, value: float, now_ms: int) -> None:
         """Add a value. A negative one takes back what was added."""
-        samples = self._samples
-        if not samples:
-            samples.append(_Sample(now_ms))
-        sample = samples[self._current]
-        if now_ms - sample.start_ms >= self._window_ms:
-            self._current = (self._current + 1) % self._places
-            if self._current == len(samples):
-                samples.append(_Sample(now_ms))
-            sample = samples[self._current]
-            sample.reset(now_ms)
+        if now_ms >= self._full_ms:
+            self._begin_sample(now_ms)
+        sample = self._samples[self._current]
         sample.value += value
         sample.count += 1
-        sample.last_ms = max(now_ms, sample.last_ms)
+        if now_ms > sample.last_ms:
+            sample.last_ms = now_ms
+        self._total += value
 
     def per_second(self, now_ms: int) -> float:
         total, window_ms = self._measure(now_ms)
         return total * 1000 / window_ms
 
-    def throttle_ms(self, limit: float, now_ms: int) -> int:
+    def throttle_ms(self, limit: float, now_ms: int, more: float = 0) -> int:
         """Return for how long to record nothing until the rate is at the limit; 0 if it is not
-        above the limit.
+        above the limit. With ``more``, it is as if that had been recorded, too.
 
         Kafka's ``QuotaUtils.throttleTime``: a rate O over W ms comes to the limit T after
         ``(O - T) / T * W`` ms, since then O * W = T * (W + X)."""
-        total, window_ms = self._measure(now_ms)
+        if now_ms >= self._kept_until_ms:
+            self._look(now_ms)
+        total = self._total + more
+        if total * 1000 <= limit * self._least_window_ms:
+            return 0  # whatever the time that the samples cover
+        window_ms = self._covered_ms(now_ms)
         return throttle_ms(total * 1000 / window_ms, limit, window_ms)
 
     def average(self, now_ms: int) -> float:
@@ -98,23 +119,44 @@ class SampledRate:
         count = sum(sample.count for sample in self._samples)
         return sum(sample.value for sample in self._samples) / count if count else 0.0
 
+    def _begin_sample(self, now_ms: int) -> None:
+        samples = self._samples
+        if samples:
+            self._current = (self._current + 1) % self._places
+        if self._current == len(samples):
+            samples.append(_Sample(now_ms))
+        else:
+            samples[self._current].reset(now_ms)
+        self._full_ms = now_ms + self._window_ms
+        self._kept_until_ms = 0
+
     def _measure(self, now_ms: int) -> tuple[float, int]:
         """Return the sum of all samples that count, and the time that they cover."""
-        samples, span_ms = self._samples, self._span_ms
-        if not samples:
-            samples.append(_Sample(now_ms))
-        total, oldest_ms = 0.0, now_ms
-        for sample in samples:
-            if now_ms - sample.last_ms >= span_ms:
+        if now_ms >= self._kept_until_ms:
+            self._look(now_ms)
+        return self._total, self._covered_ms(now_ms)
+
+    def _look(self, now_ms: int) -> None:
+        """Look at every sample, and empty those that no longer count."""
+        if not self._samples:
+            self._begin_sample(now_ms)
+        total, oldest_ms, last_ms = 0.0, now_ms, now_ms
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= self._span_ms:
                 sample.reset(now_ms)
             total += sample.value
-            if sample.start_ms < oldest_ms:
-                oldest_ms = sample.start_ms
-        elapsed_ms = now_ms - oldest_ms
+            oldest_ms = min(oldest_ms, sample.start_ms)
+            last_ms = min(last_ms, sample.last_ms)
+        self._full_ms = self._samples[self._current].start_ms + self._window_ms
+        self._total, self._oldest_ms = total, oldest_ms
+        self._kept_until_ms = last_ms + self._span_ms
+
+    def _covered_ms(self, now_ms: int) -> int:
+        elapsed_ms = max(0, now_ms - self._oldest_ms)
         missing = self._whole_windows - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
-        return total, max(elapsed_ms, 1)
+        return max(elapsed_ms, 1)
 
 
 def throttle_ms(rate: float, limit: float, window_ms: int) -> int:

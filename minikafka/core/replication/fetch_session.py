@@ -11,14 +11,14 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
-from uuid import UUID
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 
-# Topic name, or topic id from Fetch v13 on, and partition.
-PartitionKey: TypeAlias = tuple[str | UUID, int]
+# Topic name, or from Fetch v13 on ``UUID.int`` of the topic id, and partition. Functions in Python
+# hash and compare a ``UUID``, a dozen times for each Fetch.
+PartitionKey: TypeAlias = tuple[str | int, int]
 
 NO_SESSION: Final = 0  # a session id
 INITIAL_EPOCH: Final = 0  # a full request that creates a session
@@ -91,6 +91,12 @@ class CachedPartition(Generic[R]):
         self.log_start_offset = read.log_start_offset
         self._last_read = read if may_repeat and not (size or read.is_urgent) else None
         return is_changed
+
+    def respond_with_records(self, high_watermark: int, log_start_offset: int) -> None:
+        """As ``update_response`` of a read with records and without an error."""
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self._last_read = None
 
 
 class FetchSession(Generic[R]):
@@ -251,7 +257,7 @@ class FetchSessionCache(Generic[R]):
         assert session.id != NO_SESSION
         assert len(self._sessions) < self._slots, "no slot is free"
         self._sessions[session.id] = session
-        self._touch(session, now_ms)
+        self.touch(session, now_ms)
 
     def close(self, session_id: int) -> FetchSession[R] | None:
         """Remove a session and return it; None if the id is unknown."""
@@ -292,7 +298,7 @@ class FetchSessionCache(Generic[R]):
         session.update(requests, forgotten)
         if session.partitions:
             session.epoch = next_epoch(epoch)
-            self._touch(session, now_ms)
+            self.touch(session, now_ms)
         else:
             self.close(session_id)
         return session
@@ -302,7 +308,8 @@ class FetchSessionCache(Generic[R]):
             return self._max_partitions
         return min(self._max_partitions, self.consumers_max_partitions)
 
-    def _touch(self, session: FetchSession[R], now_ms: int) -> None:
+    def touch(self, session: FetchSession[R], now_ms: int) -> None:
+        """Note that a session was used."""
         session.last_used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
         rank = (session.privileged, len(session), session.id)

@@ -61,16 +61,15 @@ def outcome_of(requested: LeaderAndIsr, result: LeaderAndIsr | ErrorCode) -> Isr
     error. ``requested`` names the version that the proposal replaces.
 
     A state of another leader epoch, or of an older version, is that of a response which a newer
-    LeaderAndIsr has overtaken."""
+    LeaderAndIsr has overtaken. One of the version that was to be replaced says that nothing was
+    written."""
     if isinstance(result, ErrorCode):
         if result in _WITHDRAWN:
             return IsrWithdrawn(result.name)
         return IsrLost(result.name) if result in _LOST else IsrFailed(result.name)
-    is_ours = (
-        result.leader_epoch == requested.leader_epoch
-        and set(result.isr) == set(requested.isr)
-        and result.zk_version > requested.zk_version
-    )
-    if is_ours:
-        return IsrWritten(result.zk_version, is_announced=True)
+    if result.leader_epoch == requested.leader_epoch:
+        if result.zk_version == requested.zk_version:
+            return IsrWithdrawn(f"the controller keeps {result}")
+        if result.zk_version > requested.zk_version and set(result.isr) == set(requested.isr):
+            return IsrWritten(result.zk_version, is_announced=True)
     return IsrLost(f"the controller has {result}")

@@ -33,7 +33,9 @@ class UpdateMetadataTopicState:
 
     topic_name: String = ""
     topic_id: Annotated[Uuid, In("7+", ignorable=True)] = ZERO_UUID
-    partition_states: list[UpdateMetadataPartitionState] = field(default_factory=list)
+    partition_states: Annotated[list[UpdateMetadataPartitionState], In("0+", encoded=True)] = field(
+        default_factory=list
+    )
 
 
 @dataclass(slots=True)
@@ -74,7 +76,9 @@ class UpdateMetadataRequest(Message):
     ungrouped_partition_states: Annotated[list[UpdateMetadataPartitionState], In("0-4")] = field(
         default_factory=list
     )
-    topic_states: Annotated[list[UpdateMetadataTopicState], In("5+")] = field(default_factory=list)
+    topic_states: Annotated[list[UpdateMetadataTopicState], In("5+", encoded=True)] = field(
+        default_factory=list
+    )
     live_brokers: list[UpdateMetadataBroker] = field(default_factory=list)
 
 

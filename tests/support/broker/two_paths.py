@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
+from minikafka.broker.fetch.follower_sessions import FollowerSession
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.quotas import ClientQuotas
+from minikafka.broker.replication.record_appends import DelayedProduces
 from minikafka.broker.requests.apis import Apis, Route
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.records import produce as guarded_produce
 from minikafka.broker.requests.common_fetch import CommonFetches
 from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.fetch import FetchConfig
+from minikafka.broker.requests.follower_fetch import FollowerFetches
 from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.log.config import LogConfig
 from minikafka.core.security.authorizer import AclAction, Requester
@@ -113,19 +116,33 @@ class Writers:
 
 
 class Side:
-    """Broker 1, which leads partitions 0 and 1 alone, and ``REPLICATED`` with ``FOLLOWER``. It has
-    an authorizer if it ``is_guarded``."""
+    """Broker 1, which leads partitions 0 and 1 alone, and those that are ``replicated`` with
+    ``FOLLOWER``. It has an authorizer if it ``is_guarded``."""
 
-    def __init__(self, with_common: bool, is_guarded: bool = False) -> None:
+    def __init__(
+        self,
+        with_common: bool,
+        is_guarded: bool = False,
+        replicated: Sequence[int] = (REPLICATED,),
+    ) -> None:
         self._with_common = with_common
+        self._replicated = replicated
         self.writers = Writers()
         self._authorization = Authorization(cast(Any, self.writers)) if is_guarded else None
         self.cluster = ReplicaCluster([1])
         self.transports: list[FakeTransport] = []
         self._epoch = 0
         self.is_broken = False
+        self.fetched_commonly = 0  # Fetch requests
         self.served_commonly = 0
         self.served_together = 0  # of these, with the one before
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
 
     async def open(self) -> None:
         await self.cluster.__aenter__()
@@ -159,9 +176,17 @@ class Side:
             self._authorization,
         )
         self.sessions = handlers[ApiKey.FETCH]._sessions
-        self.common_fetches = CommonFetches(
+        self.followers = FollowerFetches(
             self.apis,
             self.common.on_frame,
+            handlers[ApiKey.FETCH],
+            node.replicas.hosted,
+            node.replicas.fetches,
+            self.sessions,
+        )
+        self.common_fetches = CommonFetches(
+            self.apis,
+            self.followers.on_frame,
             node.replicas.hosted,
             node.replicas.fetches,
             self.sessions,
@@ -183,8 +208,10 @@ class Side:
 
     def _count(self, connection: ServerConnection, frame: memoryview) -> bool:
         general, first = self.apis.frames, connection._served
+        is_fetch = int.from_bytes(frame[:2], "big") == ApiKey.FETCH
         waits = self.common_fetches.on_frame(connection, frame)
         if self.apis.frames == general:
+            self.fetched_commonly += is_fetch
             self.served_commonly += 1 + connection._served - first
             self.served_together += connection._served - first
         return bool(waits)
@@ -208,7 +235,7 @@ class Side:
     async def elect(self, leader: int, isr: tuple[int, ...] = (1, FOLLOWER)) -> None:
         self._epoch += 1
         for index in PARTITIONS:
-            alone = index != REPLICATED and leader == 1
+            alone = index not in self._replicated and leader == 1
             await self.cluster.elect(
                 leader,
                 isr=(1,) if alone else isr,
@@ -245,7 +272,8 @@ class Side:
                 (entry.producer_id, entry.producer_epoch, list(entry.batches))
                 for entry in log.producers.states.entries
             ]
-            partitions[index] = (end, found.high_watermark, records, producers)
+            followers = dict(found.followers), found.state, dict(found.responses.high_watermarks)
+            partitions[index] = (start, end, found.high_watermark, records, producers, followers)
         if self.is_broken:
             node.files.break_below()
         return {
@@ -260,8 +288,9 @@ class Side:
             "metrics": node.metrics.snapshot(),
             "purgatories": [
                 (each.purgatory.watched, each.purgatory.delayed, each.purgatory.completed)
-                for each in replicas.purgatories.reapers
+                for each in replicas.purgatories.reapers[1:]
             ],
+            "produces": self._waiting_produces(),
             "memory": self._server.memory.used_bytes,
             "watched": self.watched.facts(),
             "sessions": [
@@ -271,10 +300,29 @@ class Side:
             "audit": list(self.writers.lines),
         }
 
+    def session(self, place: int) -> tuple[int, int]:
+        """Return the id and the epoch of a session of Fetches, the first of them again after the
+        last; those of an unknown one if there is none."""
+        known = self.sessions.cache.facts(100)
+        if not known:
+            return 3, 1
+        facts = known[place % len(known)]
+        return int(facts["id"]), int(facts["epoch"])
+
+    def _waiting_produces(self) -> list[int]:
+        """Return when each parked Produce expires. A row of them is one operation."""
+        reaper = self.node.replicas.purgatories.produce
+        return [
+            expires_ms
+            for expires_ms, operation in reaper.purgatory.waiting(1_000)
+            for _ in range(len(operation._ends) if isinstance(operation, DelayedProduces) else 1)
+        ]
+
     def _partitions_of(self, session_id: int) -> list[Any]:
         session = self.sessions.cache.get(session_id)
         assert session is not None
-        return [
+        read = list(session._to_read) if isinstance(session, FollowerSession) else []
+        return read + [
             (key, cached.request, cached.high_watermark, cached.log_start_offset)
             for key, cached in session.partitions.items()
         ]

@@ -37,7 +37,7 @@ async def test_a_high_watermark_outside_of_the_log_is_not_written(high_watermark
         node, partition = await leader(cluster)
         partition.high_watermark = high_watermark
         with pytest.raises(AssertionError, match=r"outside of 0\.\.2"):
-            node.replicas.checkpoint.write()
+            await node.replicas.checkpoint.write()
         partition.high_watermark = 2
 
 

@@ -130,17 +130,17 @@ async def test_a_state_that_was_written_already_is_no_race(new_cluster: NewClust
 
 
 @pytest.mark.mission("MIX-1")
+@pytest.mark.mission("MIX-7")
 async def test_errors_are_those_of_the_version(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))  # 3 is not alive, so not in the ISR
         good = request(cluster, tp, (1, 2, 3), 0)
-        for version, expected in (
-            (1, ErrorCode.OPERATION_NOT_ATTEMPTED),
-            (2, ErrorCode.INELIGIBLE_REPLICA),
-        ):
+        kept = AlteredPartition(0, 0, 1, 0, [1, 2], 0, 0)  # no version up to 1 has an error for it
+        refused = AlteredPartition(0, ErrorCode.INELIGIBLE_REPLICA)
+        for version, expected in ((0, kept), (1, kept), (2, refused), (3, refused)):
             response = await alter(cluster, good, version)
-            assert response.topics[0].partitions == [AlteredPartition(0, expected)]
+            assert response.topics[0].partitions == [expected]
         unknown = AlterPartitionTopic("t", UUID(int=1), good.topics[0].partitions)
         response = await alter(cluster, replace(good, topics=[unknown, *good.topics]), 3)
         assert [topic.partitions[0].error_code for topic in response.topics] == [

@@ -188,24 +188,27 @@ async def test_many_partitions_lose_their_leader_in_slices(
         assert in_slices * 4 < await largest_step(monkeypatch, lose, 1_000)
 
 
-@pytest.mark.mission("SCALE-7")
+@pytest.mark.mission("SCALE-7", "SCALE-10")
 async def test_the_metadata_of_all_partitions_are_made_in_slices_and_sent_at_once(
     new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch, in_short: InShort
 ) -> None:
     async with new_cluster() as cluster:
-        (controller,) = await cluster.start(1)
+        (controller, _) = await cluster.start(1, 2)
         partitions = [
             tp for n in range(20) for tp in await cluster.create_topic(f"t{n}", (1,), (1,))
         ]
         cluster.brokers.take()
 
         def send() -> Coroutine[Any, Any, None]:
-            return controller._machines.send_all_metadata([1, 9])
+            return controller._machines.send_all_metadata([1, 2, 9])
 
         in_slices = await largest_step(monkeypatch, send, 2)
         assert in_slices * 2 < await largest_step(monkeypatch, send, 1_000)
         await cluster.settle()
-        requests = in_short(cluster.brokers.take())
-        assert [(kind, broker) for kind, broker, _ in requests] == [("UpdateMetadata", 1)] * 2
+        sent = cluster.brokers.take()
+        bytes_sent = {id(topic.encoded) for _, message in sent for topic in message.topic_states}
+        assert len(bytes_sent) == 2 * 20  # of each topic once, whichever broker gets it
+        requests = in_short(sent)
+        assert sorted(broker for _, broker, _ in requests) == [1, 1, 2, 2]
         for _, _, told in requests:
             assert told.keys() == {str(tp) for tp in partitions}

@@ -5,6 +5,7 @@ import errno
 import struct
 from collections.abc import Callable
 from functools import partial
+from itertools import permutations
 from typing import Any, cast
 
 import pytest
@@ -254,6 +255,29 @@ async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab:
     connection.buffer_updated(len(data))
     await asyncio.sleep(0)
     assert wire.writes[2:] == [framed(b"p4") + framed(b"a")]
+
+
+@pytest.mark.mission("FAST-8")
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_replies_of_a_row_leave_as_single_ones_do(
+    lab: Lab, order: tuple[int, ...], is_lost: bool
+) -> None:
+    wire, nobody, bodies = Wire(), Nobody(), ([b"a"], [b"b", b"c", b"d"], [b"e"])
+    connection = ServerConnection(1, cast(Any, nobody), ServerConfig(), echo, "PLAINTEXT", lab.log)
+    connection.connection_made(cast(Any, wire))
+    rows = [connection.open_slots([10] * len(row)) for row in bodies]
+    assert [slot.number for row in rows for slot in row] == [1, 2, 3, 4, 5]
+    if is_lost:
+        connection.connection_lost(None)
+    for count, place in enumerate(order, 1):
+        connection.send_row(rows[place], list(map(framed, bodies[place])))
+        await asyncio.sleep(0)
+        ready = [row for row in range(3) if not is_lost and {*range(row + 1)} <= {*order[:count]}]
+        expected = [framed(body) for row in ready for body in bodies[row]]
+        assert b"".join(wire.writes) == b"".join(expected)
+    assert all(slot.is_sent for row in rows for slot in row)
+    assert nobody.memory.used_bytes == 0
 
 
 async def test_a_reply_may_come_in_parts(lab: Lab) -> None:

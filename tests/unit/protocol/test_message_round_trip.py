@@ -14,6 +14,7 @@ from minikafka.protocol.codec import (
     element_count,
     encode,
     encode_parts,
+    error_codes,
 )
 from minikafka.protocol.messages.registry import (
     REQUESTS,
@@ -59,6 +60,8 @@ def test_elements_are_counted_on_two_levels(
     outer = elements_of(message)
     inner = [element for each in outer for element in elements_of(each)]
     assert element_count(message) == len(outer) + len(inner)
+    codes = [getattr(each, "error_code", 0) for each in (message, *outer, *inner)]
+    assert sorted(error_codes(message)) == sorted(filter(None, codes))
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=title)

@@ -103,11 +103,9 @@ def guards(facts: GuardFacts) -> Mapping[ApiKey, Guard]:
 
 
 def guarded(
-    routes: Iterable[Route], authorization: Authorization | None, facts: GuardFacts
+    routes: Iterable[Route], authorization: Authorization, facts: GuardFacts
 ) -> list[Route]:
-    """Return the routes with their guards; as they are if there is no authorizer."""
-    if authorization is None:
-        return list(routes)
+    """Return the routes with their guards."""
     table = guards(facts)
     unguarded = OPEN | DECIDED_BY_HANDLER
     return [

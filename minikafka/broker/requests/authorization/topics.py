@@ -9,7 +9,7 @@ from minikafka.broker.requests.apis import RequestContext, Route
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, Serve, around, before
-from minikafka.broker.requests.topics import CLUSTER_METADATA_TOPIC, DeleteTopicsHandler
+from minikafka.broker.requests.topics import CLUSTER_METADATA_TOPIC, refused_deletion
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
@@ -246,9 +246,6 @@ def delete_topics(facts: GuardFacts) -> Guard:
     deletes by id, and may not describe the topic, does not learn its name."""
 
     def guard(authorization: Authorization, route: Route) -> Route:
-        handler = route.handler
-        assert isinstance(handler, DeleteTopicsHandler), "the guard knows its handler"
-
         async def respond(
             authorization: Authorization,
             context: RequestContext,
@@ -257,7 +254,9 @@ def delete_topics(facts: GuardFacts) -> Guard:
         ) -> DeleteTopicsResponse:
             requested = request.topics or [DeleteTopicState(name) for name in request.topic_names]
             response: DeleteTopicsResponse
-            if handler.refusal(context.version, requested) is not ErrorCode.NONE:
+            is_controller, is_enabled = facts.is_controller(), facts.deletes_topics
+            refusal = refused_deletion(is_controller, is_enabled, context.version, requested)
+            if refusal is not ErrorCode.NONE:
                 response = await serve(request)
                 return response
             named = [(topic, _name_of(topic, facts)) for topic in requested]

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from minikafka.broker.replication.record_appends import AppendResult, DelayedProduce
+from minikafka.broker.replication.record_appends import (
+    AppendResult,
+    DelayedProduce,
+)
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.delete_records import (
@@ -369,3 +372,73 @@ class TestMetersOfExpiration:
             await cluster.clock.advance(1_001)
             assert error_of(answers) is ErrorCode.NONE
             assert expirations(leader, "DeleteRecords") == 1
+
+
+class Row:
+    """Three appends of one record that wait as one operation. ``told`` has the outcomes."""
+
+    def __init__(self, cluster: ReplicaCluster, timeout_ms: int = FOREVER_MS) -> None:
+        self.node = node = cluster[1]
+        self.told: list[ErrorCode] = []
+        node.produce("a", "b", "c", acks=1)
+        node.replicas.appends.await_replicas_of_row(TP, [1, 2, 3], timeout_ms, self._reply)
+
+    def _reply(self, outcome: ErrorCode, count: int) -> None:
+        self.told += [outcome] * count
+
+    @property
+    def parked(self) -> int:
+        return self.node.replicas.purgatories.produce.purgatory.delayed
+
+
+@pytest.mark.mission("FAST-8")
+class TestDelayedProduces:
+    async def test_each_is_acknowledged_when_its_own_records_are(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+            row = Row(cluster)
+            for offset in (0, 1, 3):
+                assert row.parked == 1
+                row.node.fetch(offset, replica_id=2)
+                assert row.told == [ErrorCode.NONE] * offset
+            assert row.parked == 0
+
+    async def test_those_without_a_reply_time_out(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+            row = Row(cluster, 1_000)
+            row.node.fetch(1, replica_id=2)
+            await cluster.clock.advance(1_001)
+            assert row.told == [ErrorCode.NONE, *[ErrorCode.REQUEST_TIMED_OUT] * 2]
+            assert expirations(row.node, "Produce") == 2
+            row.node.fetch(3, replica_id=2)
+            assert len(row.told) == 3
+
+    async def test_those_without_a_reply_get_the_error_of_a_new_leader(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+            row = Row(cluster)
+            row.node.fetch(2, replica_id=2)
+            await cluster.elect(2, isr=[1, 2], replicas=[1, 2], epoch=1)
+            assert row.told == [*[ErrorCode.NONE] * 2, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    async def test_those_without_a_reply_get_the_error_of_a_disk(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+            row = Row(cluster)
+            row.node.fetch(1, replica_id=2)
+            row.node.replicas.disk_failed(TP, OSError("broken"))
+            assert row.told == [ErrorCode.NONE, *[ErrorCode.KAFKA_STORAGE_ERROR] * 2]
+
+    async def test_too_few_are_in_sync_when_the_others_are_replicated(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2, 3])
+            row = Row(cluster)
+            row.node.fetch(1, replica_id=2)
+            partition = row.node.partition()
+            reached = partition.record_follower_fetch(2, 3, 0, cluster.clock.monotonic_ms())
+            assert reached
+            partition.configure(TopicConfig(min_insync_replicas=3))
+            row.node.replicas.purgatories.partition_changed(TP)
+            too_few = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            assert row.told == [ErrorCode.NONE, *[too_few] * 2]

@@ -83,7 +83,7 @@ async def test_a_failed_directory_is_announced_and_its_partitions_are_offline() 
         assert cluster.znodes.log_dir_events == [1]
         answers = await cluster.elect(2, isr=[2], replicas=[1, 2], epoch=1, tell=[1])
         assert error_of(answers[1].topics[0].partition_errors) is ErrorCode.KAFKA_STORAGE_ERROR
-        node.replicas.checkpoint_high_watermarks()
+        await node.replicas.checkpoint_high_watermarks()
         assert node.logs.read_high_watermarks() == {OTHER: 1}
 
 

@@ -401,10 +401,11 @@ async def test_a_log_that_cannot_be_cut_stops_its_copy_and_not_the_broker() -> N
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1, 2])
         cluster[1].produce("a", acks=1)
+        cluster[1].produce("b", acks=1)
         await cluster.clock.advance(1_000)
         leader = Leader(cluster)
         leader.responses = [fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)]
-        ends = [ListOffsetsPartitionResponse(0, offset=0)]
+        ends = [ListOffsetsPartitionResponse(0, offset=1)]
         cluster[1].handlers[ApiKey.LIST_OFFSETS] = lambda c, r, reply: reply(
             ListOffsetsResponse(topics=[ListOffsetsTopicResponse(TOPIC, ends)])
         )

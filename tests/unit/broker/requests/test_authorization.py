@@ -21,6 +21,7 @@ from minikafka.broker.requests.eager_start import begun
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.security.authorizer import AclAction, Authorizer, Requester
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.node.late_handler import LateHandler
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -43,6 +44,7 @@ FACTS = GuardFacts(
     contains=lambda _: True,
     topic_name=lambda _: None,
     auto_creates_topics=lambda: True,
+    deletes_topics=True,
 )
 
 
@@ -94,10 +96,15 @@ def test_a_route_without_a_guard_cannot_be_served_with_an_authorizer(
         guarded([route], authorization(Answers(True)), FACTS)
 
 
-@pytest.mark.mission("SEC-142")
-def test_without_an_authorizer_no_handler_is_wrapped() -> None:
-    routes = [Route(key, lambda c, r, reply: None, changes_state=False) for key in ApiKey]
-    assert all(a is b for a, b in zip(guarded(routes, None, FACTS), routes, strict=True))
+@pytest.mark.mission("SEC-133", "SCALE-11")
+@pytest.mark.parametrize("task", [False, True])
+def test_guards_take_handlers_that_are_made_at_their_first_request(task: bool) -> None:
+    def make() -> Any:
+        raise AssertionError("nothing was requested")
+
+    routes = [Route(key, LateHandler(make), task, changes_state=False) for key in guards(FACTS)]
+    found = guarded(routes, authorization(Answers(True)), FACTS)
+    assert [route.api_key for route in found] == [route.api_key for route in routes]
 
 
 def serve(

@@ -34,11 +34,11 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
+from tests.support.broker.both_paths import NOW, Change, Damage, Player, compared, damaged, varied
 from tests.support.broker.replicas import TOPIC, TOPIC_ID
 from tests.support.broker.two_paths import CONNECTIONS, FOLLOWER, PARTITIONS, Side
 
 OLDEST_VERSION = 7  # of the random requests
-NOW = 1_700_000_000_000
 PRODUCER = 7
 CONFIGS: tuple[dict[str, Any], ...] = ({}, {"segment_bytes": 300})
 
@@ -46,8 +46,7 @@ CONFIGS: tuple[dict[str, Any], ...] = ({}, {"segment_bytes": 300})
 @dataclass(frozen=True)
 class Fetch:
     """A Fetch request. ``session`` is a session id's place among those of the broker, and what is
-    added to its epoch; or an epoch of a full request. ``damage`` inverts a bit of the byte at a
-    share of the frame."""
+    added to its epoch; or an epoch of a full request."""
 
     connection: int = 0
     version: int = 12
@@ -70,9 +69,9 @@ class Fetch:
     log_start_offset: int = -1
     rack: str = ""
     session: tuple[int, int] | int = FINAL_EPOCH
-    damage: tuple[float, int] | None = None
+    damage: Damage | None = None
 
-    def frame(self, correlation_id: int, sessions: list[dict[str, Any]]) -> bytes:
+    def frame(self, correlation_id: int, side: Side) -> bytes:
         row = FetchPartition(
             self.partition,
             self.leader_epoch,
@@ -85,8 +84,8 @@ class Fetch:
         session_id, epoch = NO_SESSION, self.session
         if isinstance(epoch, tuple):
             place, shift = epoch
-            known = sessions[place % len(sessions)] if sessions else {"id": 3, "epoch": 1}
-            session_id, epoch = known["id"], known["epoch"] + shift
+            session_id, known = side.session(place)
+            epoch = known + shift
         in_state = self.replica_id >= 0 and self.version >= 15
         message = FetchRequest(
             replica_id=-1 if in_state else self.replica_id,
@@ -102,11 +101,7 @@ class Fetch:
             rack_id=self.rack if self.version >= 11 else "",
         )
         header = RequestHeader(1, self.version, correlation_id, self.client_id)
-        frame = bytearray(encode_request(header, message))
-        if self.damage is not None:
-            share, bit = self.damage
-            frame[4 + int(share * (len(frame) - 4))] ^= 1 << bit
-        return bytes(frame)
+        return damaged(encode_request(header, message), self.damage)
 
 
 @dataclass(frozen=True)
@@ -116,15 +111,6 @@ class Produce:
     partition: int = 0
     values: tuple[int, ...] = (10,)
     transactional: bool = False
-
-
-@dataclass(frozen=True)
-class Change:
-    """Something else that happens: a time in ms, a configuration, an election, a broken disk, the
-    end of a transaction in a partition (committed or aborted)."""
-
-    kind: str
-    value: int = 0
 
 
 COMMON = st.builds(
@@ -164,10 +150,6 @@ DIFFERENCES: tuple[dict[str, Any], ...] = (
     {"log_start_offset": 0},
     {"rack": "r1"},
 )
-ODD = st.tuples(COMMON, st.sampled_from(DIFFERENCES)).map(lambda pair: replace(pair[0], **pair[1]))
-DAMAGED = st.tuples(COMMON, st.floats(0, 0.999), st.integers(0, 7)).map(
-    lambda three: replace(three[0], damage=(three[1], three[2]))
-)
 PRODUCES = st.builds(
     Produce,
     st.sampled_from(PARTITIONS),
@@ -182,8 +164,9 @@ CHANGES = st.one_of(
     st.builds(Change, st.just("watch")),
     st.builds(Change, st.sampled_from(["commit", "abort"]), st.sampled_from(PARTITIONS)),
 )
-FETCHES = st.one_of(COMMON, COMMON, COMMON, ODD, DAMAGED)
+FETCHES = varied(COMMON, DIFFERENCES)
 STEPS = st.lists(st.one_of(FETCHES, FETCHES, PRODUCES, CHANGES), min_size=1, max_size=14)
+Steps = list[Fetch | Produce | Change]
 
 
 def produce_frame(produce: Produce, correlation_id: int, sequence: int) -> bytes:
@@ -201,37 +184,30 @@ def produce_frame(produce: Produce, correlation_id: int, sequence: int) -> bytes
     return encode_request(RequestHeader(0, 9, correlation_id, "p"), message)
 
 
-class Player:
-    """Plays the same steps on both sides. Correlation ids are numbers of requests."""
+class ConsumerPlayer(Player[Fetch | Produce]):
+    """Ends the transaction in a partition besides (commit or abort)."""
+
+    configs = CONFIGS
 
     def __init__(self, side: Side) -> None:
-        self.side = side
-        self._requests = 0
+        super().__init__(side)
         self._sequences = dict.fromkeys(PARTITIONS, 0)
 
-    async def play(self, step: Fetch | Produce | Change) -> None:
-        side = self.side
+    def send(self, step: Fetch | Produce) -> None:
+        transports = self.side.transports
         if isinstance(step, Fetch):
-            known = side.sessions.cache.facts(100)
-            side.transports[step.connection].receive(step.frame(self._next(), known))
-        elif isinstance(step, Produce):
-            sequence = self._sequences[step.partition]
-            if step.transactional:
-                self._sequences[step.partition] += len(step.values)
-            side.transports[0].receive(produce_frame(step, self._next(), sequence))
-        elif step.kind == "time":
-            await side.cluster.clock.advance(step.value)
-        elif step.kind == "config":
-            side.configure(**CONFIGS[step.value])
-        elif step.kind == "leader":
-            await side.elect(step.value)
-        elif step.kind == "disk":
-            side.break_disk()
-        elif step.kind == "watch":
-            side.watch()
+            transports[step.connection].receive(step.frame(self.next_id(), self.side))
+            return
+        sequence = self._sequences[step.partition]
+        if step.transactional:
+            self._sequences[step.partition] += len(step.values)
+        transports[0].receive(produce_frame(step, self.next_id(), sequence))
+
+    async def change(self, change: Change) -> None:
+        if change.kind in ("commit", "abort"):
+            self._end_transaction(change.value, change.kind == "commit")
         else:
-            self._end_transaction(step.value, step.kind == "commit")
-        await side.settle()
+            await super().change(change)
 
     def _end_transaction(self, index: int, is_committed: bool) -> None:
         kind = ControlRecordType.COMMIT if is_committed else ControlRecordType.ABORT
@@ -249,36 +225,10 @@ class Player:
             found.append_as_leader(marker, 1, NOW, 0, AppendOrigin.COORDINATOR)
             replicas.purgatories.partition_changed(found.topic_partition)
 
-    def _next(self) -> int:
-        self._requests += 1
-        return self._requests
-
-
-Steps = list[Fetch | Produce | Change]
-
 
 async def compare(steps: Steps) -> int:
-    """Play the steps on both sides and compare after each. Return how many Fetch requests the
-    common path has served."""
-    sides = Side(with_common=False), Side(with_common=True)
-    players = [Player(side) for side in sides]
-    for side in sides:
-        await side.open()
-    fetches = 0
-    try:
-        for number, step in enumerate(steps):
-            before = sides[1].served_commonly
-            for player in players:
-                await player.play(step)
-            if isinstance(step, Fetch):
-                fetches += sides[1].served_commonly - before
-            general, common = (side.state() for side in sides)
-            for key, value in general.items():
-                assert common[key] == value, f"{key} after step {number}, {step}"
-    finally:
-        for side in sides:
-            await side.close()
-    return fetches
+    """Compare both paths, and return how many Fetch requests the common one has served."""
+    return (await compared(ConsumerPlayer, steps)).fetched_commonly
 
 
 @pytest.mark.mission("FET-19")
@@ -327,6 +277,20 @@ async def test_an_unusual_request_reaches_the_general_path(odd: dict[str, Any]) 
     assert await compare(steps) == 1
 
 
+@pytest.mark.mission("FET-20", "GLASS-50")
+async def test_requests_that_a_page_watches_are_common_too() -> None:
+    async with Side(with_common=True) as side:
+        more = Produce(values=(JOINED_BYTES,))
+        player = ConsumerPlayer(side)
+        await player.play(Produce(), more, Change("watch"), Fetch(), Fetch(offset=1))
+        shown = side.state()["watched"]["last"]
+        assert [(each["api"], each["correlation_id"]) for each in shown] == [
+            ("FetchConsumer", 4),
+            ("FetchConsumer", 3),
+        ]
+        assert side.served_commonly == 2 + 2  # Produce, and Fetch
+
+
 @pytest.mark.mission("FET-20")
 async def test_a_session_of_two_partitions_and_aborted_records_have_the_general_path() -> None:
     two = Fetch(also=1, session=INITIAL_EPOCH)
@@ -339,10 +303,8 @@ async def test_a_session_of_two_partitions_and_aborted_records_have_the_general_
 
 @pytest.mark.mission("FET-20")
 async def test_a_bug_of_the_common_path_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    side = Side(with_common=True)
-    await side.open()
-    try:
-        player = Player(side)
+    async with Side(with_common=True) as side:
+        player = ConsumerPlayer(side)
         await player.play(Produce())
         bugs: list[Exception] = []
         monkeypatch.setattr(side.apis, "stop_node", bugs.append)
@@ -354,8 +316,6 @@ async def test_a_bug_of_the_common_path_ends_the_node(monkeypatch: pytest.Monkey
         with pytest.raises(ValueError, match="bug"):
             await player.play(Fetch())
         assert len(bugs) == 1
-    finally:
-        await side.close()
 
 
 @pytest.mark.mission("FET-20")
@@ -364,9 +324,7 @@ async def test_partitions_are_remembered_up_to_a_number_for_all_versions_togethe
 ) -> None:
     """A client may name each partition in each version."""
     monkeypatch.setattr("minikafka.broker.requests.common_fetch.MAX_TARGETS", 2)
-    side = Side(with_common=True)
-    await side.open()
-    try:
+    async with Side(with_common=True) as side:
         records = build_batch([(NOW, None, b"v", ())])
         topics = [TopicProduceData(TOPIC, [PartitionProduceData(0, records)])]
         header, produce = RequestHeader(0, 9, 1), ProduceRequest(None, 1, 100, topics)
@@ -374,8 +332,6 @@ async def test_partitions_are_remembered_up_to_a_number_for_all_versions_togethe
         before, versions = side.served_commonly, range(FIRST_VERSION, LAST_VERSION + 1)
         for version in versions:
             fetch = Fetch(version=version, session=FINAL_EPOCH, min_bytes=1)
-            side.transports[0].receive(fetch.frame(version, []))
+            side.transports[0].receive(fetch.frame(version, side))
             assert sum(map(len, side.common_fetches._targets.values())) in (1, 2)
         assert side.served_commonly - before == len(versions)
-    finally:
-        await side.close()

@@ -46,6 +46,7 @@ QUOTAS: tuple[dict[str, str], ...] = (
     {"producer_byte_rate": "1000000000"},
     {"producer_byte_rate": "100", "request_percentage": "50"},
     {"producer_byte_rate": "5"},
+    {"producer_byte_rate": "40"},
     {"consumer_byte_rate": "5"},
 )
 
@@ -340,6 +341,22 @@ async def test_requests_that_a_page_watches_are_common_too() -> None:
     await compare([*steps, Change("disk"), Read(0, (Request(),))])
 
 
+@pytest.mark.mission("FAST-4", "GLASS-50")
+async def test_each_request_that_is_served_with_others_is_watched() -> None:
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        player = Player(side)
+        await player.play(Read(0, (Request(),)))
+        await player.play(Change("watch"))
+        await player.play(in_a_row(0, Request(), [10, 10, 10], 0))
+        shown = side.state()["watched"]["last"]
+        assert [each["correlation_id"] for each in shown] == [4, 3, 2]
+        assert side.served_together == 2  # with the one before
+    finally:
+        await side.close()
+
+
 @pytest.mark.mission("FAST-3")
 @pytest.mark.parametrize(
     "odd",
@@ -417,6 +434,53 @@ async def test_requests_of_one_read_are_appended_with_one_write(
     steps: list[Read | Fetch | Change] = [Read(0, (first,)), row]
     assert (await compared([*steps, Fetch(1, FOLLOWER, partition, 5, 1)])).served_together == 3
     assert written == [4]
+
+
+@pytest.mark.mission("FAST-8")
+@pytest.mark.parametrize("replicated", [0, 1, 3, 4])
+@pytest.mark.parametrize(
+    "then",
+    [
+        Change("time", 500),
+        Change("leader", FOLLOWER),
+        Change("leader", 1),
+        Change("isr"),
+        Change("disk"),
+        Change("watch"),
+        Change("config", CONFIGS.index({"min_isr": 2})),
+        Fetch(1, FOLLOWER, REPLICATED, 5, 1),
+    ],
+)
+async def test_a_row_that_waits_gets_the_replies_of_single_requests(
+    replicated: int, then: Change | Fetch
+) -> None:
+    first = Request(acks=-1, partition=REPLICATED)
+    row = in_a_row(0, first, [10, 200, 10, 0], 1)
+    fetched = Fetch(1, FOLLOWER, REPLICATED, 1 + replicated, 1)
+    rest: list[Read | Fetch | Change] = [Read(0, (first,)), row, fetched, then]
+    waits: list[Read | Fetch | Change] = [Read(0, (first, Request())), row, then, row, fetched]
+    for steps in (rest, waits):
+        last = Fetch(1, FOLLOWER, REPLICATED, 5, 1)
+        await compared([Read(0, (Request(),)), *steps, last, Change("time", 500), row])
+
+
+@pytest.mark.mission("FAST-8")
+async def test_requests_that_are_appended_together_wait_as_one_operation() -> None:
+    side = Side(with_common=True)
+    await side.open()
+    try:
+        player, first = Player(side), Request(acks=-1, partition=REPLICATED)
+        purgatory = side.node.replicas.purgatories.produce.purgatory
+        for step, parked, waiting in (
+            (Read(0, (first,)), 1, 1),
+            (in_a_row(0, first, [10, 10, 10], 1), 2, 4),
+            (Fetch(1, FOLLOWER, REPLICATED, 2, 1), 1, 2),
+            (Fetch(1, FOLLOWER, REPLICATED, 4, 1), 0, 0),
+        ):
+            await player.play(step)
+            assert (purgatory.delayed, len(side.state()["produces"])) == (parked, waiting)
+    finally:
+        await side.close()
 
 
 @pytest.mark.mission("FAST-4")
@@ -511,9 +575,32 @@ async def test_clients_with_quotas_are_measured_and_throttled_on_the_common_path
         Read(2, (plain, plain)),
     ]
     side = await compared(steps)
-    is_throttled = "5" in QUOTAS[quota].get("producer_byte_rate", "")
+    is_throttled = QUOTAS[quota].get("producer_byte_rate") in ("5", "40")
     assert side.served_commonly == 11 or is_throttled
     await compare([*steps, Change("disk"), Read(2, (plain, plain))])
+
+
+@pytest.mark.mission("FAST-7")
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize(("quota", "together"), [(1, 5), (4, 1)])
+async def test_requests_within_a_quota_are_served_together(
+    acks: int, quota: int, together: int
+) -> None:
+    """The smaller quota has room for three requests in ten seconds."""
+    first, two, five = (in_a_row(0, Request(acks=acks), [10] * count, 0) for count in (1, 2, 5))
+    steps: list[Read | Fetch | Change] = [Change("quota", quota), first, two, five]
+    side = await compared([*steps, Change("time", 500)])
+    assert side.served_together == together
+
+
+@pytest.mark.mission("FAST-7")
+async def test_with_a_quota_the_next_request_waits_for_the_response() -> None:
+    parked = Request(acks=-1, partition=REPLICATED)
+    plain = Read(0, (Request(), Request()))
+    row = Read(0, (parked, parked, *plain.requests))
+    steps: list[Read | Fetch | Change] = [row, Change("quota", 1), plain, row]
+    side = await compared([*steps, Change("time", 60), Change("time", 500)])
+    assert side.served_together == 1  # the last two
 
 
 @pytest.mark.mission("FAST-2")

@@ -286,7 +286,7 @@ async def test_a_topic_made_again_starts_empty() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
         cluster[1].produce("a")
-        cluster[1].replicas.checkpoint_high_watermarks()
+        await cluster[1].replicas.checkpoint_high_watermarks()
         await stopped(cluster[1], stop())
         assert cluster.configs.forgotten == [TOPIC]
         again = UUID(int=8)
@@ -356,11 +356,11 @@ async def test_high_watermarks_are_written_every_few_seconds() -> None:
 async def test_checkpoint_keeps_partitions_without_leader_and_isr_yet() -> None:
     async with ReplicaCluster([1]) as cluster:
         other = TopicPartition("other", 4)
-        cluster[1].logs.write_high_watermarks({other: 17, TP: 5})
+        await cluster[1].logs.write_high_watermarks({other: 17, TP: 5})
         cluster[1].replicas.checkpoint.read()
         await cluster.elect(1, isr=[1], replicas=[1])
         assert cluster[1].partition().high_watermark == 0  # the log is shorter than it was
-        cluster[1].replicas.checkpoint_high_watermarks()
+        await cluster[1].replicas.checkpoint_high_watermarks()
         assert cluster[1].logs.read_high_watermarks() == {other: 17, TP: 0}
 
 

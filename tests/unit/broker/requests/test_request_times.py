@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
-from minikafka.broker.requests.request_times import AllRequestTimes
+from minikafka.broker.requests.request_times import MAX_SOFTWARE, AllRequestTimes
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
+from minikafka.network.connected_clients import ClientSoftware
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.describe_cluster import (
@@ -20,6 +21,12 @@ from minikafka.protocol.messages.describe_cluster import (
 from minikafka.protocol.messages.fetch import FetchRequest, ReplicaState
 from minikafka.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from minikafka.protocol.messages.metadata import MetadataRequest
+from minikafka.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.support.metric_names import figures
 from tests.support.network.network_lab import Lab, Peer
 from tests.unit.broker.requests.test_apis import Stage, cluster, receive, send
@@ -177,6 +184,107 @@ async def test_errors_in_responses_are_counted_as_those_that_are_raised(lab: Lab
     await stage.close()
 
 
+@pytest.mark.mission("GLASS-81")
+@pytest.mark.parametrize("most_on_loop", [1, 100])
+async def test_errors_of_partitions_are_counted_one_by_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, most_on_loop: int
+) -> None:
+    monkeypatch.setattr("minikafka.broker.requests.apis.ON_LOOP_ELEMENTS", most_on_loop)
+    codes = (ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def respond(context: RequestContext, request: Any, reply: Reply) -> None:
+        rows = [PartitionProduceResponse(index, code) for index, code in enumerate(codes)]
+        topics = [TopicProduceResponse("a", rows), TopicProduceResponse("b", rows[:2])]
+        reply(ProduceResponse(topics))
+
+    stage = staged(lab, Route(ApiKey.PRODUCE, respond))
+    peer = await stage.open()
+    send(peer, ProduceRequest(None, 1, 100, []), 9)
+    await receive(peer, ProduceResponse, 9)
+    counts = figures(stage.metrics, "kafka.network")
+    errors = {name: count for name, count in counts.items() if name.startswith("ErrorsPerSec")}
+    assert errors == {
+        "ErrorsPerSec,request=Produce,error=MESSAGE_TOO_LARGE": 2,
+        "ErrorsPerSec,request=Produce,error=NOT_LEADER_OR_FOLLOWER": 1,
+    }
+    assert stage.workers.calls == (most_on_loop == 1)
+    await stage.close()
+
+
+@pytest.mark.mission("GLASS-82")
+async def test_the_sizes_of_requests_are_recorded(lab: Lab) -> None:
+    parked: list[Reply] = []
+
+    def park(context: RequestContext, request: Any, reply: Reply) -> None:
+        parked.append(reply)
+
+    stage = staged(
+        lab, Route(ApiKey.DESCRIBE_CLUSTER, park), Route(ApiKey.LIST_GROUPS, list_groups)
+    )
+    peer = await stage.open()
+    sizes = []
+    messages = {
+        ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest(),
+        ApiKey.LIST_GROUPS: ListGroupsRequest(),
+    }
+    for api_key, message in messages.items():
+        header = RequestHeader(api_key, 0, 7, "me")
+        frame = bytes(encode_request(header, message))
+        peer.writer.write(frame)
+        sizes.append(len(frame) - 4)  # its own size is not counted
+    await lab.until(lambda: bool(parked))
+    parked.pop()(DescribeClusterResponse())
+    await receive(peer, DescribeClusterResponse, 0)
+    await receive(peer, ListGroupsResponse, 0)
+    found = figures(stage.metrics, "kafka.network")
+    for api, size in zip(("DescribeCluster", "ListGroups"), sizes, strict=True):
+        assert found[f"RequestBytes,request={api}:Count"] == 1
+        assert found[f"RequestBytes,request={api}:Max"] == size
+    await stage.close()
+
+
+def list_groups(context: RequestContext, request: Any, reply: Reply) -> None:
+    reply(ListGroupsResponse())
+
+
+@pytest.mark.mission("GLASS-83")
+def test_requests_of_deprecated_versions_are_counted_by_client_up_to_a_number() -> None:
+    metrics = Metrics()
+    times = AllRequestTimes(metrics).of_fetch(FetchRequest())
+    times.deprecated(3, ClientSoftware("id", "old,client", "0.1"))
+    times.deprecated(3, ClientSoftware("other id", "old,client", "0.1"))
+    for number in range(MAX_SOFTWARE + 5):
+        times.deprecated(2, ClientSoftware("", str(number), ""))
+    found = figures(metrics, "kafka.network")
+
+    def count(request: str, version: int, name: str, its_version: str) -> float:
+        tags = f"request={request},version={version},clientSoftwareName={name}"
+        return found[f"DeprecatedRequestsPerSec,{tags},clientSoftwareVersion={its_version}"]
+
+    for request in ("Fetch", "FetchConsumer"):
+        assert count(request, 3, "old%2Cclient", "0.1") == 2
+        assert count(request, 2, "7", "unknown") == 1
+        assert count(request, 2, "others", "others") == 6
+    assert len(found) == 2 * (MAX_SOFTWARE + 1)
+
+
+@pytest.mark.mission("GLASS-83")
+async def test_the_broker_counts_requests_of_versions_that_kafka_4_has_removed(lab: Lab) -> None:
+    def respond(context: RequestContext, request: Any, reply: Reply) -> None:
+        reply(ProduceResponse([]))
+
+    stage = staged(lab, Route(ApiKey.PRODUCE, respond))
+    peer = await stage.open()
+    for version in (6, 7):
+        send(peer, ProduceRequest(None, 1, 100, []), version)
+        await receive(peer, ProduceResponse, version)
+    found = figures(stage.metrics, "kafka.network")
+    (name,) = [name for name in found if name.startswith("Deprecated")]
+    client = "clientSoftwareName=unknown,clientSoftwareVersion=unknown"
+    assert name == f"DeprecatedRequestsPerSec,request=Produce,version=6,{client}"
+    await stage.close()
+
+
 @pytest.mark.mission("GLASS-1")
 def test_fetches_of_consumers_and_followers_are_separate_and_add_up() -> None:
     metrics = Metrics()
@@ -188,7 +296,7 @@ def test_fetches_of_consumers_and_followers_are_separate_and_add_up() -> None:
     ):
         of_kind = times.of_fetch(request)
         of_kind.arrived(version)
-        of_kind.served_at_once(5_000)
+        of_kind.served(0, 5_000, 100)
     found = figures(metrics, "kafka.network")
     assert found["RequestsPerSec,request=FetchConsumer,version=12"] == 1
     assert found["RequestsPerSec,request=FetchFollower,version=12"] == 1
@@ -206,8 +314,8 @@ def test_every_phase_counts_every_request() -> None:
     times = AllRequestTimes(metrics).of_api(ApiKey.PRODUCE)
     times.arrived(9)
     for _ in range(1_000):
-        times.served_at_once(10)
-    times.responded(1_000, 2_000, 3_000)
+        times.served(0, 10, 100)
+    times.responded(1_000, 2_000, 3_000, 100)
     times.response_sent(7_000)
     figure = shown(metrics, "Produce")
     for phase in ("Total", "RequestQueue", "Local", "Remote", "ResponseQueue", "ResponseSend"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Apis, PendingReply, Reply, RequestContext, Route
+from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
 from minikafka.broker.requests.request_times import FACTS_MS, QUIET_FACTS_MS, AllRequestTimes
 from minikafka.broker.requests.watched_requests import (
     FACTS_MS as SHOWN_MS,
@@ -23,7 +23,6 @@ from minikafka.broker.requests.watched_requests import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.reply_slots import ReplySlot
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.describe_cluster import (
@@ -31,6 +30,8 @@ from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from tests.support.network.network_lab import Lab
+from tests.support.world.manual_clock import StoppedClock
+from tests.support.world.manual_workers import ManualWorkers
 from tests.unit.broker.requests.test_apis import Stage, cluster, receive, send
 
 
@@ -82,13 +83,13 @@ async def test_nothing_is_kept_before_a_look_and_long_after_it(lab: Lab) -> None
         return [each["correlation_id"] for each in stage.watched.facts()["last"]]
 
     assert await request(1) == []
-    assert stage.apis.make_reply is PendingReply  # so that a request costs nothing more
+    assert stage.apis.watch is None  # so that a request costs nothing more
     stage.watched.watch()
     assert await request(2) == [2]
     assert await request(3) == [3, 2]
     lab.clock.advance(WATCHED_MS + 1)
     assert await request(4) == [3, 2]
-    assert stage.apis.make_reply is PendingReply
+    assert stage.apis.watch is None
     stage.watched.watch()
     assert await request(5) == [5, 3, 2]
     await stage.close()
@@ -151,15 +152,11 @@ async def test_watched_requests_are_counted_as_others_are(lab: Lab) -> None:
 
 
 def slow(api: str, total_us: int) -> WatchedRequest:
+    watching = WatchedRequests(Apis(1, [], ManualWorkers()), StoppedClock())
     times = AllRequestTimes(Metrics()).of(api)
-    slot = ReplySlot(_Connection(), 1, 10)  # type: ignore[arg-type]
-    request = WatchedRequest(times, RequestHeader(0, 0, 0, None), slot)
-    request.total_us = total_us
+    request = WatchedRequest(watching, times, 0, 0, "", "h", 10)
+    request.local_us = total_us
     return request
-
-
-class _Connection:
-    client_host = "h"
 
 
 @pytest.mark.mission("GLASS-50")
@@ -195,7 +192,7 @@ def test_the_facts_of_an_api_are_computed_once_a_second() -> None:
 
     def serve(local_us: int) -> None:
         times.arrived(1)
-        times.served_at_once(local_us)
+        times.served(0, local_us, 100)
 
     serve(10)
     first = look(5)

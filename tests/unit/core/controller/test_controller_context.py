@@ -69,7 +69,7 @@ def test_context_finds_partitions_by_leader(cluster: Cluster) -> None:
         cluster.led(tp, 1, (1,))
     cluster.led(b, 9, (9,))
     cluster.context.topics_to_be_deleted.add("doomed")
-    assert cluster.context.partitions_with_leaders() == [a, b, c]
+    assert list(cluster.context.partitions_with_leaders()) == [a, b, c]
     assert cluster.context.partitions_led_by(1) == [a]  # replicated ones only
     assert cluster.context.partitions_with_offline_leader() == [b]
     assert cluster.context.leader_epoch(a) == 3

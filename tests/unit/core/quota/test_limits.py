@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.quota.limits import ANY, DEFAULT, Account, QuotaLimits
+from minikafka.core.quota.limits import (
+    ANY,
+    DEFAULT,
+    LONGEST_KEPT_NAME,
+    MAX_CLIENTS,
+    Account,
+    QuotaLimits,
+)
 
 # In the order of precedence, for user U with client id C.
 LEVELS: tuple[tuple[str | None, str | None], ...] = (
@@ -53,10 +60,25 @@ def test_levels_are_removed_one_by_one() -> None:
     for number, level in enumerate(LEVELS):
         limits.set(*level, number)
     for number, level in enumerate(LEVELS):
-        assert limits.limit_of(limits.account_of("U", "C")) == number
+        found = limits.of_client("U", "C")
+        assert found == (SHARED_BY[number], number)
+        assert limits.of_client("U", "C") is found  # remembered
         limits.set(*level, None)
-    assert limits.limit_of(limits.account_of("U", "C")) is None
+    assert limits.of_client("U", "C") is None
     assert not limits
+
+
+@pytest.mark.mission("SEC-143")
+def test_limits_are_remembered_of_clients_with_short_names_up_to_a_number() -> None:
+    limits = QuotaLimits()
+    limits.set(ANY, DEFAULT, 1)
+    for number in range(MAX_CLIENTS + 2):
+        assert limits.of_client("U", str(number)) == (Account(ANY, str(number)), 1)
+        assert len(limits._clients) <= MAX_CLIENTS
+    assert limits.of_client("U", "c" * (LONGEST_KEPT_NAME + 1)) is not None
+    assert len(limits._clients) == 2
+    limits.clear()
+    assert limits.of_client("U", "1") is None
 
 
 names = st.sampled_from(["U", "V", "C", "D"])
@@ -87,6 +109,9 @@ def test_random_limits(
     ]
     expected = next((rows[level] for level in levels if level in rows), None)
     assert limits.limit_of(limits.account_of(user, client)) == expected
+    for _ in range(2):
+        found = limits.of_client(user, client)
+        assert (found and found.limit) == expected
 
 
 @pytest.mark.mission("SEC-143")

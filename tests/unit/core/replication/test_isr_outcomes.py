@@ -52,9 +52,17 @@ def test_the_requested_state_at_a_later_version_is_written(isr: tuple[int, ...])
         replace(REQUESTED, zk_version=9, leader_epoch=6),
         replace(REQUESTED, zk_version=9, leader_epoch=4),
         replace(REQUESTED, zk_version=9, isr=(1,)),
-        REQUESTED,
         replace(REQUESTED, zk_version=6),
+        replace(REQUESTED, leader_epoch=6),
     ],
 )
 def test_another_state_is_not_the_one_requested(found: LeaderAndIsr) -> None:
     assert isinstance(outcome_of(REQUESTED, found), IsrLost)
+
+
+@pytest.mark.mission("MIX-7")
+@pytest.mark.parametrize("isr", [(1,), (1, 2)])
+def test_the_version_that_was_to_be_replaced_says_that_nothing_was_written(
+    isr: tuple[int, ...],
+) -> None:
+    assert isinstance(outcome_of(REQUESTED, replace(REQUESTED, isr=isr)), IsrWithdrawn)
