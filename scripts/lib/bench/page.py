@@ -1,8 +1,13 @@
 """What a page that looks at brokers costs them: CPU at rest, and the latency of produces.
 
-The page is that of ``minikafka ui``, in a separate process, read as a browser reads it. Rounds with
-and without it alternate. A percentile is the median of those of each second, in which the page
-looks at the brokers at least once: what else disturbs the machine for a second does not count.
+The page is that of ``minikafka ui``, in a separate process, read as a browser reads it. Three kinds
+of rounds take turns: no page, a page that looks at these brokers, and a page that looks at
+neighbours: brokers like these on the same machine. A neighbour's page takes processors from these
+brokers as their own does, but has no request for them, so the difference between the two is what
+the brokers themselves do for a page.
+
+A percentile is the median of those of each second, in which the page looks at the brokers at least
+once: what else disturbs the machine for a second does not count.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from scripts.lib.cluster import free_ports
 
 BROKERS = 3
 SIZES = (50, 1_000)  # partitions with a replica on every broker
-ROUNDS = 2
+ROUNDS = 3
 REST_S = 6.0
 PRODUCE_S = 10
 PRODUCE_EVERY_S = 0.002
@@ -71,27 +76,36 @@ def run(report: Report) -> None:
 
 
 def measure(report: Report, directory: Path, partitions: int) -> None:
-    ports = free_ports(BROKERS)
-    with Brokers(directory, ports, {"auto.create.topics.enable": "false"}) as brokers:
-        create_topics(brokers.bootstrap, partitions)
+    with contextlib.ExitStack() as running:
+        measured, neighbours = (
+            running.enter_context(start_brokers(directory / name, partitions))
+            for name in ("measured", "neighbours")
+        )
         time.sleep(SETTLE_S)
-        costs = {False: Costs(), True: Costs()}
-        for number in range(2 * ROUNDS):
-            with_page = bool(number % 2)
-            with page(brokers.bootstrap) if with_page else contextlib.nullcontext():
-                time.sleep(SETTLE_S)
-                of_round = costs[with_page]
-                of_round.percents.append(cpu_percent(brokers))
-                of_round.waits_ms += produce(brokers.ports, PRODUCE_S)
-    opened, closed = costs[True], costs[False]
+        looked_at = {"page": measured, "neighbours": neighbours, "none": None}
+        costs = {kind: Costs() for kind in looked_at}
+        for _ in range(ROUNDS):
+            for kind, brokers in looked_at.items():
+                with page(brokers.bootstrap) if brokers else contextlib.nullcontext():
+                    time.sleep(SETTLE_S)
+                    costs[kind].percents.append(cpu_percent(measured))
+                    costs[kind].waits_ms += produce(measured.ports, PRODUCE_S)
+    print_costs(report, partitions, **costs)
+
+
+def print_costs(
+    report: Report, partitions: int, page: Costs, neighbours: Costs, none: Costs
+) -> None:
     report.section(f"{BROKERS} brokers, {partitions:,} partitions", "page", "no page")
-    added = max(0.0, opened.percent - closed.percent)
     note = "of one CPU, each broker at rest"
-    report.row("CPU", "%", opened.percent, closed.percent, note=note)
+    report.row("CPU", "%", page.percent, none.percent, note=note)
+    added = max(0.0, page.percent - none.percent)
     report.row("added by the page", "%", added, aim=AIM_PERCENT, smaller_is_better=True)
-    for hundredths in (50, 99):
-        name = f"produce of 1 KB, p{hundredths}"
-        report.row(name, "ms", opened.percentile(hundredths), closed.percentile(hundredths))
+    report.section("  produce of 1 KB", "page", "neighbours'")
+    for hundredths in (50, 90, 99):
+        waits_ms = [each.percentile(hundredths) for each in (page, neighbours, none)]
+        note = f"without any page {waits_ms[2]:.2f}"
+        report.row(f"p{hundredths}", "ms", waits_ms[0], waits_ms[1], note=note)
 
 
 class Brokers(BrokerProcesses):
@@ -107,6 +121,14 @@ class Brokers(BrokerProcesses):
         port = self._debug_ports[broker_id - 1]
         self._settings["debug.listener"] = f"HTTP://127.0.0.1:{port}"
         super()._start_broker(broker_id)
+
+
+@contextlib.contextmanager
+def start_brokers(directory: Path, partitions: int) -> Iterator[Brokers]:
+    settings = {"auto.create.topics.enable": "false"}
+    with Brokers(directory, free_ports(BROKERS), settings) as brokers:
+        create_topics(brokers.bootstrap, partitions)
+        yield brokers
 
 
 def create_topics(bootstrap: str, partitions: int) -> None:

@@ -24,7 +24,7 @@ import psutil
 import uvloop
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minikafka.core.security.acl_cache import AclCache, AclRules, VersionedAcls
+from minikafka.core.security.acl_cache import AclCache, AclRules
 from minikafka.core.security.acls import (
     AclEntry,
     AclOperation,
@@ -32,6 +32,7 @@ from minikafka.core.security.acls import (
     PatternType,
     PermissionType,
     ResourcePattern,
+    VersionedAcls,
 )
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.acls import AclCreation, CreateAclsRequest, CreateAclsResponse
