@@ -101,6 +101,7 @@ def test_progress_and_language_are_remembered(
     expect(listed.first).to_contain_text("已开始")
     listed.nth(1).get_by_role("button").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator(".story h2")).to_contain_text("2. ")  # it has been opened
     assert sent(hand, "open")[-1]["chapter"] == "another"
 
 

@@ -303,6 +303,26 @@ def test_a_group_lags_if_its_lag_grows(module_page: Page, lags: list[int], laggi
 
 
 @pytest.mark.mission("GLASS-45")
+@pytest.mark.parametrize(("step", "counted"), [(10, [("finding", 1, False)]), (0, [])])
+def test_the_cluster_counts_findings_where_no_partition_or_broker_is_odd(
+    module_page: Page, step: int, counted: list[tuple[str, int, bool]]
+) -> None:
+    messages = [
+        state(consumers(10 + step * second), broker=None, at=AT + 1000 * second)
+        for second in range(20)
+    ]
+    odd = module_page.evaluate(
+        """async (messages) => {
+            const { emptyState, reduceAll } = await import("/static/reducer.js");
+            const { verdict } = await import("/static/views/cluster.js");
+            return verdict(reduceAll(emptyState(), messages)).odd;
+        }""",
+        [HELLO, *messages],
+    )
+    assert [(one["name"], one["count"], one["bad"]) for one in odd] == counted
+
+
+@pytest.mark.mission("GLASS-45")
 def test_a_group_without_members_has_records_to_read(module_page: Page) -> None:
     left = event("member_left", 3, group="billing", member="m-1", reason="closed")
     empty = state(consumers(7, state="Empty", members=[]), broker=None)

@@ -10,7 +10,7 @@ from tests.support.cluster.real_cluster import RealCluster
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_zookeeper() -> Iterator[ZookeeperProcess]:
     """Use a chroot of your own, and do not kill it."""
     with running_zookeeper() as server:
@@ -24,7 +24,7 @@ def own_zookeeper() -> Iterator[ZookeeperProcess]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """Three brokers that notice a death within two seconds. Leave them as whole as they were."""
     overrides = (

@@ -28,7 +28,7 @@ def inside() -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     overrides = tuple("=".join(each) for each in SETTINGS.items())
     with ClusterOfProcesses(tmp_path_factory.mktemp("cluster"), overrides=overrides) as running:
@@ -42,7 +42,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with kafkajs, which npm brings."""
     return npm.node_modules(tmp_path_factory.mktemp("kafkajs"), KAFKAJS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +24,14 @@ from minikafka.kernel.sasl_settings import SASL_SETTINGS
 from minikafka.kernel.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from minikafka.kernel.tls_settings import TLS_SETTINGS
 from minikafka.kernel.zookeeper_settings import ZOOKEEPER_SECURITY_SETTINGS
+from tests.support.sources import PACKAGE, SOURCES, nodes_of
 
 pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
 
-ROOT = Path(__file__).resolve().parents[2] / "minikafka"
 # Here keys are described, or looked up in the settings of other brokers: no use of our own.
 DESCRIPTIONS = {
-    *(ROOT / "kernel").glob("*settings.py"),
-    *(ROOT / "core" / "migration").glob("*.py"),
+    *(PACKAGE / "kernel").glob("*settings.py"),
+    *(PACKAGE / "core" / "migration").glob("*.py"),
 }
 # A broker key that gives a topic key its default is read through that one.
 DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name in row.synonyms}
@@ -42,6 +43,7 @@ OF_CLIENTS = {
     "socket.connection.setup.timeout.ms",
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.token.endpoint.url",
     "ssl.keystore.type",
     "ssl.truststore.type",
 }
@@ -54,7 +56,7 @@ class Sources:
     """What the modules of the package name: strings, attributes that are read, and the fields of
     configurations as keys."""
 
-    trees: dict[Path, ast.Module]
+    nodes: dict[Path, Sequence[ast.AST]]
     strings: set[str]
     read_attributes: set[str]
     fields: set[str]
@@ -66,14 +68,12 @@ class Sources:
 
 @pytest.fixture(scope="module")
 def sources() -> Sources:
-    trees = {
-        path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py") if path not in DESCRIPTIONS
-    }
+    nodes = {path: nodes_of(path) for path in SOURCES if path not in DESCRIPTIONS}
     # A constant names debug.listener. Spark asks for the schema before it reads, so a function
     # named include_headers reads that option.
-    found = Sources(trees, {"debug.listener"}, {"include_headers"}, set())
-    for tree in trees.values():
-        for node in ast.walk(tree):
+    found = Sources(nodes, {"debug.listener"}, {"include_headers"}, set())
+    for each in nodes.values():
+        for node in each:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.strings.add(node.value)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -119,9 +119,9 @@ def test_keys_without_effect_have_a_reason_and_one_row_at_most() -> None:
 
 def test_every_field_of_a_configuration_is_read(sources: Sources) -> None:
     unread = [
-        f"{path.relative_to(ROOT)}: {node.name}.{name}"
-        for path, tree in sources.trees.items()
-        for node in ast.walk(tree)
+        f"{path.relative_to(PACKAGE)}: {node.name}.{name}"
+        for path, nodes in sources.nodes.items()
+        for node in nodes
         if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "Options"))
         for name in fields_of(node)
         if name not in sources.read_attributes

@@ -10,13 +10,15 @@ expressions, f-strings, local variables, and arguments of functions that pass an
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "minikafka"
+from tests.support.sources import PACKAGE, ROOT, SOURCES, nodes_of
+
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
+
 LOG_ITSELF = PACKAGE / "kernel" / "events.py"
 
 LEVELS = {"debug", "info", "warning", "error"}
@@ -32,6 +34,7 @@ IRREGULAR = {
 }  # fmt: skip
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Variables = Mapping[str, Sequence[ast.expr]]
 
 
 def is_noun_verb(name: str) -> bool:
@@ -43,27 +46,31 @@ def is_noun_verb(name: str) -> bool:
     return rest[-1].endswith("ing") or any(w.endswith("ed") or w in IRREGULAR for w in rest)
 
 
-def values_of(node: ast.expr, function: Function) -> Iterator[ast.expr]:
+def variables_of(nodes: Iterable[ast.AST]) -> Variables:
+    """The expressions that are assigned to each variable."""
+    found = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id].append(node.value)
+    return found
+
+
+def values_of(node: ast.expr, variables: Variables) -> Iterator[ast.expr]:
     """The expressions that ``node`` may stand for: sides of a condition, values of a variable."""
     if isinstance(node, ast.IfExp):
-        yield from values_of(node.body, function)
-        yield from values_of(node.orelse, function)
-        return
-    values = [
-        statement.value
-        for statement in ast.walk(function)
-        if isinstance(statement, ast.Assign)
-        and isinstance(node, ast.Name)
-        and any(isinstance(t, ast.Name) and t.id == node.id for t in statement.targets)
-    ]
-    if not values:
+        yield from values_of(node.body, variables)
+        yield from values_of(node.orelse, variables)
+    elif isinstance(node, ast.Name) and node.id in variables:
+        for value in variables[node.id]:
+            yield from values_of(value, variables)
+    else:
         yield node
-    for value in values:
-        yield from values_of(value, function)
 
 
 def is_log_method(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Attribute):
+    if not isinstance(node, ast.Attribute) or node.attr not in {*LEVELS, "event"}:
         return False
     owner = node.value
     if isinstance(owner, ast.Call):
@@ -78,8 +85,17 @@ def is_log_method(node: ast.expr) -> bool:
     )
 
 
-def functions_of(tree: ast.AST) -> list[Function]:
-    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+def log_calls(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Call, Function, Variables]]:
+    """The calls of log methods, the functions that they are in, and the variables of these."""
+    for function in nodes:
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = list(ast.walk(function))
+            variables = variables_of(inside)
+            for call in inside:
+                if isinstance(call, ast.Call) and any(
+                    is_log_method(method) for method in values_of(call.func, variables)
+                ):
+                    yield call, function, variables
 
 
 def is_parameter(node: ast.expr, function: Function) -> bool:
@@ -87,10 +103,12 @@ def is_parameter(node: ast.expr, function: Function) -> bool:
     return isinstance(node, ast.Name) and node.id in {a.arg for a in arguments}
 
 
-def arguments_for(parameter: str, function: Function, tree: ast.AST) -> Iterator[ast.expr]:
+def arguments_for(
+    parameter: str, function: Function, nodes: Sequence[ast.AST]
+) -> Iterator[ast.expr]:
     """What the callers in the module pass for a parameter of ``function``."""
     names = [a.arg for a in function.args.args if a.arg != "self"]
-    for call in ast.walk(tree):
+    for call in nodes:
         called = isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2]
         if isinstance(call, ast.Call) and called == function.name:
             given = {k.arg: k.value for k in call.keywords} | dict(
@@ -99,23 +117,19 @@ def arguments_for(parameter: str, function: Function, tree: ast.AST) -> Iterator
             yield given[parameter]
 
 
-def event_names(source: str, path: str = "") -> Iterator[tuple[int, str]]:
+def event_names(nodes: Sequence[ast.AST], path: str) -> Iterator[tuple[int, str]]:
     """The lines and names of events. An expression that is no name is given as its source."""
-    tree = ast.parse(source)
-    for function in functions_of(tree):
-        for call in ast.walk(function):
-            if not isinstance(call, ast.Call) or not call.args:
-                continue
-            if not any(is_log_method(m) for m in values_of(call.func, function)):
-                continue
-            for value in values_of(call.args[0], function):
-                passed = [value]
-                if is_parameter(value, function):
-                    assert isinstance(value, ast.Name)
-                    passed = list(arguments_for(value.id, function, tree))
-                for node in passed:
-                    if (path, ast.unparse(node)) not in PASSED_ON:
-                        yield node.lineno, name_in(node)
+    for call, function, variables in log_calls(nodes):
+        if not call.args:
+            continue
+        for value in values_of(call.args[0], variables):
+            passed = [value]
+            if is_parameter(value, function):
+                assert isinstance(value, ast.Name)
+                passed = list(arguments_for(value.id, function, nodes))
+            for node in passed:
+                if (path, ast.unparse(node)) not in PASSED_ON:
+                    yield node.lineno, name_in(node)
 
 
 def name_in(node: ast.expr) -> str:
@@ -129,35 +143,27 @@ def name_in(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def lines_overwriting(fact: str, source: str) -> list[int]:
+def lines_overwriting(fact: str, nodes: Iterable[ast.AST]) -> list[int]:
     """The lines of log calls that pass ``fact`` as a keyword."""
     return [
         call.lineno
-        for function in functions_of(ast.parse(source))
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call)
-        and any(is_log_method(m) for m in values_of(call.func, function))
-        and fact in {keyword.arg for keyword in call.keywords}
+        for call, _, _ in log_calls(nodes)
+        if fact in {keyword.arg for keyword in call.keywords}
     ]
-
-
-SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != LOG_ITSELF]
-
-
-pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
 
 
 @pytest.fixture(scope="module")
 def names() -> list[tuple[str, int, str]]:
     """The path, line and name of every event of the package."""
     return [
-        (path, line, name) for path, source in texts() for line, name in event_names(source, path)
+        (path, line, name) for path, nodes in modules() for line, name in event_names(nodes, path)
     ]
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def modules() -> Iterator[tuple[str, Sequence[ast.AST]]]:
     for path in SOURCES:
-        yield path.relative_to(ROOT).as_posix(), path.read_text()
+        if path != LOG_ITSELF:
+            yield path.relative_to(ROOT).as_posix(), nodes_of(path)
 
 
 def test_events_are_named_by_a_noun_and_a_verb(names: list[tuple[str, int, str]]) -> None:
@@ -165,7 +171,7 @@ def test_events_are_named_by_a_noun_and_a_verb(names: list[tuple[str, int, str]]
 
 
 def test_no_event_overwrites_the_id_of_the_broker_that_logs_it() -> None:
-    found = {path: lines_overwriting("broker", source) for path, source in texts()}
+    found = {path: lines_overwriting("broker", nodes) for path, nodes in modules()}
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 
@@ -179,7 +185,7 @@ def connect(self):
     event_log("node", broker=1).info("broker_connected", target_broker=2)
     self.trace.add("broker_connected", broker=2)
 """
-    assert lines_overwriting("broker", source) == [4, 6]
+    assert lines_overwriting("broker", ast.walk(ast.parse(source))) == [4, 6]
 
 
 def test_events_are_found_however_they_are_written(names: list[tuple[str, int, str]]) -> None:

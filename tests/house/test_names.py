@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2] / "minikafka"
+import pytest
+
+from tests.support.sources import PACKAGE, SOURCES, nodes_of
+
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
 
 # Names with several classes that stay, and why.
 ALLOWED = {
@@ -29,10 +32,10 @@ ALLOWED = {
 def public_classes() -> dict[str, list[str]]:
     """The modules that define each public class."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in SOURCES:
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(path.relative_to(ROOT)))
+                found[node.name].append(str(path.relative_to(PACKAGE)))
     return found
 
 

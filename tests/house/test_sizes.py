@@ -3,8 +3,12 @@
 import ast
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted((ROOT / "minikafka").rglob("*.py"))
+import pytest
+
+from tests.support.sources import ROOT, SOURCES, nodes_of
+
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
+
 ALL = sorted([*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
 MAX_FILE_LINES = 900
 MAX_FUNCTION_LINES = 70
@@ -22,7 +26,7 @@ def test_files_hold_one_story() -> None:
 def test_functions_are_at_most_70_lines() -> None:
     long = {}
     for path in ALL:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
                 lines = node.end_lineno - node.lineno + 1
@@ -63,7 +67,7 @@ def test_nothing_banned_is_used() -> None:
 
 def banned(path: Path) -> list[str]:
     problems = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.ExceptHandler) and swallows(node):
             problems.append(f"line {node.lineno}: a broad except that swallows")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -7,15 +7,15 @@ import asyncio
 import io
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 import structlog
 
 from minikafka.kernel import events
+from tests.support.sources import ROOT, SOURCES, nodes_of
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted((ROOT / "minikafka").rglob("*.py"))
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
+
 AGREED = ("pyproject.toml", "minikafka", "config", "scripts", "tests", "docker-compose.yml")
 
 
@@ -51,7 +51,7 @@ def test_nothing_else_logs() -> None:
     importing = {
         str(path.relative_to(ROOT))
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Import | ast.ImportFrom)
         and "logging" in (getattr(node, "module", None), *(alias.name for alias in node.names))
     }

@@ -12,12 +12,14 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "minikafka"
-TESTS = ROOT / "tests"
+import pytest
+
+from tests.support.sources import ROOT, SOURCES, nodes_of
+
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources
 
 RETIRED = re.compile(
     r"\b(hears? of|(?:is|are|was|were|be|been) told|whoever|who waits|what is wanted"
@@ -32,13 +34,12 @@ RETIRED_IN_NAMES = re.compile(
     r"(?![a-z])|answer"
 )
 
-SOURCES = sorted(PACKAGE.rglob("*.py"))
-TEST_FILES = sorted(TESTS.rglob("test_*.py"))
-ALL_OF_TESTS = sorted(TESTS.rglob("*.py"))
+ALL_OF_TESTS = sorted((ROOT / "tests").rglob("*.py"))
+TEST_FILES = [path for path in ALL_OF_TESTS if path.name.startswith("test_")]
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def texts(source: str) -> list[tuple[int, str]]:
+def texts(source: str, nodes: Iterable[ast.AST]) -> list[tuple[int, str]]:
     """Comments (each run of lines as one), docstrings and other string literals, by line."""
     found: list[tuple[int, str]] = []
     last_comment = -1
@@ -50,15 +51,15 @@ def texts(source: str) -> list[tuple[int, str]]:
             else:
                 found.append((row, text))
             last_comment = row
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.append((node.lineno, node.value))
     return found
 
 
-def docstrings(source: str) -> list[tuple[int, str]]:
+def docstrings(nodes: Iterable[ast.AST]) -> list[tuple[int, str]]:
     """Docstrings of the module, its classes and functions, by line."""
-    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, Documented)]
+    found = [node for node in nodes if isinstance(node, Documented)]
     return [(node.body[0].lineno, ast.get_docstring(node) or "") for node in found if node.body]
 
 
@@ -70,34 +71,41 @@ def retired_words(found: list[tuple[int, str]]) -> list[str]:
     ]
 
 
-def opaque_names(source: str) -> list[str]:
+def opaque_names(nodes: Iterable[ast.AST]) -> list[str]:
     """Names of tests, in classes too, that contain a retired word."""
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and RETIRED_IN_NAMES.search(node.name)
     ]
 
 
-def found_in(paths: list[Path], look: Callable[[str], list[str]]) -> dict[str, list[str]]:
+def nodes_in(source: str) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(source))
+
+
+def found_in(paths: list[Path], look: Callable[[Path], list[str]]) -> dict[str, list[str]]:
     """What ``look`` finds in the files, by path; those in which it finds nothing are left out."""
-    found = {path.relative_to(ROOT).as_posix(): look(path.read_text()) for path in paths}
+    found = {path.relative_to(ROOT).as_posix(): look(path) for path in paths}
     return {path: words for path, words in found.items() if words}
 
 
 def test_no_retired_word_is_used() -> None:
-    assert found_in(SOURCES, lambda source: retired_words(texts(source))) == {}
+    def look(path: Path) -> list[str]:
+        return retired_words(texts(path.read_text(), nodes_of(path)))
+
+    assert found_in(SOURCES, look) == {}
 
 
 def test_retired_words_are_found_across_lines_and_in_messages() -> None:
     source = '"""The follower is\ntold."""\n# read\n# anew\nfail("Whoever asked")\n'
-    assert retired_words(texts(source)) == ["3: anew", "1: is told", "5: Whoever"]
+    assert retired_words(texts(source, nodes_in(source))) == ["3: anew", "1: is told", "5: Whoever"]
 
 
 def test_docstrings_of_tests_use_no_retired_word() -> None:
-    assert found_in(ALL_OF_TESTS, lambda source: retired_words(docstrings(source))) == {}
+    assert found_in(ALL_OF_TESTS, lambda path: retired_words(docstrings(nodes_of(path)))) == {}
 
 
 def test_retired_words_are_found_in_docstrings_and_not_in_data_of_tests() -> None:
@@ -105,11 +113,11 @@ def test_retired_words_are_found_in_docstrings_and_not_in_data_of_tests() -> Non
         'class Log:\n    """A disk of its own."""\n\n    def read(self):\n'
         '        """In\n        vain."""\n        return "anew"  # anew\n'
     )
-    assert retired_words(docstrings(source)) == ["2: of its own", "5: In vain"]
+    assert retired_words(docstrings(nodes_in(source))) == ["2: of its own", "5: In vain"]
 
 
 def test_test_names_use_no_retired_word() -> None:
-    assert found_in(TEST_FILES, opaque_names) == {}
+    assert found_in(TEST_FILES, lambda path: opaque_names(nodes_of(path))) == {}
 
 
 def test_retired_words_are_found_in_names_of_tests_and_methods() -> None:
@@ -123,5 +131,5 @@ def test_retired_words_are_found_in_names_of_tests_and_methods() -> None:
     source = "class TestIt:\n"
     for name in [*opaque, *plain]:
         source += f"    async def {name}(self): ...\n"
-    assert opaque_names(source) == opaque
-    assert opaque_names("def test_nobody_leads(): ...") == ["test_nobody_leads"]
+    assert opaque_names(nodes_in(source)) == opaque
+    assert opaque_names(nodes_in("def test_nobody_leads(): ...")) == ["test_nobody_leads"]

@@ -11,6 +11,7 @@ import pytest
 from scripts.lib.apache_kafka import VERSIONS, NoApacheKafka, java_command
 from tests.support.cluster.class_archive import archive_classes
 from tests.support.cluster.mixed_cluster import MixedCluster
+from tests.support.cluster.tool_jvm import ToolJvm, tool_jvm
 from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 Mixed: TypeAlias = Callable[..., AbstractContextManager[MixedCluster]]
@@ -27,14 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=str(missing)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperProcess]:
     with running_zookeeper() as server:
         archive_classes(tmp_path_factory.mktemp("archive"), f"{server.connect}/archive")
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mixed(zookeeper: ZookeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Mixed:
     """Return the function that makes a cluster from kinds and properties, each in a new chroot."""
 
@@ -50,3 +51,10 @@ def mixed(zookeeper: ZookeeperProcess, tmp_path_factory: pytest.TempPathFactory)
         return MixedCluster(home, chroot, kinds, properties, own, more_listeners, more_brokers)
 
     return make
+
+
+@pytest.fixture(scope="package")
+def tools() -> Iterator[ToolJvm]:
+    """A JVM that runs Kafka's tools, one at a time."""
+    with tool_jvm() as running:
+        yield running

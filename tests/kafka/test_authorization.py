@@ -33,9 +33,9 @@ from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
 from tests.kafka.test_tls import Files, write
 from tests.support.cluster.cluster_state import connected, until
-from tests.support.cluster.kafka_tools import run_tool
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.cluster.real_cluster import MINIKAFKA
+from tests.support.cluster.tool_jvm import ToolJvm
 from tests.support.security import api_matrix
 from tests.support.security.api_matrix import BOB, BROKER, RECORDED, STRANGER
 from tests.support.security.certificates import Authority
@@ -272,11 +272,11 @@ def test_the_principal_of_a_certificate_needs_acls(both: MixedCluster, stores: F
 
 
 @pytest.mark.mission("SEC-156")
-def test_kafka_acls_and_our_verb_print_the_same(both: MixedCluster) -> None:
+def test_kafka_acls_and_our_verb_print_the_same(both: MixedCluster, tools: ToolJvm) -> None:
     options = ("--producer", "--topic", "written", "--allow-principal", "User:zed")
-    java = run_tool(both, "acls", "--bootstrap-server", "{bootstrap}", "--add", *options)
+    java = tools.run(both, "acls", "--bootstrap-server", "{bootstrap}", "--add", *options)
     assert java.status == 0, java
-    listed = run_tool(both, "acls", "--bootstrap-server", "{bootstrap}", "--list")
+    listed = tools.run(both, "acls", "--bootstrap-server", "{bootstrap}", "--list")
     assert listed.status == 0, listed
     command = [*MINIKAFKA, "acls", "--bootstrap-server", both.address(1), "--list"]
     ours = subprocess.run(command, capture_output=True, text=True, check=True).stdout

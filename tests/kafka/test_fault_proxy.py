@@ -15,8 +15,8 @@ from kafka.errors import CorruptRecordError
 from minikafka.proxy.fault_proxy import FaultProxy
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
-from tests.support.cluster.kafka_tools import run_tool
 from tests.support.cluster.mixed_cluster import MixedCluster
+from tests.support.cluster.tool_jvm import ToolJvm
 
 pytestmark = [
     pytest.mark.kafka,
@@ -99,20 +99,20 @@ def test_a_group_of_kafka_python_reads_records_of_librdkafka(proxy: FaultProxy, 
 
 
 def test_the_java_client_goes_through_the_proxy(
-    cluster: MixedCluster, proxy: FaultProxy, topic: str
+    cluster: MixedCluster, proxy: FaultProxy, tools: ToolJvm, topic: str
 ) -> None:
     at = ("--bootstrap-server", proxy.bootstrap.split(",")[1])
     with proxy.request_faults.answer("NOT_LEADER_OR_FOLLOWER", api="produce", topic=topic) as fault:
-        done = run_tool(cluster, "console-producer", *at, "--topic", topic, stdin="one\ntwo\n")
+        done = tools.run(cluster, "console-producer", *at, "--topic", topic, stdin="one\ntwo\n")
         assert (done.status, fault.hits) == (0, 1), done.err
     assert sum(offsets(cluster, topic)) == 2
     read = (*at, "--topic", topic, "--from-beginning", "--max-messages", "2")
     with proxy.request_faults.corrupt(topic=topic, times=None):
-        done = run_tool(cluster, "console-consumer", *read)
+        done = tools.run(cluster, "console-consumer", *read)
         assert done.out == ""  # the tool ends at a record that is corrupt
-    done = run_tool(cluster, "console-consumer", *read)
+    done = tools.run(cluster, "console-consumer", *read)
     assert sorted(done.out.split()) == ["one", "two"], done.err
-    described = run_tool(cluster, "topics", *at, "--describe", "--topic", topic)
+    described = tools.run(cluster, "topics", *at, "--describe", "--topic", topic)
     assert described.status == 0
 
 

@@ -17,7 +17,7 @@ from tests.support.cluster.migration_matrix import MATRIX_ROW, matrix_row
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.cluster.verify_process import VerifyProcess
 
-pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka-migrations")]
 
 # As group and as transactional id they belong to partitions 0, 1 and 2 of three, and so to a
 # coordinator on each broker.

@@ -20,7 +20,7 @@ from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.cluster.real_cluster import run_verb
 from tests.support.cluster.verify_process import VerifyProcess
 
-pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka-migrations")]
 
 DEFAULT = "3.9-IV0"
 Record = Callable[[str, object], None]

@@ -42,8 +42,9 @@ from minikafka.world.real.world import real_world, run
 from minikafka.zookeeper.znodes.delegation_tokens import decode_token, encode_token
 from scripts.lib.apache_kafka import NEWEST, NoApacheKafka, class_path, java_command
 from tests.kafka.conftest import Mixed
-from tests.support.cluster.kafka_tools import ToolOutput, normalised, run_tool
+from tests.support.cluster.kafka_tools import ToolOutput, normalised
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
+from tests.support.cluster.tool_jvm import ToolJvm
 from tests.support.security.certificates import Authority
 from tests.support.security.sasl_brokers import (
     ESCAPED_USER,
@@ -68,7 +69,9 @@ OLDEST_WITH_SCRAM = "0.10.2.2"
 
 
 @pytest.fixture(scope="module")
-def cluster(mixed: Mixed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+def cluster(
+    mixed: Mixed, tools: ToolJvm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MixedCluster]:
     """Broker 1 is ours, broker 2 is official. Kafka's tool has created the users of SCRAM."""
     stores = tmp_path_factory.mktemp("stores")
     identity = Authority().issue("broker", ("127.0.0.1",))
@@ -81,21 +84,21 @@ def cluster(mixed: Mixed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with mixed(OURS, NEWEST, properties=properties, more_listeners=LISTENERS) as cluster:
         (cluster.directory / "ca.pem").write_bytes(identity.authority_pem)
         cluster.create_topic("t", [1], [2])
-        with ThreadPoolExecutor(2) as pool:
-            for done in pool.map(lambda user: create_user(cluster, user), USERS):
-                assert done.status == 0, done
+        for user in USERS:
+            done = create_user(cluster, tools, user)
+            assert done.status == 0, done
         yield cluster
 
 
 USERS = (SCRAM_USER, ESCAPED_USER)
 
 
-def create_user(cluster: MixedCluster, user: str) -> ToolOutput:
+def create_user(cluster: MixedCluster, tools: ToolJvm, user: str) -> ToolOutput:
     config = ",".join(
         f"{mechanism}=[iterations=4096,password={SCRAM_PASSWORD}]"
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
     )
-    return run_tool(
+    return tools.run(
         cluster,
         "configs",
         *("--bootstrap-server", "{bootstrap}", "--alter", "--add-config", config),
@@ -118,11 +121,10 @@ def client_properties(cluster: MixedCluster, listener: str, mechanism: str, entr
 
 
 @pytest.mark.mission("SEC-106")
-def test_java_clients_log_in_with_each_mechanism(cluster: MixedCluster) -> None:
-    def describe(place: tuple[str, str]) -> ToolOutput:
-        listener, mechanism = place
+def test_java_clients_log_in_with_each_mechanism(cluster: MixedCluster, tools: ToolJvm) -> None:
+    def describe(listener: str, mechanism: str) -> ToolOutput:
         settings = client_properties(cluster, listener, mechanism, client_entry(mechanism))
-        return run_tool(
+        return tools.run(
             cluster,
             "topics",
             *("--bootstrap-server", cluster.address(1, listener), "--describe", "--topic", "t"),
@@ -134,19 +136,19 @@ def test_java_clients_log_in_with_each_mechanism(cluster: MixedCluster) -> None:
         (PLAIN_LISTENER, "SCRAM-SHA-256"),
         (TLS_LISTENER, "OAUTHBEARER"),
     ]
-    with ThreadPoolExecutor(2) as pool:
-        for place, found in zip(places, pool.map(describe, places), strict=True):
-            assert found.status == 0, (place, found)
-            assert "PartitionCount: 2" in found.out
+    for place in places:
+        found = describe(*place)
+        assert found.status == 0, (place, found)
+        assert "PartitionCount: 2" in found.out
     settings = client_properties(
         cluster, TLS_LISTENER, "SCRAM-SHA-512", client_entry("SCRAM-SHA-512")
     )
     at = ("--bootstrap-server", cluster.address(1, TLS_LISTENER), "--topic", "t")
-    sent = run_tool(
+    sent = tools.run(
         cluster, "console-producer", *at, "--producer.config", settings, stdin="one\ntwo\n"
     )
     assert sent.status == 0, sent
-    read = run_tool(
+    read = tools.run(
         cluster,
         "console-consumer",
         *(*at, "--consumer.config", settings),
@@ -459,7 +461,7 @@ async def until_logged_in(
 
 @pytest.mark.mission("SEC-151", "SEC-171")
 def test_tokens_of_either_kind_log_in_at_both(
-    cluster: MixedCluster, capsys: pytest.CaptureFixture[str]
+    cluster: MixedCluster, tools: ToolJvm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = real_world()
     of_ours, of_kafka = create_token(cluster, 1), create_token(cluster, 2)
@@ -474,12 +476,10 @@ def test_tokens_of_either_kind_log_in_at_both(
     by_token = client_properties(cluster, PLAIN_LISTENER, "SCRAM-SHA-256", token_entry(of_ours))
     at = ("--bootstrap-server", cluster.address(1, PLAIN_LISTENER))
     listing = ("--describe", "--owner-principal", f"User:{PLAIN_USER}")
-    with ThreadPoolExecutor(2) as pool:
-        topics = ("topics", *at, "--command-config", by_token, "--describe", "--topic", "t")
-        seen = pool.submit(run_tool, cluster, *topics)
-        tokens = ("delegation-tokens", *at, "--command-config", alice, *listing)
-        official = pool.submit(run_tool, cluster, *tokens).result()
-    assert "PartitionCount: 2" in seen.result().out, seen.result()
+    described = ("--describe", "--topic", "t")
+    seen = tools.run(cluster, "topics", *at, "--command-config", by_token, *described)
+    assert "PartitionCount: 2" in seen.out, seen
+    official = tools.run(cluster, "delegation-tokens", *at, "--command-config", alice, *listing)
     own = cluster.directory / "alice.properties"  # without the type of a store
     lines = Path(alice).read_text().splitlines(keepends=True)
     own.write_text("".join(line for line in lines if not line.startswith("ssl.")))

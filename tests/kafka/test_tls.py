@@ -28,8 +28,8 @@ from minikafka.protocol.messages.delegation_tokens import (
 from minikafka.protocol.schema import Message
 from scripts.lib.apache_kafka import NEWEST
 from tests.kafka.conftest import Mixed
-from tests.support.cluster.kafka_tools import run_tool
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
+from tests.support.cluster.tool_jvm import ToolJvm
 from tests.support.security.certificates import Authority, Identity
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
@@ -180,11 +180,11 @@ def test_python_clients_produce_over_tls(cluster: MixedCluster, client: Files) -
 
 
 @pytest.mark.mission("SEC-122")
-def test_java_tools_reach_us_over_tls(cluster: MixedCluster, client: Files) -> None:
+def test_java_tools_reach_us_over_tls(cluster: MixedCluster, client: Files, tools: ToolJvm) -> None:
     settings = cluster.directory / "client.properties"
     lines = {"security.protocol": "SSL", **client.properties()}
     settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    found = run_tool(
+    found = tools.run(
         cluster,
         "topics",
         *("--bootstrap-server", cluster.address(1, "SSL"), "--describe", "--topic", "t"),

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from minikafka.cli.processes.broker import register_disk_bytes, register_process
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer
+from minikafka.core.metrics.prometheus import Names, TextFormat, exposition
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.slices import run_at_once
 from minikafka.simulator.cluster import SimCluster
+from minikafka.world.real import process_io
 from tests.support.network.http_lab import Response, get, responses
 from tests.support.network.wire_end import WireEnd
 
 PORT = 9404
 SETTINGS = {"metrics.listener": f"HTTP://127.0.0.1:{PORT}"}
 TP = TopicPartition("seen", 0)
+LIMITS = [("producer_byte_rate", 1e6), ("consumer_byte_rate", 1e6), ("request_percentage", 100.0)]
+DASHBOARDS = Path(__file__).resolve().parents[2] / "docs" / "dashboards.md"
+HEADING = re.compile(r"(.+): (\d+) of (\d+) panels, (\d+) of (\d+) queries")
 # What Strimzi's, Grafana's and jmx_exporter's dashboards and alert rules query, of a broker in
 # ZooKeeper mode; without the prefix.
 QUERIED = """
@@ -90,6 +100,40 @@ def families(response: Response) -> dict[str, Metric]:
     return {f.name: f for f in text_string_to_metric_families(response.body.decode())}
 
 
+class Panel(NamedTuple):
+    """A row of docs/dashboards.md: the metrics that a panel of a dashboard queries."""
+
+    shows: list[str]
+    lacks: list[str]
+
+
+class Dashboard(NamedTuple):
+    title: str
+    figures: tuple[int, ...]  # full panels, panels, queries with results, queries
+    panels: list[Panel]
+
+
+def dashboards() -> Iterator[Dashboard]:
+    """Read the dashboards that docs/dashboards.md lists."""
+    for section in DASHBOARDS.read_text().split("\n## ")[1:]:
+        lines = section.splitlines()
+        heading = HEADING.fullmatch(lines[0])
+        assert heading is not None, lines[0]
+        rows = [line.split("|")[2:4] for line in lines if line.startswith("| ")][1:]
+        panels = [Panel(*(re.findall(r"`(\w+)`", cell) for cell in row)) for row in rows]
+        yield Dashboard(heading[1], tuple(map(int, heading.groups()[1:])), panels)
+
+
+def names_of_process(names: Names) -> set[str]:
+    """Return the series that a broker's process adds to those of the simulated broker."""
+    metrics = Metrics()
+    register_disk_bytes(metrics)
+    register_process(metrics)
+    text = run_at_once(exposition(metrics.samples(), names, TextFormat.PROMETHEUS)).decode()
+    found = text_string_to_metric_families(text)
+    return {sample.name for family in found for sample in family.samples}
+
+
 def value(found: Mapping[str, Metric], name: str, **labels: str) -> float:
     family = found[name.removesuffix("_total").removesuffix("_count")]
     (number,) = [s.value for s in family.samples if s.name == name and s.labels == labels]
@@ -97,11 +141,12 @@ def value(found: Mapping[str, Metric], name: str, **labels: str) -> float:
 
 
 async def work(cluster: SimCluster) -> None:
-    """Produce to a replicated topic and consume from it in a group."""
+    """Produce to a replicated topic and consume from it in a group, below limits."""
     cluster.start()
     await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
     world, config = cluster.client_host.world, cluster.client_config
     async with Admin(world, config) as admin:
+        await admin.alter_client_quotas({"client-id": None}, LIMITS)
         await admin.create_topic(TP.topic, 1, 3)
         await admin.wait_for_topic(TP.topic)
     async with Producer(world, config) as producer:
@@ -124,6 +169,37 @@ def test_every_series_that_dashboards_query_exists() -> None:
         assert {f"kafka_{name}" for name in QUERIED.split()} - shown == set()
 
     SimCluster(1, settings=SETTINGS).run(play)
+
+
+def test_the_figures_of_each_listed_dashboard_are_those_of_its_rows() -> None:
+    listed = list(dashboards())
+    assert listed
+    for title, figures, panels in listed:
+        full = sum(not panel.lacks for panel in panels)
+        shown = sum(len(panel.shows) for panel in panels)
+        lacking = sum(len(panel.lacks) for panel in panels)
+        assert figures == (full, len(panels), shown, shown + lacking), title
+
+
+@pytest.mark.mission("GLASS-5")
+@pytest.mark.skipif(not process_io.IO.exists(), reason="no /proc/self/io")
+def test_listed_panels_show_and_lack_the_listed_metrics() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await work(cluster)
+        for query, names, owner in (
+            ("", Names.JMX, "Strimzi's"),
+            ("?names=confluent", Names.CONFLUENT, "Confluent's"),
+        ):
+            series = names_of_process(names)
+            for broker_id in cluster.broker_ids:
+                found = families(await scrape(cluster, broker_id, query))
+                series |= {sample.name for family in found.values() for sample in family.samples}
+            listed = [d.panels for d in dashboards() if d.title.startswith(owner)]
+            panels = [panel for each in listed for panel in each]
+            assert {name for panel in panels for name in panel.shows} - series == set()
+            assert {name for panel in panels for name in panel.lacks} & series == set()
+
+    SimCluster(6, settings=SETTINGS).run(play)
 
 
 @pytest.mark.mission("GLASS-5")

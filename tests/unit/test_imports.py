@@ -115,6 +115,31 @@ def test_a_broker_imports_no_faults() -> None:
     assert not [name for name in loaded if "faults" in name]
 
 
+@pytest.mark.mission("SCALE-11", "SEC-142")
+def test_a_broker_without_authorizer_and_sasl_imports_neither() -> None:
+    """So that no handler of it can be wrapped by a guard. Handlers that a broker at rest does not
+    need are imported at their first request, and what serves HTTP only with a listener for it."""
+    loaded = loaded_by(
+        "from minikafka.simulator.cluster import SimCluster\n"
+        "async def scenario(cluster):\n"
+        "    cluster.start()\n"
+        "    await cluster.until('a controller', lambda: cluster.controller_id() == 1)\n"
+        "SimCluster(1, (1,)).run(scenario)"
+    )
+    requests = "minikafka.broker.requests."
+    assert requests + "apis" in loaded
+    rooms = tuple(f"{requests}{room}." for room in ("authorization", "security"))
+    names = (
+        "broker_to_controller", "configs", "consumer_groups", "elections", "group_offsets",
+        "groups", "log_dirs", "topics", "transactions",
+    )  # fmt: skip
+    rare = {requests + name for name in names}
+    assert not [name for name in loaded if name.startswith(rooms) or name in rare]
+    others = (".acl_authorizer", ".jaas", ".listener_sasl", ".node.sasl", ".node.tls")
+    assert not [name for name in loaded if name.endswith(others)]
+    assert {"minikafka.network.http_server", "minikafka.node.state_facts"} & loaded == set()
+
+
 @pytest.mark.mission("RUN-6")
 def test_a_module_is_imported_without_another_that_others_still_find() -> None:
     loaded = loaded_by(

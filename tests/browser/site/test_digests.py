@@ -1,16 +1,20 @@
-"""The Python of the site plays what CPython plays."""
+"""The Python of the site, in Node: it plays what CPython plays, and all chapters to their ends."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from minikafka import dashboard
+from minikafka.learn.chapters.table import TABLE
 from minikafka.learn.recipe import Recipe, TimedAction
-from tests.support import played_recipes
+from minikafka.learn.texts import SUMMARY, TITLE, Catalogue
+from tests.support import played_recipes, read_chapters
 
 pytestmark = pytest.mark.xdist_group("site")
 
@@ -37,18 +41,34 @@ def recipe(seed: int) -> Recipe:
     return Recipe("playground", seed=seed, actions=actions)
 
 
-@pytest.mark.mission("LEARN-60")
-def test_digests_of_twenty_seeds_are_those_of_cpython(built_site: Path) -> None:
-    """The kills end connections with errors, whose numbers differ between the platforms."""
-    recipes = json.dumps([recipe(seed).to_json() for seed in range(20)])
+def in_pyodide(site: Path, script: ModuleType, function: str, *arguments: object) -> Any:
+    """Call a function that returns JSON; return what that stands for."""
+    assert script.__file__ is not None
     done = subprocess.run(
-        ["node", str(PLAY), str(built_site), str(START), played_recipes.__file__],
-        input=json.dumps({"recipes": recipes, "until_us": UNTIL_US}),
+        ["node", str(PLAY), str(site), str(START), script.__file__, function],
+        input=json.dumps(arguments),
         capture_output=True,
         text=True,
         check=True,
     )
-    found = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.mission("LEARN-60")
+def test_digests_of_twenty_seeds_are_those_of_cpython(built_site: Path) -> None:
+    """The kills end connections with errors, whose numbers differ between the platforms."""
+    recipes = json.dumps([recipe(seed).to_json() for seed in range(20)])
+    found = in_pyodide(built_site, played_recipes, "outcomes", recipes, UNTIL_US)
     assert found == json.loads(played_recipes.outcomes(recipes, UNTIL_US))
     assert len({digest for digest, _ in found}) == 20
     assert min(events for _, events in found) > 100
+
+
+@pytest.mark.mission("LEARN-63")
+def test_each_chapter_says_all_that_it_has_to_say(built_site: Path) -> None:
+    """The sentences come one after the other as the cluster does what they say. A tab sends the
+    same requests to the same Python; ``test_tab.py`` reads a few chapters there."""
+    chapters = json.dumps([*TABLE.values()])
+    found = in_pyodide(built_site, read_chapters, "sentences", chapters)
+    for name, keys in zip(TABLE.values(), found, strict=True):
+        assert {*keys, TITLE, SUMMARY} == set(Catalogue.of(name).entries), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,16 @@ document.body.dataset.kept = String(!found.installing);
 REGISTRATION = """async () => (await navigator.serviceWorker.getRegistration("/site/"))"""
 
 
-def write(site: Path, version: str) -> None:
+def write(site: Path, version: str, age_seconds: int) -> None:
+    """Write a version that is some seconds old: the server dates files to the second, and tells a
+    browser that has a file of this date that nothing has changed."""
     (site / "static").mkdir(exist_ok=True)
     (site / "index.html").write_text(_PAGE.format(version=version))
     (site / "static" / "show.js").write_text(_SCRIPT.format(version=version))
     keep_offline(site)
+    for path in site.rglob("*"):
+        changed = path.stat().st_mtime - age_seconds
+        os.utime(path, (changed, changed))
 
 
 def shown(page: Page) -> tuple[str, str]:
@@ -42,12 +48,12 @@ def test_a_new_version_is_shown_once_no_tab_has_the_old_one(
     site = tmp_path / "site"
     site.mkdir()
     (tmp_path / "beside.html").write_text("<!doctype html><link rel=icon href=data:,>")
-    write(site, "old")
+    write(site, "old", age_seconds=60)
     with serving(tmp_path) as server:
         # The last visit asks for a newer version without a network.
         page = open_page(server.url + "site/", errors=("Failed to update a ServiceWorker",))
         assert shown(page) == ("old", "old")
-        write(site, "new")
+        write(site, "new", age_seconds=0)
         page.reload()
         assert shown(page) == ("old", "old")  # and the new one is stored meanwhile
         page.wait_for_function(REGISTRATION + ".waiting !== null")

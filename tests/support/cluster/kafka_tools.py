@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.lib.apache_kafka import NEWEST, java_command
@@ -88,6 +89,12 @@ def first_line(cluster: MixedCluster, tool: str, *arguments: str, having: str) -
 
 
 def _command(cluster: MixedCluster, tool: str, *arguments: str) -> list[str]:
+    given = with_places(cluster, arguments)
+    return java_command(NEWEST, CLASSES[tool], *given, jvm=(*TOOL_JVM, QUIET))
+
+
+def with_places(cluster: MixedCluster, arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the places of the cluster, see ``run_tool``."""
     first = cluster.broker_ids[0]
     places = {
         "{bootstrap}": cluster.address(first),
@@ -99,7 +106,7 @@ def _command(cluster: MixedCluster, tool: str, *arguments: str) -> list[str]:
         for name, value in places.items():
             argument = argument.replace(name, value)
         given.append(argument)
-    return java_command(NEWEST, CLASSES[tool], *given, jvm=(*TOOL_JVM, QUIET))
+    return given
 
 
 # What two clusters in the same state have in different words, and what stands for it.

@@ -6,7 +6,7 @@ import ast
 import random
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ VIEWS = {
 ENTITY = re.compile(r"(host\|[a-z]+(-[0-9])?|[a-z_]+\|[0-9]*\|.*)").fullmatch
 
 
-@lru_cache(maxsize=1)
+@cache
 def performance(name: str) -> Performance:
     return play_through(chapter(name))
 

@@ -33,6 +33,7 @@ LEFT_OUT = {
     "RUN": "starts, memory and soaks of real processes",
     "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
     "SPS": "the speed of Spark's data source, which docs/spark.md tells",
+    "SPF": "Spark under failures, and its formats, which docs/spark.md tells",
     "FMT": "columns of Spark, which docs/spark.md tells",
     "SPV": "versions of PySpark, which docs/spark.md lists",
     "LAKE": "tables that Spark fills, which docs/spark-lakes.md tells",
@@ -48,6 +49,10 @@ LEFT_OUT_ROWS = {
     "FET-19": "the short way of common fetches, whose effects are those of any other way",
     "FET-20": "which fetches take that short way",
     "FET-21": "how a place in a log is found, of which no message says anything",
+    "FET-22": "the short way of followers' fetches, whose effects are those of any other way",
+    "FET-23": "which fetches of followers take that short way",
+    "FET-24": "a fetcher without its task: its requests are the same as with that",
+    "FET-25": "the bytes of these requests, of which no message says anything",
     "DOP-14": "needs a broker with two log directories; those of a recipe have one",
 }
 

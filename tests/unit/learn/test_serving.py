@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import subprocess
@@ -160,7 +161,8 @@ def test_a_session_whose_process_is_lost_is_an_error_and_begins_again() -> None:
             players = Players(real_world().clock, tasks)
             await players.request("a", OPEN)
             for process in psutil.Process().children(recursive=True):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ended with its parent
+                    process.kill()
             outcomes: list[object] = []
             for _ in range(3):  # the spare one was killed, too
                 try:

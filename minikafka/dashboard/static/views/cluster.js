@@ -66,8 +66,7 @@ function Totals({ state }) {
     ?? new Set(all(state, "group").map(({ name }) => name)).size;
   const controller = controllerOf(state);
   const epoch = controllerEpoch(state);
-  const odd = oddStates(state);
-  const worst = findings(state).filter(({ severity }) => severity !== "note").slice(0, MAX_FINDINGS);
+  const { odd, worst } = verdict(state);
   return html`<section class="totals" aria-label="Totals">
     <dl>
       <${Total} name="topics" value=${number(topics)} path="topics" />
@@ -80,9 +79,24 @@ function Totals({ state }) {
       ? html`<span class="pill good">nothing odd</span>`
       : odd.map(({ name, count: n, bad }) => html`<a key=${name} href=${hashOf("why")}
           class=${`pill ${bad ? "bad" : "warn"}`}>${number(n)} ${name}</a>`)}</p>
-    ${worst.length > 0 && html`<ul class="worst" aria-label="What is odd">${worst.map(({ id, title }) =>
+    ${worst.length > 0 && html`<ul class="worst" aria-label="What is odd">${worst.slice(0, MAX_FINDINGS).map(({ id, title }) =>
       html`<li key=${id}><a href=${hashOf("why")}>${title}</a></li>`)}</ul>`}
   </section>`;
+}
+
+/**
+ * Return what is odd, in numbers, and the findings that a user should look at. If there are findings,
+ * something is in numbers.
+ * @param {import("../reducer.js").State} state
+ */
+export function verdict(state) {
+  const odd = oddStates(state);
+  const worst = findings(state).filter(({ severity }) => severity !== "note");
+  if (odd.length === 0 && worst.length > 0) {
+    const bad = worst.some(({ severity }) => severity === "critical");
+    odd.push({ name: worst.length === 1 ? "finding" : "findings", count: worst.length, bad });
+  }
+  return { odd, worst };
 }
 
 /** @param {{name: string, value: any, more?: string, path: string}} props */

@@ -1,0 +1,1 @@
+"""All tests. As a package, the folder ``tests/kafka`` does not take the name of kafka-python."""

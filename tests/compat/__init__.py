@@ -1,0 +1,1 @@
+"""Tests of other clients. A package, so that shared brokers end with its last test."""

@@ -1,0 +1,1 @@
+"""Tests beside official Kafka. A package, so that their ZooKeeper ends with its last test."""
