@@ -42,8 +42,6 @@ class KerberosChannelLogin(ChannelLogin):
 
 
 class KerberosNetwork(SaslNetwork):
-    """Wraps a Network, as ``SaslNetwork`` does."""
-
     def __init__(
         self,
         network: Network,

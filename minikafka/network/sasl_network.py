@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,13 +12,10 @@ from minikafka.kernel.ports import (
     Buffer,
     Clock,
     Entropy,
-    Listener,
     Network,
     OutgoingLogin,
-    ProtocolFactory,
-    TlsOfListener,
 )
-from minikafka.kernel.tls import TlsSettings
+from minikafka.network.wrapped_network import WrappedNetwork
 
 # Begins an exchange with a nonce, at a wall-clock time in ms.
 NewExchange = Callable[[str, int], ClientExchange]
@@ -73,9 +69,9 @@ class ChannelLogin:
         return b""
 
 
-class SaslNetwork:
-    """Wraps a Network. ``new_exchange`` begins the exchange of each login. A re-authentication
-    waits until ``ready`` returns true, which is asked before each request."""
+class SaslNetwork(WrappedNetwork):
+    """``new_exchange`` begins the exchange of each login. A re-authentication waits until ``ready``
+    returns true, which is asked before each request."""
 
     def __init__(
         self,
@@ -85,41 +81,11 @@ class SaslNetwork:
         entropy: Entropy,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
+        super().__init__(network)
         self._ready = ready
-        self._network = network
         self._new_exchange = new_exchange
         self._clock = clock
         self._entropy = entropy
 
     def new_login(self) -> OutgoingLogin | None:
         return ChannelLogin(self._new_exchange, self._clock, self._entropy, self._ready)
-
-    async def connect(
-        self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
-    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
-        return await self._network.connect(factory, host, port, tls)
-
-    async def listen(
-        self,
-        factory: ProtocolFactory,
-        host: str,
-        port: int,
-        accept_failed: Callable[[OSError], object] = lambda error: None,
-        tls: TlsOfListener | None = None,
-    ) -> Listener:
-        return await self._network.listen(factory, host, port, accept_failed, tls)
-
-    def check_tls(self, settings: TlsSettings, of_listener: bool) -> None:
-        self._network.check_tls(settings, of_listener)
-
-    def check_handshake(self, server: TlsSettings, client: TlsSettings) -> None:
-        self._network.check_handshake(server, client)
-
-    def descriptor_limit(self) -> int:
-        return self._network.descriptor_limit()
-
-    async def addresses(self, host: str) -> list[str]:
-        return await self._network.addresses(host)
-
-    async def resolves(self, host: str) -> bool:
-        return await self._network.resolves(host)
