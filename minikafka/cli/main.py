@@ -129,6 +129,7 @@ VERBS = {
     ),
 }
 OK, FAILED, USAGE = 0, 1, 2
+_DEFAULT_COLUMNS = 80
 
 
 class Verb(Protocol):
@@ -173,10 +174,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     module, text = VERBS[words[0]]
     verb: Verb = importlib.import_module(module)
     parser = argparse.ArgumentParser(
-        prog=f"minikafka {words[0]}", description=text, epilog=KAFKA_FORMS.get(words[0])
+        prog=f"minikafka {words[0]}",
+        description=text,
+        epilog=KAFKA_FORMS.get(words[0]),
+        formatter_class=_as_wide_as_the_terminal,
     )
     verb.add_arguments(parser)
     return run_verb(verb, parser.parse_args(given))
+
+
+def _as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
+    """Make what formats a verb's help. argparse would ask shutil for the width, with each verb's
+    first option, and shutil brings bz2 and lzma."""
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    if not width:
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:  # no terminal
+            width = 0
+    return argparse.HelpFormatter(prog, width=(width or _DEFAULT_COLUMNS) - 2)
 
 
 def run_verb(verb: Verb, args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock
 from minikafka.node.broker import BrokerNode
-from minikafka.storage.cleaner.cleaning import facts_of, log_facts
+from minikafka.storage.cleaner.log_facts import facts_of, log_facts
 from minikafka.storage.directories.background_tasks import delete_old_segments
 
 

@@ -1,6 +1,6 @@
 """Modules that are imported when something of them is needed: ``LazyModule`` for a package of
-others, ``lazy_names`` for the names that a package of ours offers, ``import_without`` and
-``import_without_metadata`` for what a package of others would import besides.
+others, ``lazy_names`` for the names that a package of ours offers, ``import_without``, ``stand_in``
+and ``import_without_metadata`` for what a package of others would import besides.
 
     if TYPE_CHECKING:
         import h11
@@ -14,8 +14,8 @@ way if their import takes milliseconds and many processes never use them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
@@ -45,19 +45,31 @@ def import_without(name: str, *others: str) -> None:
             del sys.modules[other]
 
 
+@contextmanager
+def stand_in(name: str, **attributes: Any) -> Iterator[None]:
+    """Within the block, let a module with these attributes alone stand in for the module ``name``,
+    unless that is imported already. Nothing else may import it meanwhile."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = module = ModuleType(name)
+    vars(module).update(attributes)
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
 def import_without_metadata(name: str) -> None:
     """Import a module of a package that looks up its own version, as if the version were empty.
 
     ``importlib.metadata`` imports fifty modules for it, which take 2 MB. The module is imported as
     usual if that is there already, or if it needs more than a version of it."""
-    metadata = "importlib.metadata"
-    if metadata not in sys.modules:
-        stand_in = ModuleType(metadata)
-        stand_in.version = lambda _: ""  # type: ignore[attr-defined]
-        sys.modules[metadata] = stand_in
-        with suppress(ImportError, AttributeError):
-            import_module(name)
-        del sys.modules[metadata]
+    with (
+        suppress(ImportError, AttributeError),
+        stand_in("importlib.metadata", version=lambda _: ""),
+    ):
+        import_module(name)
     import_module(name)
 
 

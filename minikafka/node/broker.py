@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from minikafka.broker.admin.delegation_tokens import DelegationTokens
@@ -481,7 +482,8 @@ class BrokerNode:
                 self.parts.groups.facts,
                 self.parts.replicas.mending.facts,
             )
-            routes |= metrics | page_routes(self.broker_id, self.feed, self.state_facts())
+            state = cache(self.state_facts)
+            routes |= metrics | page_routes(self.broker_id, self.feed, state)
             port = await self._serve_http(routes, debug)
             self._dynamic.complete(DEBUG_LISTENER, debug_listener_text(debug.host, port))
         if scraped is not None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikafka.core.controller.states import machines
 from minikafka.kernel.metrics import Metrics
@@ -14,7 +14,9 @@ from minikafka.kernel.slices import in_slices
 from minikafka.network.http_server import BadQuery, HttpText, Query, Route
 from minikafka.node.event_feed import MAX_WAIT_MS, EventFeed
 from minikafka.node.purgatories import BrokerPurgatories
-from minikafka.node.state_facts import StateFacts
+
+if TYPE_CHECKING:
+    from minikafka.node.state_facts import StateFacts
 
 DEFAULT_LIMIT = 100
 ROWS_AT_ONCE = 4  # of a response encoded in slices
@@ -87,8 +89,11 @@ def debug_routes(
     }
 
 
-def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str, Route]:
-    """Return the paths by which a page follows the broker: its log, and the state of its parts."""
+def page_routes(
+    broker_id: int, feed: EventFeed, state: Callable[[], StateFacts]
+) -> dict[str, Route]:
+    """Return the paths by which a page follows the broker: its log, and the state of its parts,
+    which ``state`` returns. It is called when a page looks at them: most brokers have none."""
 
     async def read_events(since: int, wait_ms: int, limit: int) -> Any:
         await feed.wait(since, wait_ms)
@@ -107,7 +112,7 @@ def page_routes(broker_id: int, feed: EventFeed, state: StateFacts) -> dict[str,
         return read_events(since, _number(query, "wait", 0, MAX_WAIT_MS), limit(query))
 
     async def read_state(since: int, topics: list[str]) -> Any:
-        changes = await state.since(since, topics)
+        changes = await state().since(since, topics)
         others = {
             "broker": broker_id,
             "last": changes.last,

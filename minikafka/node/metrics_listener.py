@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minikafka.core.metrics.prometheus import Names, TextFormat, exposition
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import run_in_slices
 from minikafka.network.http_server import BadQuery, HttpText, Query, Route
+
+if TYPE_CHECKING:
+    from minikafka.core.metrics import prometheus
+else:
+    prometheus = LazyModule("minikafka.core.metrics.prometheus")
 
 PATH = "/metrics"
 # With more partitions than these, their series are shown only if they are requested.
@@ -20,26 +25,25 @@ def metrics_routes(metrics: Metrics, num_partitions: Callable[[], int]) -> dict[
     """Return the path of the metrics listener. Its parameters: ``names`` is ``jmx`` or
     ``confluent``, ``partitions`` is 1 or 0: with the series of each partition or without."""
 
-    async def scrape(names: Names, partitions: bool, text_format: TextFormat) -> HttpText:
-        steps = exposition(metrics.samples(partitions=partitions), names, text_format)
-        return HttpText(await run_in_slices(steps, SAMPLES_AT_ONCE), text_format.value)
-
-    def show_metrics(query: Query) -> Any:
+    async def show_metrics(query: Query) -> Any:
+        names = _names(query.get("names"))
+        partitions = _partitions(query.get("partitions"), num_partitions() <= MAX_PARTITIONS)
         open_metrics = "application/openmetrics-text" in query.accept
-        return scrape(
-            _names(query.get("names", Names.JMX.value)),
-            _partitions(query.get("partitions"), num_partitions() <= MAX_PARTITIONS),
-            TextFormat.OPEN_METRICS if open_metrics else TextFormat.PROMETHEUS,
-        )
+        formats = prometheus.TextFormat
+        text_format = formats.OPEN_METRICS if open_metrics else formats.PROMETHEUS
+        samples = metrics.samples(partitions=partitions)
+        steps = prometheus.exposition(samples, names, text_format)
+        return HttpText(await run_in_slices(steps, SAMPLES_AT_ONCE), text_format.value)
 
     return {PATH: show_metrics}
 
 
-def _names(text: str) -> Names:
+def _names(text: str | None) -> prometheus.Names:
+    names = prometheus.Names
     try:
-        return Names(text)
+        return names.JMX if text is None else names(text)
     except ValueError:
-        raise BadQuery(f"names must be {' or '.join(each.value for each in Names)}") from None
+        raise BadQuery(f"names must be {' or '.join(each.value for each in names)}") from None
 
 
 def _partitions(text: str | None, by_default: bool) -> bool:

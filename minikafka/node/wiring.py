@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
-from minikafka.broker.admin.configs import ConfigAdminManager
 from minikafka.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.elections import LeaderElectionAdmin
-from minikafka.broker.admin.partitions import PartitionGrowth
 from minikafka.broker.admin.topics import TopicAdmin
 from minikafka.broker.fetch.sessions import FetchSessions
 from minikafka.broker.metadata.cache import MetadataCache
@@ -79,6 +78,8 @@ from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
+    from minikafka.broker.admin.configs import ConfigAdminManager
+    from minikafka.broker.admin.partitions import PartitionGrowth
     from minikafka.broker.requests import (
         broker_to_controller,
         configs,
@@ -134,7 +135,6 @@ class BrokerParts:
         self._topic_reaper = self._make_reaper("topic")
         self._topics = self._make_topic_admin()
         self._alter_config_policy = alter_config_policy(config)
-        self._growth = self._make_partition_growth()
         self._election_reaper = self._make_reaper("ElectLeader")
         self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = self._make_controller_link(listener)
@@ -216,6 +216,8 @@ class BrokerParts:
         )
 
     def _make_partition_growth(self) -> PartitionGrowth:
+        from minikafka.broker.admin.partitions import PartitionGrowth
+
         limit = self._config.integer("max.partitions.per.topic")
         return PartitionGrowth(lambda: self._zk.store, self.cache, self._topic_reaper, limit)
 
@@ -505,7 +507,9 @@ class BrokerParts:
             )
         )
         grow = LateHandler(
-            lambda: topics.CreatePartitionsHandler(lambda: controller.is_active, self._growth)
+            lambda: topics.CreatePartitionsHandler(
+                lambda: controller.is_active, self._make_partition_growth()
+            )
         )
         enabled = config.boolean("delete.topic.enable")
         delete = LateHandler(
@@ -529,15 +533,10 @@ class BrokerParts:
             Route(ApiKey.DELETE_TOPICS, delete, task=True, changes_state=False),
         ]
 
-    def _routes_of_configuration(self) -> list[Route]:
-        """Return the routes of configurations. Any broker serves them, from ZooKeeper."""
-        loggers = BrokerLoggers(self._broker_id)
-        describe = LateHandler(
-            lambda: configs.DescribeConfigsHandler(
-                self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
-            )
-        )
-        admin = ConfigAdminManager(
+    def _make_config_admin(self, loggers: BrokerLoggers) -> ConfigAdminManager:
+        from minikafka.broker.admin.configs import ConfigAdminManager
+
+        return ConfigAdminManager(
             self._broker_id,
             self.cache,
             lambda: self._zk.store,
@@ -546,8 +545,18 @@ class BrokerParts:
             loggers,
             policy=self._alter_config_policy,
         )
-        alter = LateHandler(lambda: configs.AlterConfigsHandler(admin))
-        increment = LateHandler(lambda: configs.IncrementalAlterConfigsHandler(admin))
+
+    def _routes_of_configuration(self) -> list[Route]:
+        """Return the routes of configurations. Any broker serves them, from ZooKeeper."""
+        loggers = BrokerLoggers(self._broker_id)
+        describe = LateHandler(
+            lambda: configs.DescribeConfigsHandler(
+                self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
+            )
+        )
+        admin = partial(self._make_config_admin, loggers)
+        alter = LateHandler(lambda: configs.AlterConfigsHandler(admin()))
+        increment = LateHandler(lambda: configs.IncrementalAlterConfigsHandler(admin()))
         return [
             Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True, changes_state=False),
             Route(ApiKey.ALTER_CONFIGS, alter, task=True, changes_state=False),

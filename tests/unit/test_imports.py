@@ -23,6 +23,14 @@ HEAVY = {
     "structlog", "uvloop", "uvicorn",
 }  # fmt: skip
 
+# Its directory of data is a file, so it ends before it connects to anything.
+FAILING_BROKER = """
+import contextlib, io
+from minikafka.cli.main import main
+with contextlib.redirect_stderr(io.StringIO()):
+    main(['broker', '--override', 'log.dirs=/dev/null/data', '--override', 'broker.id=1'])
+"""
+
 
 def loaded_by(code: str) -> set[str]:
     """Run code in a fresh interpreter, and return the modules that it has imported."""
@@ -96,16 +104,28 @@ def test_a_cluster_inside_the_process_starts_without_heavy_libraries() -> None:
 
 @pytest.mark.mission("RUN-6")
 def test_a_broker_whose_log_is_a_file_imports_nothing_that_prints() -> None:
-    """The directory of its data is a file, so it ends before it connects to anything."""
-    loaded = loaded_by(
-        "import contextlib, io\n"
-        "from minikafka.cli.main import main\n"
-        "with contextlib.redirect_stderr(io.StringIO()):\n"
-        "    main(['broker', '--override', 'log.dirs=/dev/null/data', '--override', 'broker.id=1'])"
-    )
+    loaded = loaded_by(FAILING_BROKER)
     assert "structlog" in loaded
     assert heavy(loaded) & {"rich", "pygments"} == set()
     assert {"rich", "greenlet", "importlib.metadata", "email"} & loaded == set()
+
+
+@pytest.mark.mission("SCALE-11")
+def test_a_broker_at_rest_imports_nothing_that_few_requests_need() -> None:
+    """As it starts in a cluster of `up`: it serves HTTP, and its log is a file."""
+    loaded = loaded_by(
+        f"{FAILING_BROKER}"
+        "import minikafka.node.broker, minikafka.node.debug, minikafka.node.metrics_listener\n"
+        "import minikafka.world.real.zookeeper"
+    )
+    assert {"structlog._output", "minikafka.storage.cleaner.log_cleaner"} <= loaded
+    assert {"bz2", "lzma", "pickle", "secrets", "shutil", "tempfile", "zlib"} & loaded == set()
+    rare = (
+        "broker.admin.configs", "broker.admin.partitions", "core.log.compaction_filter",
+        "core.metrics.prometheus", "node.state_facts", "storage.cleaner.cleaning",
+        "world.real.zookeeper_login",
+    )  # fmt: skip
+    assert {f"minikafka.{name}" for name in rare} & loaded == set()
 
 
 @pytest.mark.mission("RUN-6")
@@ -165,6 +185,20 @@ def test_a_package_may_need_more_of_the_metadata_than_a_version(
         "assert sys.modules['needy'].version"
     )
     assert ("importlib.metadata" in loaded) is is_loaded
+
+
+def test_a_module_stands_in_for_another_in_a_block_only() -> None:
+    loaded_by(
+        "from minikafka.kernel.lazy_module import stand_in\n"
+        "with stand_in('fractions', Fraction=int):\n"
+        "    from fractions import Fraction\n"
+        "assert Fraction is int\n"
+        "import fractions\n"
+        "assert fractions.Fraction(1, 2)\n"
+        "with stand_in('fractions', Fraction=int):\n"  # it is there, and stays
+        "    from fractions import Fraction\n"
+        "assert Fraction is fractions.Fraction"
+    )
 
 
 def test_an_imported_package_is_never_hidden() -> None:

@@ -63,9 +63,9 @@ from minikafka.protocol.messages.api_versions import (
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.schema import Message
 
-# What decoding raises. It has changed nothing yet, so that a request that takes too much memory or
-# is nested too deep concerns its connection only.
-UNDECODABLE = (DecodeError, MemoryError, RecursionError)
+# What decoding raises; OSError without a descriptor for the import of a message. It has changed
+# nothing yet, so that a request that takes too much or is nested too deep ends its connection only.
+UNDECODABLE = (DecodeError, MemoryError, OSError, RecursionError)
 # A larger request is decoded by a worker, and a response of more array elements is encoded by one:
 # either takes more than some milliseconds. Produce requests are always decoded at once: their
 # records are not copied.

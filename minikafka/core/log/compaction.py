@@ -11,8 +11,24 @@ from typing import Final, NamedTuple
 
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.segment_limits import fits
+from minikafka.kernel.lazy_dataclass import dataclass
 
 _THROTTLE_INTERVAL_MS: Final = 300
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """Counters of one cleaning, in records and bytes."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    records_without_key: int = 0
+    buffer_utilization: float = 0.0
+    elapsed_ms: int = 0
 
 
 class CleanableSegment(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from minikafka.core.log.compaction import CleanerStats
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.core.log.config import NO_LIMIT
@@ -119,21 +120,6 @@ class LastRecord(NamedTuple):
 
     data_offset: int
     producer_epoch: int
-
-
-@dataclass(slots=True)
-class CleanerStats:
-    """Counters of one cleaning, in records and bytes."""
-
-    map_bytes_read: int = 0
-    map_records_read: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_written: int = 0
-    records_without_key: int = 0
-    buffer_utilization: float = 0.0
-    elapsed_ms: int = 0
 
 
 class Pace:

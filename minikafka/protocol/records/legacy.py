@@ -10,11 +10,11 @@ relative in magic 1. Kafka: ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
 
 from __future__ import annotations
 
+from binascii import crc32
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer

@@ -12,10 +12,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from minikafka.core.log.compaction import CleanableSegment, Dirt, LogFacts, Throttle, group_segments
+from minikafka.core.log.compaction import CleanerStats, Dirt, Throttle, group_segments
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
-    CleanerStats,
     KeyIndexer,
     LastRecord,
     Slices,
@@ -32,6 +31,7 @@ from minikafka.protocol.records.batch import (
     parse_batch,
     parse_batches,
 )
+from minikafka.storage.cleaner.log_facts import facts_of
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.segment_rewrite import rewrite_segments
 from minikafka.storage.log.unified_log import UnifiedLog
@@ -53,26 +53,6 @@ class CleaningMeans:
     load_factor: float
     buffer_bytes: int
     throttle: Throttle
-
-
-def facts_of(segment: LogSegment) -> CleanableSegment:
-    return CleanableSegment(
-        segment.base_offset,
-        segment.size_bytes,
-        segment.offset_index.size_bytes,
-        segment.time_index.size_bytes,
-        segment.max_timestamp,
-    )
-
-
-def log_facts(log: UnifiedLog, stable_offset: int) -> LogFacts:
-    return LogFacts(
-        log.log_start_offset,
-        log.log_end_offset,
-        stable_offset,
-        log.cleaned_offset,
-        [facts_of(segment) for segment in log.segments],
-    )
 
 
 class LogCleaning:

@@ -6,31 +6,32 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikafka.core.log.compaction import (
+    CleanerStats,
     Dirt,
     Throttle,
     dirt_of,
     overdue_ms,
     wants_cleaning,
 )
-from minikafka.core.log.compaction_filter import CleanerStats
 from minikafka.core.log.config import NO_LIMIT
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics, tag_value
 from minikafka.kernel.ports import Clock, Files, Workers
-from minikafka.storage.cleaner.cleaning import (
-    CleaningAborted,
-    CleaningMeans,
-    LogCleaning,
-    log_facts,
-)
+from minikafka.storage.cleaner.log_facts import log_facts
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from minikafka.storage.cleaner import cleaning
+else:
+    cleaning = LazyModule("minikafka.storage.cleaner.cleaning")  # many brokers clean nothing
 
 _LOGS_PER_SLICE: Final = 100
 _REST_MS: Final = 60_000  # a log whose disk was full is not cleaned for so long
@@ -223,42 +224,49 @@ class LogCleaner:
 
     async def _clean(self, filthy: Filthy) -> None:
         log, dirt = filthy.log, filthy.dirt
-        config = self._config
-        means = CleaningMeans(
-            config.dedupe_buffer_size // max(config.threads, 1),
-            config.io_buffer_load_factor,
-            config.io_buffer_size // max(config.threads, 1) // 2,
-            self._throttle,
-        )
-        paused = self._paused
-        cleaning = LogCleaning(
-            self._files,
-            self._clock,
-            log,
-            dirt,
-            means,
-            lambda: log.topic_partition not in paused,
-            self._workers,
-        )
         events = self._events.bind(log=str(log.topic_partition))
+        try:
+            work = self._make_cleaning(filthy)
+        except OSError as error:  # no descriptor is left for the import
+            self._disk_failed(filthy, error)
+            return
         events.info(
             "log_cleaning_started", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable
         )
         try:
-            end = await cleaning.run()
+            end = await work.run()
             if log.closed:
                 return
             log.cleaned_offset = end
             await filthy.directory.checkpoint_cleaned()
-        except CleaningAborted:
+        except cleaning.CleaningAborted:
             events.info("log_cleaning_aborted")
         except KafkaError as error:
             self._give_up(log, error)
         except OSError as error:
             self._disk_failed(filthy, error)
         else:
-            stats = self.stats = cleaning.stats
+            stats = self.stats = work.stats
             events.info("log_cleaned", end=end, **asdict(stats))
+
+    def _make_cleaning(self, filthy: Filthy) -> cleaning.LogCleaning:
+        """The first one imports what cleans. Raises OSError."""
+        config, paused = self._config, self._paused
+        means = cleaning.CleaningMeans(
+            config.dedupe_buffer_size // max(config.threads, 1),
+            config.io_buffer_load_factor,
+            config.io_buffer_size // max(config.threads, 1) // 2,
+            self._throttle,
+        )
+        return cleaning.LogCleaning(
+            self._files,
+            self._clock,
+            filthy.log,
+            filthy.dirt,
+            means,
+            lambda: filthy.log.topic_partition not in paused,
+            self._workers,
+        )
 
     def _give_up(self, log: UnifiedLog, error: KafkaError) -> None:
         self.uncleanable.add(log)

@@ -7,15 +7,20 @@ import errno
 import fcntl
 import mmap
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.kernel.disk_errors import is_out_of_descriptors
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.ports import Buffer, File, FileLock, Volume
 from minikafka.world.real.errors import LIBRARY_ERRORS, as_os_error, raising_os_errors
 from minikafka.world.real.read_memory import LEAST_BYTES, MOST_BYTES, ReadMemory
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = LazyModule("shutil")  # which brings bz2 and lzma
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 SCRATCH_BYTES = 1 << 20

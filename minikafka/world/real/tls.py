@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = LazyModule("tempfile")
 
 _VERSIONS = {
     "TLSv1": ssl.TLSVersion.TLSv1,

@@ -49,7 +49,6 @@ from minikafka.kernel.ports import (
 )
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity, ZnodeAcl
 from minikafka.world.real.tls import client_context
-from minikafka.world.real.zookeeper_login import LoginConnection
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.real.zookeeper_values import (
     STATES,
@@ -135,6 +134,8 @@ def _client(
         host.encode("idna")
     require_path(client.chroot or "/")
     if security.login is not None:
+        from minikafka.world.real.zookeeper_login import LoginConnection
+
         client._connection = LoginConnection(client, security.login, client._connection)
     return client
 

@@ -1,4 +1,4 @@
-"""What a verb prints of an error that ends it."""
+"""What a verb prints of an error that ends it, and of its help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from minikafka.cli.main import describe
+from minikafka.cli.main import describe, main
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import ConnectionLost, SessionExpired
 
@@ -24,3 +24,17 @@ from minikafka.kernel.ports import ConnectionLost, SessionExpired
 def test_an_error_is_one_line_with_its_cause(error: BaseException, said: str) -> None:
     assert said in describe(error)
     assert "\n" not in describe(error)
+
+
+@pytest.mark.parametrize(("columns", "least", "most"), [("60", 40, 58), ("200", 80, 198)])
+def test_help_is_as_wide_as_the_terminal(
+    columns: str,
+    least: int,
+    most: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        main(["stop", "--help"])
+    assert least < max(map(len, capsys.readouterr().out.splitlines())) <= most

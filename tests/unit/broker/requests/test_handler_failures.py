@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -118,7 +119,11 @@ async def test_a_bug_of_a_handler_that_changes_state_ends_the_node(lab: Lab, wha
 
 
 @pytest.mark.mission("DOOR-3")
-@pytest.mark.parametrize("error", [MemoryError(), RecursionError("too deep")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), OSError(errno.EMFILE, "no descriptor"), RecursionError("too deep")],
+    ids=repr,
+)
 async def test_a_request_that_is_too_much_to_decode_ends_its_connection(
     lab: Lab, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.compaction import CleanerStats
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
-    CleanerStats,
     KeyIndexer,
     LastRecord,
     Slices,

@@ -227,6 +227,25 @@ async def test_a_full_disk_costs_nothing_and_the_next_log_has_its_turn(lab: Lab)
     assert a.cleaned_offset is not None
 
 
+@pytest.mark.mission("SCALE-11")
+async def test_a_cleaning_that_finds_no_descriptor_for_its_import_is_tried_later(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    log = await lab.log(A)
+    with monkeypatch.context() as patch:
+        patch.setattr("minikafka.storage.cleaner.log_cleaner.cleaning.CleaningMeans", no_descriptor)
+        assert await lab.cleaner.clean_filthiest()
+        assert not await lab.cleaner.clean_filthiest()  # the others have their turn
+    assert lab.manager.get(A) is log
+    assert log.cleaned_offset is None
+    lab.clock.advance(60_000)
+    assert await lab.cleaner.clean_filthiest()
+    assert log.cleaned_offset is not None
+
+
 async def test_a_broken_disk_takes_its_directory_offline(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
