@@ -11,7 +11,7 @@ Kafka: ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -43,6 +43,43 @@ def offset_row(topic_partition: TopicPartition, offset: int) -> str:
     """Encode a row of a checkpoint of offsets, for ``encode_rows``."""
     topic, partition = topic_partition
     return f"{topic} {partition} {offset}"
+
+
+class OffsetRows:
+    """The rows of a checkpoint of offsets, and those that its file has.
+
+    Each row is encoded when its offset is set. To join 25,000 of them takes one or two
+    milliseconds, to encode them thirty."""
+
+    def __init__(self) -> None:
+        self._rows: dict[TopicPartition, str] = {}
+        self._in_file: dict[TopicPartition, str] = {}
+
+    def set(self, topic_partition: TopicPartition, offset: int) -> None:
+        self._rows[topic_partition] = offset_row(topic_partition, offset)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        self._rows.pop(topic_partition, None)
+
+    def get(self, topic_partition: TopicPartition) -> int | None:
+        return _offset_of(self._rows.get(topic_partition))
+
+    def in_file(self, topic_partition: TopicPartition) -> int | None:
+        """Return the offset that the file has."""
+        return _offset_of(self._in_file.get(topic_partition))
+
+    def was_read(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Call this with what the file has."""
+        self._in_file = {each: offset_row(each, offset) for each, offset in offsets.items()}
+
+    def write(self, replace: Callable[[bytes], None]) -> None:
+        """Let ``replace`` write the file. Raises what it raises."""
+        replace(encode_rows(list(self._rows.values())))
+        self._in_file = dict(self._rows)
+
+
+def _offset_of(row: str | None) -> int | None:
+    return None if row is None else int(row.rpartition(" ")[2])
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:

@@ -154,8 +154,11 @@ class DirectoryLoading:
     async def _load_logs(
         self, directory: LogDirectory, partitions: Sequence[TopicPartition]
     ) -> None:
-        points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
-        starts = directory.checkpointed_starts = directory.read_offsets(LOG_START_OFFSET)
+        points, starts = (
+            directory.read_offsets(each) for each in (RECOVERY_POINT, LOG_START_OFFSET)
+        )
+        directory.points.was_read(points)
+        directory.starts.was_read(starts)
         cleaned = directory.checkpointed_cleaned = directory.read_offsets(CLEANER_OFFSET)
         loaders: list[LogLoader] = []
         for topic_partition in partitions:

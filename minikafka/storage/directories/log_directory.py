@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
@@ -15,6 +17,7 @@ from minikafka.storage.checkpoints import (
     RECOVERY_POINT,
     REPLICATION_OFFSET,
     CheckpointError,
+    OffsetRows,
     decode_offsets,
     encode_offsets,
     encode_rows,
@@ -37,6 +40,7 @@ from minikafka.storage.names import (
 )
 
 LOCK: Final = ".lock"
+NOTED_AT_ONCE: Final = 500  # logs for a checkpoint, without a pause: about a millisecond
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 
@@ -45,10 +49,10 @@ class LogDirectory:
     """One log directory. It is the ``LogHome`` of its logs.
 
     ``logs`` are those in use, ``futures`` the incomplete copies of logs that are moved here.
-    ``checkpointed_points``, ``checkpointed_starts`` and ``checkpointed_cleaned`` have the contents
-    of the checkpoint files. ``start_moved`` is called when the start offset of a log in use has
-    moved. ``high_watermark`` returns the high watermark of a partition, None if the broker does not
-    host it. ``open_segments`` is that of all logs of the broker. Every method may raise OSError.
+    ``points``, ``starts`` and ``checkpointed_cleaned`` have the contents of the checkpoint files.
+    ``start_moved`` is called when the start offset of a log in use has moved. ``high_watermark``
+    returns the high watermark of a partition, None if the broker does not host it.
+    ``open_segments`` is that of all logs of the broker. Every method may raise OSError.
     """
 
     def __init__(
@@ -66,8 +70,9 @@ class LogDirectory:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.futures: dict[TopicPartition, UnifiedLog] = {}  # logs that are being moved here
         self.clean = False  # whether the last broker process shut down cleanly
-        self.checkpointed_points: dict[TopicPartition, int] = {}
-        self.checkpointed_starts: dict[TopicPartition, int] = {}
+        self.points = OffsetRows()  # recovery points
+        self.starts = OffsetRows()
+        self._lowered: dict[TopicPartition, UnifiedLog] = {}  # noted since the points were written
         self.checkpointed_cleaned: dict[TopicPartition, int] = {}
         self._files = files
         self._events = events.bind(directory=path)
@@ -77,28 +82,47 @@ class LogDirectory:
         self._lock: FileLock | None = None
         self._made: list[str] = []  # directories that ``lock`` has made
 
+    # ---- the logs in use
+
+    def add(self, log: UnifiedLog) -> None:
+        """Take a log into use: its offsets are in the checkpoints from now on."""
+        self.logs[log.topic_partition] = log
+        self._note_point(log)
+        self._note_start(log)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Take the log of a partition out of use. The files have its offsets until they are written
+        again."""
+        del self.logs[topic_partition]
+        self.points.remove(topic_partition)
+        self.starts.remove(topic_partition)
+
     # ---- as home of its logs
 
     def write_lowered_offsets(self, log: UnifiedLog) -> None:
-        if self._is_in_use(log):
+        if self.is_in_use(log):
+            self._note_point(log)
+            self._note_start(log)
             self.write_recovery_points()
-            self._write_starts()
+            self.write_starts()
 
     async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
-        if not self._is_in_use(log):
+        if not self.is_in_use(log):
             return False
-        await self.checkpoint_recovery_points()
-        await self.checkpoint_starts()
+        self.write_lowered_offsets(log)
+        await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
+        await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")
         return True
 
     def log_start_moved(self, log: UnifiedLog) -> None:
-        if self._is_in_use(log):
+        if self.is_in_use(log):
+            self._note_start(log)
             self._start_moved(self, log)
 
     def remove_later(self, segment: LogSegment, delay_ms: int) -> None:
         self._removal.segment(segment, delay_ms)
 
-    def _is_in_use(self, log: UnifiedLog) -> bool:
+    def is_in_use(self, log: UnifiedLog) -> bool:
         """Return whether this is the log of its partition, and not a log being loaded or a copy.
 
         While logs are being loaded, a checkpoint would lack those that are not loaded yet. A copy
@@ -221,59 +245,84 @@ class LogDirectory:
 
     def write_recovery_points(self) -> None:
         """Write the recovery points without flushing: they survive a killed process, but not a
-        power loss."""
-        points = {}
-        for topic_partition, log in self.logs.items():
-            assert log.recovery_point <= log.log_end_offset, (
-                f"{topic_partition}: the recovery point is above the log end offset"
-            )
-            points[topic_partition] = log.recovery_point
-        self._files.replace_unsynced(f"{self.path}/{RECOVERY_POINT}", encode_offsets(points))
-        self.checkpointed_points = points
-        for log in self.logs.values():
-            log.recovery_point_lowered = False
+        power loss. Those that have risen since ``checkpoint_recovery_points`` are written as they
+        were then, which costs more recovery at most."""
+        self.points.write(partial(self._files.replace_unsynced, f"{self.path}/{RECOVERY_POINT}"))
+        for topic_partition, log in self._lowered.items():
+            written = self.points.get(topic_partition)
+            if written is not None and written <= log.recovery_point:
+                log.recovery_point_lowered = False
+        self._lowered = {}
 
     async def checkpoint_recovery_points(self) -> None:
-        """Write and flush the recovery points, so that they survive a power loss."""
+        """Write and flush the recovery points of now, so that they survive a power loss."""
+        await self._note_all(self._note_point)
         self.write_recovery_points()
         await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
 
     def write_starts(self) -> None:
         """Write the log start offsets that the name of the first segment does not give.
 
-        Without flushing: they survive a killed process, but not a power loss. While the removal of
-        a segment is not flushed, the name does not count, because a power loss may bring the
-        segment back."""
-        for topic_partition, log in self.logs.items():
-            self._check_start(topic_partition, log)
-        self._write_starts()
+        Without flushing: they survive a killed process, but not a power loss."""
+        self.starts.write(partial(self._files.replace_unsynced, f"{self.path}/{LOG_START_OFFSET}"))
 
-    def _check_start(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
+    async def flush_starts(self) -> None:
+        """Write and flush the log start offsets, so that they survive a power loss."""
+        self.write_starts()
+        await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")
+
+    async def checkpoint_starts(self) -> None:
+        """As ``flush_starts``, without those that the names of segments give now."""
+        await self._note_all(self._note_checked_start)
+        await self.flush_starts()
+
+    async def _note_all(self, note: Callable[[UnifiedLog], None]) -> None:
+        """Call ``note`` for each log in use, in slices. What changes meanwhile is noted by itself
+        where it must not be lost (``write_lowered_offsets``, ``log_start_moved``), so that no older
+        offset is written over a newer one."""
+        logs = list(self.logs.values())
+        for start in range(0, len(logs), NOTED_AT_ONCE):
+            for log in filter(self.is_in_use, logs[start : start + NOTED_AT_ONCE]):
+                note(log)
+            await asyncio.sleep(0)
+
+    def _note_point(self, log: UnifiedLog) -> None:
+        assert log.recovery_point <= log.log_end_offset, (
+            f"{log.topic_partition}: the recovery point is above the log end offset"
+        )
+        self.points.set(log.topic_partition, log.recovery_point)
+        if log.recovery_point_lowered:
+            self._lowered[log.topic_partition] = log
+
+    def _note_start(self, log: UnifiedLog) -> None:
+        """While the removal of a segment is not flushed, the name of the first one does not count,
+        because a power loss may bring the segment back."""
+        first, start = log.segments.first, log.log_start_offset
+        assert start <= log.log_end_offset, (
+            f"{log.topic_partition}: the log start offset is above the log end offset"
+        )
+        named = 0 if first is None or log.unflushed_names else first.base_offset
+        if start > named:
+            self.starts.set(log.topic_partition, start)
+        else:
+            self.starts.remove(log.topic_partition)
+
+    def _note_checked_start(self, log: UnifiedLog) -> None:
+        self.check_start(log)
+        self._note_start(log)
+
+    def check_start(self, log: UnifiedLog) -> None:
         """Assert that log start <= high watermark <= log end, if the broker hosts the partition.
 
         The high watermark may be the log end below the log start, after a truncation that failed
         half way. ``write_lowered_offsets`` does not check: it is called in the course of a
         truncation, when ``Partition`` has not lowered the high watermark yet."""
-        high_watermark = self._high_watermark(topic_partition)
+        high_watermark = self._high_watermark(log.topic_partition)
         if high_watermark is not None:
             start, end = log.log_start_offset, log.log_end_offset
             assert start <= high_watermark <= end or high_watermark == end, (
-                f"{topic_partition}: high watermark {high_watermark} outside of {start}..{end}"
+                f"{log.topic_partition}: high watermark {high_watermark} outside of {start}..{end}"
             )
-
-    def _write_starts(self) -> None:
-        starts = {}
-        for topic_partition, log in self.logs.items():
-            first, start = log.segments.first, log.log_start_offset
-            assert start <= log.log_end_offset, (
-                f"{topic_partition}: the log start offset is above the log end offset"
-            )
-            named = 0 if first is None or log.unflushed_names else first.base_offset
-            if start > named:
-                starts[topic_partition] = start
-        data = encode_offsets(starts)
-        self._files.replace_unsynced(f"{self.path}/{LOG_START_OFFSET}", data)
-        self.checkpointed_starts = starts
 
     async def checkpoint_cleaned(self) -> None:
         """Write and flush the offset up to which each log is clean.
@@ -288,8 +337,3 @@ class LogDirectory:
         self.checkpointed_cleaned = cleaned
         path = f"{self.path}/{CLEANER_OFFSET}"
         await write_durably(self._files, path, encode_offsets(cleaned))
-
-    async def checkpoint_starts(self) -> None:
-        """Write and flush the log start offsets, so that they survive a power loss."""
-        self.write_starts()
-        await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")

@@ -231,7 +231,7 @@ class LogManager:
         log.last_flush_ms = self._clock.monotonic_ms()
         if log.segments.first_ends_below(log.log_start_offset):
             self._starts.moved(directory, log)
-        directory.logs[topic_partition] = log
+        directory.add(log)
         self._logs[topic_partition] = log
         self._homes[topic_partition] = directory
 
@@ -337,7 +337,7 @@ class LogManager:
                 self.failed(directory, error)
                 continue
             # The checkpoint file may still have the recovery point of a deleted log of this name.
-            log.recovery_point_lowered = directory.checkpointed_points.get(topic_partition, 0) > 0
+            log.recovery_point_lowered = bool(directory.points.in_file(topic_partition))
             self._adopt(directory, log)
             return log
         tried = ", ".join(directory.path for directory in candidates)
@@ -358,11 +358,11 @@ class LogManager:
         log.close()
         aside = self._put_aside(directory, log, stray)
         del self._logs[topic_partition], self._homes[topic_partition]
-        del directory.logs[topic_partition]
+        directory.remove(topic_partition)
         event = "stray_log_renamed" if stray else "log_deleted"
         self._events.info(event, log=str(topic_partition), directory=aside)
-        if topic_partition in directory.checkpointed_starts:
-            await directory.checkpoint_starts()
+        if directory.starts.in_file(topic_partition) is not None:
+            await directory.flush_starts()
         if topic_partition in directory.checkpointed_cleaned:
             await directory.checkpoint_cleaned()
 
@@ -371,7 +371,7 @@ class LogManager:
         one."""
         topic_partition = log.topic_partition
         old = self._logs[topic_partition]
-        del self._homes[topic_partition].logs[topic_partition]
+        self._homes[topic_partition].remove(topic_partition)
         old.close()
         self._adopt(directory, log)
         self._replicas.log_replaced(log)

@@ -13,6 +13,7 @@ from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.unified_log import UnifiedLog
 
 _PAUSE_MS: Final = 1_000  # between two flushes, however often log starts move
+_CHECKED_AT_ONCE: Final = 100  # starts that are written together; the checkpoint of all checks all
 
 
 class LogStarts:
@@ -35,13 +36,16 @@ class LogStarts:
         self._clock = clock
         self._events = events
         self._on_failure = failed
-        self._unwritten: dict[str, LogDirectory] = {}  # by path
+        # The directories with starts that were not written, by path, and some of these logs.
+        self._unwritten: dict[str, tuple[LogDirectory, list[UnifiedLog]]] = {}
         self._unsettled: dict[TopicPartition, tuple[LogDirectory, UnifiedLog]] = {}
         self._wake = asyncio.Event()
 
     def moved(self, directory: LogDirectory, log: UnifiedLog) -> None:
         self.moves += 1
-        self._unwritten[directory.path] = directory
+        _, logs = self._unwritten.setdefault(directory.path, (directory, []))
+        if len(logs) < _CHECKED_AT_ONCE:
+            logs.append(log)
         self._unsettled[log.topic_partition] = (directory, log)
         self._wake.set()
 
@@ -53,7 +57,9 @@ class LogStarts:
         if not self._unwritten:
             return
         directories, self._unwritten = self._unwritten, {}
-        for directory in directories.values():
+        for directory, logs in directories.values():
+            for log in filter(directory.is_in_use, logs):
+                directory.check_start(log)
             try:
                 directory.write_starts()
             except OSError as error:
@@ -77,7 +83,7 @@ class LogStarts:
         for directory in directories.values():
             self._unwritten.pop(directory.path, None)  # written before the next await
             try:
-                await directory.checkpoint_starts()
+                await directory.flush_starts()
                 for its, log in unsettled.values():
                     if its is directory:
                         await _remove_dead_segments(log)

@@ -130,9 +130,9 @@ class LogMoves:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
         try:
             # Remove entries of an earlier log with this name from the checkpoints.
-            if topic_partition in directory.checkpointed_points:
+            if directory.points.in_file(topic_partition) is not None:
                 directory.write_recovery_points()
-            if topic_partition in directory.checkpointed_starts:
+            if directory.starts.in_file(topic_partition) is not None:
                 directory.write_starts()
             path = f"{directory.path}/{name}"
             future = create_log(
