@@ -503,8 +503,8 @@ class Channel(asyncio.BufferedProtocol):
         self._in_flight.popleft()
         entry.correlation_id = correlation_id
         entry.expires_ms = self._clock.monotonic_ms() + entry.timeout_ms
+        self._write(self._open_transport(), request)  # a login is due before it, perhaps
         self._in_flight.append(entry)
-        self._write(self._open_transport(), request)
         return True
 
     def _expire(self, entry: _InFlight) -> None:
