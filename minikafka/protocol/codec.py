@@ -24,9 +24,11 @@ __all__ = [
     "encode",
     "encode_parts",
     "encode_struct",
+    "error_codes",
 ]
 
 M = TypeVar("M", bound=Message)
+_ERROR_FIELDS = ("error_code", "partition_error_code")  # the second one in AddPartitionsToTxn
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -100,8 +102,8 @@ def _counter_of(cls: type) -> Callable[[Any], int]:
 
 
 def error_codes(message: Message) -> list[int]:
-    """Return the error codes of a response that are not 0: its own, those of the elements of its
-    arrays, and of the elements of these. What is encoded already has none."""
+    """Return the error codes of a response that are not 0: its own, and those of all elements in
+    it. What is encoded already has none."""
     kind: type = type(message)
     return _error_finder_of(kind)(message)
 
@@ -112,27 +114,37 @@ def _error_finder_of(cls: type) -> Callable[[Any], list[int]]:
     w = SourceWriter()
     with w.function("def find(message):"):
         w.line("found = []")
-        if _has_error(cls):
-            with w.block("if message.error_code:"):
-                w.line("found.append(message.error_code)")
-        for array, element in _arrays_of(cls):
-            if not isinstance(element, Struct):
-                continue
-            elements = f"for x in message.{array.name} or ()"
-            if array.encoded:
-                elements += f" if x.__class__ is {w.use('E', element.cls)}"
-            if _has_error(element.cls):
-                w.line(f"found += [c {elements} for c in (x.error_code,) if c]")
-            for inner, type_ in _arrays_of(element.cls):
-                if isinstance(type_, Struct) and _has_error(type_.cls):
-                    inners = f"for y in x.{inner.name} or ()"
-                    w.line(f"found += [c {elements} {inners} for c in (y.error_code,) if c]")
+        _write_finder(w, cls, "message")
         w.line("return found")
     return w.compiled("find", f"find {cls.__name__}")
 
 
-def _has_error(cls: type) -> bool:
-    return any(field.name == "error_code" for field in fields_of(cls))
+def _write_finder(w: SourceWriter, cls: type, name: str) -> None:
+    """Write what appends the error codes in the struct of this name to ``found``."""
+    for code in _error_fields(cls):
+        with w.block(f"if {name}.{code}:"):
+            w.line(f"found.append({name}.{code})")
+    for array, element in _arrays_of(cls):
+        if not (isinstance(element, Struct) and _may_have_errors(element.cls)):
+            continue
+        one = w.fresh("x")
+        with w.block(f"for {one} in {name}.{array.name} or ():"):
+            if array.encoded:
+                with w.block(f"if {one}.__class__ is not {w.use('E', element.cls)}:"):
+                    w.line("continue")
+            _write_finder(w, element.cls, one)
+
+
+def _error_fields(cls: type) -> list[str]:
+    return [field.name for field in fields_of(cls) if field.name in _ERROR_FIELDS]
+
+
+def _may_have_errors(cls: type) -> bool:
+    """Whether a struct, or an element in it, has an error code."""
+    return bool(_error_fields(cls)) or any(
+        isinstance(element, Struct) and _may_have_errors(element.cls)
+        for _, element in _arrays_of(cls)
+    )
 
 
 def _arrays_of(cls: type) -> list[tuple[Field, WireType]]:

@@ -60,8 +60,25 @@ def test_elements_are_counted_on_two_levels(
     outer = elements_of(message)
     inner = [element for each in outer for element in elements_of(each)]
     assert element_count(message) == len(outer) + len(inner)
-    codes = [getattr(each, "error_code", 0) for each in (message, *outer, *inner)]
-    assert sorted(error_codes(message)) == sorted(filter(None, codes))
+
+
+def codes_in(value: object) -> list[int]:
+    """Return the error codes of a message or struct, and of all elements in it."""
+    names = ("error_code", "partition_error_code")
+    mine = [getattr(value, name) for name in names if hasattr(value, name)]
+    return [code for code in mine if code] + [
+        code for element in elements_of(value) for code in codes_in(element)
+    ]
+
+
+@pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=title)
+@few
+@given(data=st.data())
+def test_error_codes_are_found_on_all_levels(
+    cls: type[Message], version: int, data: st.DataObject
+) -> None:
+    message = data.draw(messages(cls, version))
+    assert sorted(error_codes(message)) == sorted(codes_in(message))
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=title)
