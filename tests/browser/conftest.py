@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.support.browser import OpenPage, watch_errors
+from tests.support.browser import TIMEOUT_MS, OpenPage, watch_errors
 from tests.support.page_site import PageSite, page_site
 
 # The first one has no windows and no services of a desktop: it takes half of the processor time.
 CANDIDATES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 def chromium_path() -> str | None:
@@ -61,6 +62,7 @@ def open_page(chromium: Browser) -> Iterator[OpenPage]:
     def open_one(url: str, *, errors: tuple[str, ...] = (), **options: Any) -> Page:
         context = chromium.new_context(**{"reduced_motion": "reduce", **options})
         contexts.append(context)
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         watch_errors(page, problems, errors)
         page.goto(url)

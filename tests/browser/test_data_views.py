@@ -14,10 +14,8 @@ from tests.browser.data_fixture import Records, cluster, group_inside, now, stat
 from tests.browser.fake_page_process import FakePageProcess
 from tests.support.browser import OpenPage
 
-TIMEOUT_MS = 60_000  # of a step; only a page that hangs needs so long
 VIEWS = ("groups", "groups/billing", "transactions", "topics", "topics/orders")
 RECORDS = "records?topic=orders"
-expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest.fixture
@@ -36,9 +34,7 @@ def new_tab(open_page: OpenPage, process: FakePageProcess, view: str = "", **opt
     """A tab in a new browser context. A script error or a CSP violation fails the test."""
     refusals = ("status of 400",)  # a refused request is a line of the console; views show why
     address = f"{process.address}#/{view}"
-    found = open_page(address, errors=refusals, viewport={"width": 1280, "height": 900}, **options)
-    found.set_default_timeout(TIMEOUT_MS)
-    return found
+    return open_page(address, errors=refusals, viewport={"width": 1280, "height": 900}, **options)
 
 
 def opened(tab: Page, process: FakePageProcess, view: str) -> Page:
@@ -370,8 +366,8 @@ def test_a_tail_shows_new_records_and_keeps_them_when_stopped(
     expect(shown_records(tab)).to_have_count(3)
     expect(shown_records(tab).first).to_contain_text("new 2")  # the newest is on top
     tab.get_by_role("button", name="Stop").click()
-    produce({}, {"topic": "orders", "key": None, "value": "unseen", "headers": []})
     expect(tab.get_by_text("waiting for more")).to_have_count(0)
+    produce({}, {"topic": "orders", "key": None, "value": "unseen", "headers": []})
     expect(shown_records(tab)).to_have_count(3)
     tab.get_by_role("button", name="Tail").click()  # goes on where it was stopped
     expect(shown_records(tab)).to_have_count(4)
@@ -437,8 +433,9 @@ def test_the_first_record_of_a_topic_is_shown_once_it_is_written(
 def test_an_export_has_the_query_of_the_view(tab: Page, process: FakePageProcess) -> None:
     opened(tab, process, "records?topic=orders&partition=2&offset=17")
     tab.locator("[name=filter]").fill("paid")
-    link = tab.get_by_role("link", name="Export CSV").get_attribute("href")
-    assert link == "api/export?topic=orders&from=offset%3A17&partition=2&contains=paid&format=csv"
+    link = tab.get_by_role("link", name="Export CSV")
+    address = "api/export?topic=orders&from=offset%3A17&partition=2&contains=paid&format=csv"
+    expect(link).to_have_attribute("href", address)
 
 
 # ----------------------------------------------------------------------------------- for everybody

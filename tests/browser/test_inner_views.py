@@ -227,9 +227,9 @@ def test_tasks_move_inwards_while_nothing_arrives(site: PageSite, open_page: Ope
     page = shown(site, open_page, "purgatories/Fetch", reduced_motion="no-preference")
     page.get_by_role("button", name="20 × slower").click()
     dial = page.get_by_label("Timing wheels of purgatory Fetch of broker 1")
-    expect(dial.get_by_label(re.compile("^Level 2, slot"))).to_have_count(1, timeout=30_000)
+    expect(dial.get_by_label(re.compile("^Level 2, slot"))).to_have_count(1)
     expect(dial.get_by_label(re.compile("^Level 3, slot"))).to_have_count(0)
-    expect(dial.get_by_label("0 operations parked")).to_have_count(1, timeout=30_000)
+    expect(dial.get_by_label("0 operations parked")).to_have_count(1)
 
 
 # ---- the controller
@@ -325,6 +325,7 @@ def test_requests_have_their_phases(site: PageSite, open_page: OpenPage) -> None
     site.stream.first = a_bit_of_everything()
     page = shown(site, open_page, "requests")
     bar = page.get_by_label("Produce, mean: queue 100 µs, local 300 µs, remote 1.6 ms", exact=True)
+    expect(bar).to_be_visible()
     widths = bar.locator(".phase").evaluate_all("all => all.map((one) => one.style.width)")
     assert widths == ["5%", "15%", "80%"]
     expect(page.get_by_text("2 errors")).to_be_visible()

@@ -326,7 +326,7 @@ def test_a_link_opens_the_same_moment(
 ) -> None:
     page = opened(site, open_page, "#/lanes?chapter=by-hand&t=40000")
     expect(page.locator(".player-time")).to_have_text("0.040 000 s")
-    assert page.url.endswith("#/lanes") or page.url.endswith("#/stage")
+    expect(page).to_have_url(re.compile(r"#/(lanes|stage)$"))
     page.keyboard.press("l")
     dialog = page.get_by_role("dialog", name="Link and test")
     expect(dialog.get_by_label("Link to this moment").first).to_contain_text(
@@ -366,8 +366,10 @@ def test_axe_finds_nothing_serious(
     expect(page.locator("main .twin")).to_be_visible()
     assert serious(page) == []
     page.keyboard.press("c")
+    expect(page.get_by_role("dialog")).to_be_visible()
     assert serious(page) == []
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("l")
     expect(page.get_by_label("As a test").first).to_be_visible()
     assert serious(page) == []

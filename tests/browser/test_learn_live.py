@@ -130,10 +130,13 @@ def test_a_link_opens_the_same_moment_of_the_same_cluster(
     page.get_by_role("button", name=re.compile("^broker 3")).click()
     page.get_by_role("menuitem", name="Kill").click()
     expect(page.locator(".story-foot")).to_have_attribute("data-story", "left")
+    killed = clock(page)
     page.keyboard.press("ArrowRight")
+    expect(page.locator(".player-time")).not_to_have_text(killed)
     page.keyboard.press("l")
-    link = page.locator(".recipe-text").first.inner_text().strip()
-    assert "recipe=" in link
+    shown = page.locator(".recipe-text").first
+    expect(shown).to_contain_text("recipe=")
+    link = shown.inner_text().strip()
     at = clock(page)
     again = open_page(f"{address}{link[link.index('#') :]}")
     expect(again.locator(".player-time")).to_have_text(at, timeout=ROOM_MS)

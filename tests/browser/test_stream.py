@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.support.browser import OpenPage, play_to, watch_errors
+from tests.support.browser import TIMEOUT_MS, OpenPage, play_to, watch_errors
 from tests.support.page_server import page_server
 from tests.support.page_site import RECORDINGS, PageSite
 
@@ -46,6 +46,7 @@ def live(site: PageSite) -> PageSite:
 @pytest.fixture
 def context(chromium: Browser) -> Any:
     context = chromium.new_context(reduced_motion="reduce")
+    context.set_default_timeout(TIMEOUT_MS)
     yield context
     context.close()
 
@@ -59,8 +60,8 @@ def open_tab(context: BrowserContext, url: str) -> Page:
 
 
 def wait_until(page: Page, reached: Callable[[], bool]) -> None:
-    """Wait for something outside of the browser, for up to 20 s."""
-    for _ in range(400):
+    """Wait for something outside of the browser, for up to a minute."""
+    for _ in range(1200):
         if reached():
             return
         page.wait_for_timeout(50)
@@ -110,9 +111,10 @@ def test_a_lost_connection_is_shown_and_made_again(live: PageSite, context: Brow
     page = open_tab(context, live.url)
     expect(page.get_by_role("status")).to_contain_text("live")
     live.stream.first = [HELLO, node(1), node(7)]
-    live.stream.cut()
-    expect(page.get_by_role("status")).to_contain_text("connection lost, trying again")
-    expect(page.get_by_role("status")).to_contain_text("live", timeout=20_000)
+    with live.stream.silent():
+        live.stream.cut()
+        expect(page.get_by_role("status")).to_contain_text("connection lost, trying again")
+    expect(page.get_by_role("status")).to_contain_text("live")
     expect(page.get_by_role("listitem", name="Broker 7")).to_be_visible()
 
 
@@ -203,15 +205,14 @@ def test_a_card_has_buttons_where_the_page_supervises_its_broker(
     live.stream.first = [SUPERVISED, node(1), gone, node(3), silent, lost]
     page = open_tab(context, live.url)
 
-    def buttons(broker: str) -> list[str]:
-        card = page.get_by_role("listitem", name=broker)
-        return [text.strip() for text in card.get_by_role("button").all_inner_texts()]
+    def buttons(broker: str) -> Locator:
+        return page.get_by_role("listitem", name=broker).get_by_role("button")
 
-    expect(page.get_by_role("button", name="kill -9").first).to_be_enabled()
-    assert buttons("Broker 1") == ["kill -15", "kill -9", "pause"]
-    assert buttons("Broker 2") == ["start", "resume"]
-    assert buttons("Broker 3") == []
-    assert buttons("Broker 4, silent") == ["kill -15", "kill -9", "start", "resume"]
+    expect(buttons("Broker 4, silent")).to_have_text(["kill -15", "kill -9", "start", "resume"])
+    expect(buttons("Broker 1")).to_have_text(["kill -15", "kill -9", "pause"])
+    expect(buttons("Broker 2")).to_have_text(["start", "resume"])
+    expect(page.get_by_role("listitem", name="Broker 3")).to_be_visible()
+    expect(buttons("Broker 3")).to_have_count(0)
 
 
 @pytest.mark.mission("GLASS-24")

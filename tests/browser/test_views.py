@@ -170,4 +170,5 @@ def test_the_theme_follows_the_system_until_it_is_chosen(
     page.reload()
     expect(switch).to_have_accessible_name("Theme: light")
     switch.click()
+    expect(switch).to_have_accessible_name("Theme: dark")
     assert background() == dark

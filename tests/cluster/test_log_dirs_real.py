@@ -50,10 +50,10 @@ def produce(cluster: RealCluster, topic: str, *values: str) -> Any:
     return run_verb(*words, stdin="".join(f"{value}\n" for value in values))
 
 
-def consumed(cluster: RealCluster, topic: str) -> list[str]:
+def consumed(cluster: RealCluster, topic: str, *until: str) -> list[str]:
     done = run_verb(
         *("consume", "--bootstrap-server", cluster.bootstrap, "--topic", topic),
-        *("--from-beginning", "--timeout-ms", "2000"),
+        *("--from-beginning", *until),
     )
     return list(done.stdout.splitlines())
 
@@ -84,7 +84,7 @@ def test_a_replica_is_moved_by_another_client(one: RealCluster) -> None:
     (found,) = admin.describe_log_dirs(brokers=[1])
     assert {row["error_code"] for row in found["log_dirs"]} == {0}
     admin.close()
-    assert sorted(consumed(one, "moved")) == sorted(values)
+    assert sorted(consumed(one, "moved", "--max-messages", "500")) == sorted(values)
 
 
 def test_retention_by_size(one: RealCluster) -> None:
@@ -98,7 +98,7 @@ def test_retention_by_size(one: RealCluster) -> None:
     (home,) = [path for name in "ab" if (path := one.home(name) / "kept-0").is_dir()]
     until(lambda: 0 < len(list(home.glob("*.log"))) < 4, "segments went")
     until(lambda: not list(home.glob("*.deleted")), "files went")
-    left = consumed(one, "kept")
+    left = consumed(one, "kept", "--timeout-ms", "10000")
     assert left == [f"{number}" * 600 for number in range(4 - len(left), 4)]
     assert 2 <= len(left) < 4
 

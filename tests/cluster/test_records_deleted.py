@@ -47,7 +47,7 @@ def offsets_file(directory: Path, topic: str, *offsets: int) -> str:
 def left(trio: RealCluster, topic: str, partition: int) -> list[str]:
     done = run_verb(
         *("consume", "--bootstrap-server", trio.bootstrap, "--topic", topic),
-        *("--partition", str(partition), "--from-beginning", "--timeout-ms", "3000"),
+        *("--partition", str(partition), "--from-beginning", "--timeout-ms", "10000"),
     )
     return str(done.stdout).split()
 

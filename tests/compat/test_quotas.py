@@ -13,7 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from minikafka.cli import main
 from minikafka.inside.cluster import InsideCluster
-from tests.support.clients.places import Cluster
+from minikafka.kernel.principals import ANONYMOUS
+from tests.support.cluster.cluster_state import until
 
 pytestmark = pytest.mark.compat
 
@@ -21,19 +22,27 @@ VALUE = bytes(10_000)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[InsideCluster]:
     """Its rates are those of three seconds, not of eleven, so that throttled clients soon go on."""
     with InsideCluster(3, {"quota.window.num": 3}) as running:
         yield running
 
 
+def has_limit(cluster: InsideCluster, client_id: str, name: str) -> Iterator[bool]:
+    """Yield for each broker whether it knows a limit of the client."""
+    for broker in cluster._brokers.values():
+        assert broker.node is not None
+        limits = broker.node._client_quotas.by_key[name].limits
+        yield limits.of_client(ANONYMOUS.name, client_id) is not None
+
+
 @contextmanager
-def quota(cluster: Cluster, client_id: str, limit: str) -> Iterator[None]:
+def quota(cluster: InsideCluster, client_id: str, limit: str) -> Iterator[None]:
     """Set a limit of a client id by the verb, and remove it afterwards."""
     name, _, value = limit.partition("=")
     verb = ["configs", "--bootstrap-server", cluster.bootstrap, "--alter", "--client", client_id]
     assert main.main([*verb, "--add-config", f"{name}={value}"]) == 0
-    time.sleep(0.5)  # until every broker has read it
+    until(lambda: all(has_limit(cluster, client_id, name)), "every broker has read the quota")
     try:
         yield
     finally:
@@ -43,7 +52,7 @@ def quota(cluster: Cluster, client_id: str, limit: str) -> Iterator[None]:
 @pytest.mark.mission("SEC-144", "SEC-150")
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_a_producer_of_confluent_kafka_is_slowed_down(
-    cluster: Cluster, topic: str, acks: str
+    cluster: InsideCluster, topic: str, acks: str
 ) -> None:
     """60 KB at 15 KB a second on one partition: 30 KB are free, the rest takes seconds."""
     client_id = f"slow-{uuid.uuid4().hex[:8]}"
@@ -72,7 +81,9 @@ def test_a_producer_of_confluent_kafka_is_slowed_down(
 
 
 @pytest.mark.mission("SEC-145", "SEC-150")
-def test_a_consumer_of_kafka_python_is_throttled_and_gets_all(cluster: Cluster, topic: str) -> None:
+def test_a_consumer_of_kafka_python_is_throttled_and_gets_all(
+    cluster: InsideCluster, topic: str
+) -> None:
     client_id = f"slow-{uuid.uuid4().hex[:8]}"
     servers = cluster.bootstrap.split(",")
     producer = KafkaProducer(bootstrap_servers=servers, linger_ms=0, batch_size=0)

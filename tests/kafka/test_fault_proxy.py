@@ -138,7 +138,7 @@ def test_lost_held_late_and_swallowed_requests(
     with faults.disconnect("after", api="produce", topic=topic) as after:
         send(producer(proxy), topic, 1)
     with faults.swallow(api="produce", topic=topic) as swallowed:
-        send(producer(proxy, socket_timeout_ms=1000), topic, 2)
+        send(producer(proxy, socket_timeout_ms=10_000), topic, 2)
     assert (before.hits, after.hits, swallowed.hits) == (1, 1, 1)
     assert offsets(cluster, topic) == [1, 2, 1]
     with (

@@ -24,7 +24,7 @@ pytestmark = [
 TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "billing", "payments"
 OLDEST = "2.0.1"
 COUNT = 10
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TWO = {"transaction.state.log.replication.factor": 2, "offsets.topic.replication.factor": 2}
 ONE = {"transaction.state.log.replication.factor": 1, "offsets.topic.replication.factor": 1}
 
@@ -75,6 +75,18 @@ def shows(page: PageServer, condition: Callable[[Entities], object]) -> Entities
     return until(shown, "the page shows it", TIMEOUT_S)
 
 
+def shows_records(entities: Entities) -> bool:
+    """Whether the end of the topic and the lag of the group are known: each has its own source."""
+    topic = entities.get((None, "topic", TOPIC))
+    group = entities.get((None, "consumer_group", GROUP))
+    return (
+        topic is not None
+        and topic["partitions"][0]["high_watermark"] == COUNT
+        and group is not None
+        and group["lag"] is not None
+    )
+
+
 @pytest.fixture(scope="module")
 def cluster(mixed: Mixed) -> Iterator[MixedCluster]:
     with mixed(NEWEST, NEWEST, properties=TWO) as running:
@@ -104,12 +116,13 @@ def test_topics_groups_and_transactions_are_shown(page: PageServer, cluster: Mix
     assert producer.flush(TIMEOUT_S) == 0
     try:
         txn = (None, "txn", TRANSACTIONAL_ID)
-        found = shows(page, lambda e: txn in e and e[txn]["state"] == "Ongoing")
+        found = shows(
+            page, lambda e: txn in e and e[txn]["state"] == "Ongoing" and shows_records(e)
+        )
         assert found[txn]["partitions"] == [f"{TOPIC}-1"]
         topic = found[None, "topic", TOPIC]
         assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 1]]
         assert [sorted(row["isr"]) for row in topic["partitions"]] == [[1, 2], [1, 2]]
-        assert topic["partitions"][0]["high_watermark"] == COUNT
         assert topic["partitions"][1]["last_stable_offset"] == 0  # of the open transaction
         group = found[None, "consumer_group", GROUP]
         assert (group["state"], group["lag"]) == ("Stable", COUNT - 1)
@@ -129,7 +142,7 @@ def test_topics_groups_and_transactions_are_shown(page: PageServer, cluster: Mix
 def test_the_page_says_that_there_is_no_inside(page: PageServer) -> None:
     hello = page.get("/api/snapshot").json[0]
     assert hello["minikafka"] is False
-    found = state(page)
+    found = shows(page, lambda e: all((n, "reachable", "") in e for n in (1, 2)))
     for broker in (1, 2):
         assert found[broker, "reachable", ""]["debug"] is False
         assert "only by a minikafka" in found[broker, "reachable", ""]["reason"]
@@ -144,16 +157,20 @@ def test_a_dead_broker_is_shown_and_its_partitions_too(
         next(events)
         cluster.end_broker(2, SIGKILL)
         node = (None, "node", "2")
-        found = shows(
-            page, lambda e: not e[node]["online"] and e[None, "cluster", ""]["controller"]
+        topic, whole = (None, "topic", TOPIC), (None, "cluster", "")
+        shows(
+            page,
+            lambda e: (
+                not e[node]["online"]
+                and e[whole]["controller"]
+                and e[whole]["under_replicated"] >= 2
+                and [row["isr"] for row in e[topic]["partitions"]] == [[1], [1]]
+            ),
         )
-        rows = found[None, "topic", TOPIC]["partitions"]
-        assert [row["isr"] for row in rows] == [[1], [1]]
-        assert found[None, "cluster", ""]["under_replicated"] >= 2
         cluster.restart_broker(2)
         shows(
             page,
-            lambda e: e[node]["online"] and e[None, "cluster", ""]["under_replicated"] == 0,
+            lambda e: e[node]["online"] and e[whole]["under_replicated"] == 0,
         )
 
 
@@ -166,9 +183,8 @@ def test_an_old_kafka_is_shown_without_the_apis_that_it_lacks(mixed: Mixed) -> N
         config = ClientConfig(bootstrap_servers=cluster.bootstrap)
         with page_server(config) as page:
             key = (None, "consumer_group", GROUP)
-            found = shows(page, lambda e: key in e and e[key]["lag"] is not None)
+            found = shows(page, shows_records)
             assert (found[key]["state"], found[key]["lag"]) == ("Stable", COUNT - 1)
-            assert found[None, "topic", TOPIC]["partitions"][0]["high_watermark"] == COUNT
             assert found[None, "cluster", ""]["errors"] == []
             assert page.get(f"/api/topics/{TOPIC}").json["configs"]
         consumer.close()

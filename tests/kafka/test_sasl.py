@@ -157,7 +157,6 @@ def test_java_clients_log_in_with_each_mechanism(cluster: MixedCluster, tools: T
     assert sorted(read.out.splitlines()) == ["one", "two"], read
 
 
-@pytest.mark.mission("SEC-112")
 def old_tool(tool: str, *arguments: str, stdin: str = "") -> str:
     """Run a tool of Kafka 0.10.2.2, and return what it prints. Skip the test without its jars."""
     try:

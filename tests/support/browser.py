@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from playwright.sync_api import Page
 
 OpenPage: TypeAlias = Callable[..., Page]
+TIMEOUT_MS: Final = 60_000  # of a step; only a page that hangs needs so long
 
 
 def watch_errors(page: Page, problems: list[str], expected: tuple[str, ...] = ()) -> None:
@@ -22,12 +23,13 @@ def watch_errors(page: Page, problems: list[str], expected: tuple[str, ...] = ()
 
 
 def play_to(page: Page, part: float) -> None:
-    """Seek a recording to a part of its time: 0 is its start, 1 its end."""
+    """Seek a recording to a part of its time: 0 is its start, 1 its end. Wait until it is drawn."""
     slider = page.get_by_label("Place in the recording")
     slider.evaluate(
-        """(slider, part) => {
+        """async (slider, part) => {
             slider.value = part * slider.max;
             slider.dispatchEvent(new Event("input", {bubbles: true}));
+            for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
         }""",
         part,
     )

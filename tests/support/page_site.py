@@ -38,6 +38,8 @@ class HandStream:
         self.last_ids: list[str] = []  # of the readers, "" without one
         self._readers: list[queue.SimpleQueue[dict[str, Any] | None]] = []
         self._lock = threading.Lock()
+        self._responds = threading.Event()
+        self._responds.set()
 
     @property
     def readers(self) -> int:
@@ -54,6 +56,19 @@ class HandStream:
         with self._lock:
             for reader in self._readers:
                 reader.put(None)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """New connections get no response until the end of the block."""
+        self._responds.clear()
+        try:
+            yield
+        finally:
+            self._responds.set()
+
+    def wait_for_turn(self) -> None:
+        """Called by a new connection before it gets its response."""
+        self._responds.wait()
 
     @contextmanager
     def reading(self, last_id: str) -> Iterator[queue.SimpleQueue[dict[str, Any] | None]]:
@@ -88,6 +103,10 @@ class PageSite:
     def playing(self, recording: str, view: str = "cluster") -> str:
         """Return the address of a view over a recording."""
         return f"{self.url}?recording=recordings/{recording}.ndjson#/{view}"
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # a page loads many modules at once
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -143,6 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _stream(self) -> None:
+        self.site.stream.wait_for_turn()
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Content-Security-Policy", POLICY)
@@ -175,7 +195,7 @@ def page_site() -> Iterator[PageSite]:
     """Serve the page at a free port."""
     site = PageSite()
     handler = type("Handler", (_Handler,), {"site": site})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     site.port = server.server_address[1]
     serving = threading.Thread(target=server.serve_forever, daemon=True)

@@ -70,7 +70,7 @@ def verified(trio: RealCluster, path: str) -> None:
 def read(trio: RealCluster, topic: str) -> list[str]:
     done = run_verb(
         *("consume", "--bootstrap-server", trio.bootstrap, "--topic", topic),
-        *("--partition", "0", "--from-beginning", "--timeout-ms", "3000"),
+        *("--partition", "0", "--from-beginning", "--max-messages", str(COUNT)),
     )
     return str(done.stdout).split()
 

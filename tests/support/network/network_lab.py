@@ -91,7 +91,7 @@ class Lab:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Run the loop until a condition holds."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0)
 
