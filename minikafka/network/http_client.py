@@ -20,11 +20,12 @@ else:
 TIMEOUT_MS = 10_000
 MAX_BODY_BYTES = 1024 * 1024
 _READ_BYTES = 16 * 1024
+SUCCESSES = (200, 201)
 _PORTS = {"http": 80, "https": 443}
 
 
 class HttpStatusError(ConnectionError):
-    """A response has another status than 200."""
+    """A response has another status than those of ``SUCCESSES``."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the response has the status {status}")
@@ -63,8 +64,8 @@ async def http_get(
 ) -> bytes:
     """Return the body of the response. ``tls`` counts for https. Redirections are not followed.
 
-    Raises HttpStatusError for another status than 200, and OSError if the server cannot be reached,
-    responds with more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
+    Raises HttpStatusError for another status than 200 and 201, and OSError if the server cannot be
+    reached, responds with more than ``max_body_bytes``, or not within ``TIMEOUT_MS``."""
     connection = HttpGetConnection(lambda: network, url, tls, max_body_bytes)
     try:
         return await connection.get(url.target, keep=False)
@@ -211,7 +212,7 @@ class _Requests(asyncio.BufferedProtocol):
             while body is not None and not body.done():
                 event = self._http.next_event()
                 match event:
-                    case h11.Response() if event.status_code != 200:
+                    case h11.Response() if event.status_code not in SUCCESSES:
                         self._fail(HttpStatusError(event.status_code))
                     case h11.Data():
                         self._received += event.data

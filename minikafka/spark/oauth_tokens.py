@@ -14,7 +14,7 @@ from minikafka.core.security.token_endpoint import TokenEndpoint
 from minikafka.kernel.client_security import ClientSecurity, OAuthToken
 from minikafka.kernel.errors import KafkaError
 from minikafka.network.client_security import token_endpoint
-from minikafka.network.http_client import MAX_BODY_BYTES, TIMEOUT_MS, HttpUrl
+from minikafka.network.http_client import MAX_BODY_BYTES, SUCCESSES, TIMEOUT_MS, HttpUrl
 from minikafka.network.oauth_tokens import REFRESH_PART, RETRY_MS
 from minikafka.network.token_endpoint import endpoint_tls
 from minikafka.world.real.tls import client_context
@@ -74,7 +74,7 @@ def request_token(endpoint: TokenEndpoint, wall_ms: int) -> OAuthToken:
         refusal = endpoint.refusal(response.status)
         if refusal is not None:
             raise refusal
-        if response.status != 200:
+        if response.status not in SUCCESSES:
             raise OSError(f"the response has the status {response.status}")
         return endpoint.token(response.read(MAX_BODY_BYTES), wall_ms)
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -22,6 +22,7 @@ _EXTENSION: Final = "extension_"
 _CLIENT_REFUSED: Final = (400, 401, 402, 403)
 _NO_ENDPOINT: Final = (404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505)
 _TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_MOST_SECONDS: Final = 2**40  # JSON has larger numbers, also infinite ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class TokenEndpoint:
         expires_ms = _expiry(value)
         if expires_ms is None:
             seconds = found.get("expires_in")
-            if not isinstance(seconds, int | float) or not 0 < seconds < 2**40:
+            if not isinstance(seconds, int | float) or not 0 < seconds < _MOST_SECONDS:
                 raise ValueError("neither the token nor the response says when it expires")
             expires_ms = wall_ms + int(seconds * 1000)
         if expires_ms <= wall_ms:
@@ -114,4 +115,6 @@ def _expiry(token: str) -> int | None:
     except ValueError:
         return None
     expires = claims.get("exp") if isinstance(claims, dict) else None
-    return int(expires * 1000) if isinstance(expires, int | float) and expires > 0 else None
+    if not isinstance(expires, int | float) or not 0 < expires < _MOST_SECONDS:
+        return None
+    return int(expires * 1000)

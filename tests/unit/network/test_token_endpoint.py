@@ -19,7 +19,8 @@ from tests.support.world.manual_clock import ManualClock
 
 pytestmark = pytest.mark.mission("SPF-7")
 
-TOKEN = response(b'{"access_token": "t-1", "expires_in": 100}')
+TOKEN_BODY = b'{"access_token": "t-1", "expires_in": 100}'
+TOKEN = response(TOKEN_BODY)
 OPTIONS = {"clientId": "c", "clientSecret": "hush", "scope": "a b"}
 
 
@@ -31,8 +32,9 @@ def tokens_from(url: str, options: dict[str, str], clock: ManualClock | None = N
     return OAuthTokens(requests, clock, 5_000, source=url)
 
 
-async def test_a_token_is_requested_by_the_credentials_of_the_client() -> None:
-    end = HttpEnd(TOKEN)
+@pytest.mark.parametrize("status", ["200 OK", "201 Created"])
+async def test_a_token_is_requested_by_the_credentials_of_the_client(status: str) -> None:
+    end = HttpEnd(response(TOKEN_BODY, status))
     port = await end.start()
     tokens = tokens_from(f"http://127.0.0.1:{port}/token?a=b", OPTIONS)
     await tokens.refresh()

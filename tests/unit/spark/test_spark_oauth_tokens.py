@@ -46,6 +46,11 @@ def test_a_token_is_requested_once_and_again_before_it_expires(
     assert len(server.forms) == 2
 
 
+def test_a_token_may_be_created(server: TokenServer, tokens: EndpointTokens) -> None:
+    server.status = 201
+    assert b"t-1" in sent(tokens, 0)
+
+
 def test_a_valid_token_is_kept_while_the_endpoint_is_down(
     server: TokenServer, tokens: EndpointTokens
 ) -> None:
@@ -85,6 +90,7 @@ def test_a_client_that_is_refused_is_an_error_at_once(server: TokenServer) -> No
         (b'{"access_token": "hush"}', "says when it expires"),
         (b'{"access_token": "hush", "expires_in": "soon"}', "says when it expires"),
         (b'{"access_token": "a.eyJleHAiOjF9.hush"}', "the token has expired"),
+        (b'{"access_token": "a.eyJleHAiOjFlOTk5fQ.hush"}', "says when it expires"),  # 1e999
     ],
 )
 def test_a_response_without_a_token_is_named_without_it(
