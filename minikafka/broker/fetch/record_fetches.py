@@ -194,8 +194,6 @@ class RecordFetches:
     ) -> ReadResult | None:
         """Read the records that were appended to a partition while a follower waited for them.
         None, without a change, if it gets something else."""
-        if self._hosted.get(entry.topic_partition) is not partition:
-            return None
         result = self._reader.read_appended(params, entry, partition)
         if result is not None:
             self._topics.fetched(entry.topic_partition.topic, 0)

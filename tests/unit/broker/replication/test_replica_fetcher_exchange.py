@@ -69,7 +69,7 @@ class Story:
                     self.responses.append(response)
 
     def _delete_records(self) -> None:
-        topic_partition = TopicPartition(TOPIC, self.busy)
+        topic_partition = TopicPartition(TOPIC, self.dice.choice(PARTITIONS))
         for node in self.cluster.nodes.values():
             partition = node.partition(topic_partition)
             if partition.is_leader:
@@ -92,7 +92,12 @@ class Story:
             for index in PARTITIONS:
                 found = node.partition(TopicPartition(TOPIC, index))
                 log, held = found.log, node.held(TopicPartition(TOPIC, index))
-                bounds = log.log_start_offset, found.high_watermark, log.log_end_offset
+                bounds = (
+                    log.log_start_offset,
+                    found.high_watermark,
+                    log.recovery_point,  # what is flushed
+                    log.log_end_offset,
+                )
                 isr = found.state.isr, dict(found.followers)
                 partitions[number, index] = held, bounds, isr
         responses = [list(each) for each in self.responses]

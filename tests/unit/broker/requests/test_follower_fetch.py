@@ -308,6 +308,7 @@ async def test_a_follower_that_lacks_nothing_gets_the_next_records_by_the_short_
         [Fetch(), Produce(1)],
         [Fetch(), Change("leader", FOLLOWER), Change("time", 500)],
         [Fetch(), Change("disk"), Produce()],
+        [Fetch(), Fetch(connection=2), Produce()],  # the session has gone on without the first
     ],
 )
 async def test_a_follower_that_gets_something_else_has_the_general_reads(
