@@ -82,7 +82,7 @@ def test_a_leader_killed_under_load_loses_nothing(whole: RealCluster) -> None:
     victim = before["leader"]
     with Load(whole.bootstrap, "killed") as load:
         whole.end_broker(victim, signal.SIGKILL)
-        until(lambda: whole.state("killed")["leader"] not in (victim, -1), "another leads", 2 + 3)
+        until(lambda: whole.state("killed")["leader"] not in (victim, -1), "another leads", 60)
         load.until_more()
         after = whole.state("killed")
         assert after["leader_epoch"] > before["leader_epoch"]
@@ -106,9 +106,9 @@ def test_a_killed_controller_is_replaced(whole: RealCluster) -> None:
         until(
             lambda: (whole.znode("/controller") or {}).get("brokerid") not in (None, victim),
             "another controller",
-            10,
+            60,
         )
-        assert int(zk.get("/controller_epoch")[0]) == epoch + 1
+        assert int(zk.get("/controller_epoch")[0]) > epoch
     whole.create_topic("after-failover", replication_factor=2)
     survivors = [b for b in whole.broker_ids if b != victim]
     assert sorted(whole.znode("/brokers/topics/after-failover")["partitions"]["0"]) == survivors
