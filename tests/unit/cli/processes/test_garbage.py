@@ -75,6 +75,30 @@ with InsideCluster() as cluster:
         raise AssertionError("requests or connections are cycles")
 """
 
+FETCHERS = """
+import gc
+import time
+
+from minikafka.inside.cluster import InsideCluster
+
+def errors():  # each refers to the channel that was closed
+    return sum(type(each) is ConnectionError for each in gc.get_objects())
+
+with InsideCluster(brokers=2, settings={"replica.fetch.wait.max.ms": 100}) as cluster:
+    cluster.create_topic("first")
+    gc.collect()
+    gc.disable()
+    for number in range(5):
+        time.sleep(0.2)  # until a fetch may be aborted again
+        cluster.create_topic(f"t{number}")
+    for _ in range(1_000):
+        if not errors():
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError(f"{errors()} errors of aborted fetches are cycles")
+"""
+
 
 @pytest.mark.mission("SAFE-81")
 def test_survivors_of_a_full_collection_are_frozen() -> None:
@@ -84,6 +108,12 @@ def test_survivors_of_a_full_collection_are_frozen() -> None:
 @pytest.mark.mission("SAFE-81")
 def test_requests_and_connections_that_have_ended_are_no_cycles() -> None:
     run(CYCLES)
+
+
+@pytest.mark.mission("SAFE-81")
+def test_channels_of_aborted_fetches_are_no_cycles() -> None:
+    """A new partition aborts the Fetch that is parked at its leader, by closing the channel."""
+    run(FETCHERS)
 
 
 def run(program: str) -> None:
