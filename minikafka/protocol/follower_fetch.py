@@ -28,6 +28,8 @@ _OFFSET_AFTER_SESSION: Final = 34
 _OFFSET: Final = Struct(">q")
 _BYTES: Final = _BEFORE_SESSION + _OFFSET_AFTER_SESSION + _OFFSET.size + 36
 _SIZE_BYTES: Final = 4  # of a frame, before it
+_RACK_FROM_END: Final = 17
+_NO_RACK: Final = 1  # the length of a compact string, and one
 
 # Correlation id, tags, throttle time, error, session id, topics, topic id, partitions, partition,
 # error, high watermark, last stable offset, log start, aborted transactions, preferred replica.
@@ -56,6 +58,8 @@ def follower_fetch(frame: memoryview) -> FollowerFetchFrame | None:
         return None
     _, version, correlation_id, length = _read_header(frame)
     if size != length + _BYTES or length < 0 or not FIRST_VERSION <= version <= LAST_VERSION:
+        return None
+    if frame[-_RACK_FROM_END] != _NO_RACK:  # a consumer's
         return None
     at = length + _BEFORE_SESSION
     session_id, session_epoch = _SESSION.unpack_from(frame, at)

@@ -181,3 +181,13 @@ def test_a_request_of_two_partitions_cannot_be_packed() -> None:
     message.topics[0].partitions *= 2
     with pytest.raises(ValueError, match="no common Fetch"):
         PackedFollowerFetch(encode_request(RequestHeader(1, LAST_VERSION, 1, "f"), message))
+
+
+@pytest.mark.mission("FET-25")
+@pytest.mark.parametrize("rack_length", range(40))
+def test_the_request_of_a_consumer_with_a_rack_is_none_of_a_follower(rack_length: int) -> None:
+    """It would be decoded twice. One whose rack has 15 characters has the size of a follower's."""
+    message = request(1, 2, 3, UUID(int=7))
+    message.replica_state, message.rack_id = None, "r" * rack_length
+    frame = encode_request(RequestHeader(1, LAST_VERSION, 5, "c"), message)
+    assert follower_fetch(memoryview(frame)[4:]) is None
