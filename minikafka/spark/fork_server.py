@@ -31,6 +31,8 @@ from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+# Modules that are run in place of those that Spark names.
+_IN_PLACE_OF: Final = {"pyspark.daemon": "minikafka.spark.worker_daemon"}
 VARIABLE: Final = "MINIKAFKA_FORK_SERVER"  # in the environment: the path of the server's socket
 # The hash of a text must be the same in all workers. Spark's launcher sets this for the JVM.
 _HASH_SEED: Final = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES"}
@@ -163,6 +165,8 @@ def become(request: Request, descriptors: Iterable[int], installed: list[str]) -
             os.close(each)
         status = _run(request, installed)
         sys.stdout.flush()
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the JVM closed the socket first, as when a query is stopped: nobody needs a trace
     except BaseException:  # the process ends here: nothing may return into the server
         sys.excepthook(*sys.exc_info())
     finally:
@@ -177,6 +181,7 @@ def _run(request: Request, installed: list[str]) -> int:
     given = request.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [request.folder, *filter(None, given), *installed]
     _, module, *arguments = request.arguments
+    module = _IN_PLACE_OF.get(module, module)
     sys.argv = [module, *arguments]
     sys.modules.pop(module, None)  # runpy warns of one that is imported already
     try:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,6 +62,13 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     wait_until(lambda: not os.path.exists(socket))
 
 
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """A folder for sockets, whose paths have at most 107 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
 def run(environ: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = worker_python({}, folder / "cache")
     return subprocess.run(
@@ -112,6 +120,38 @@ def test_a_worker_ends_with_the_process_that_the_jvm_knows(
     known.wait()
     wait_until(lambda: not Path(f"/proc/{worker}").exists())
     known.stdout.close()
+
+
+def test_a_worker_whose_socket_spark_closes_prints_nothing(
+    environ: dict[str, str], tmp_path: Path, short_folder: str
+) -> None:
+    """As at ``take(5)``. PySpark's own daemon prints a traceback then."""
+    given = {**environ, "PYTHON_UNIX_DOMAIN_ENABLED": "true", "SPARK_REUSE_WORKER": "1"}
+    given["PYTHON_WORKER_FACTORY_SOCK_DIR"] = short_folder
+    given["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "1"  # Spark's default
+    script = worker_python({}, tmp_path / "cache")
+    daemon = subprocess.Popen(
+        [script, "-m", "pyspark.daemon", "pyspark.worker"], env=given, cwd=tmp_path,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert daemon.stdout is not None
+    path = daemon.stdout.read(int.from_bytes(daemon.stdout.read(4), "big"))
+    with socket.socket(socket.AF_UNIX) as jvm:
+        jvm.connect(path)
+        worker = int.from_bytes(jvm.recv(4), "big")
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    assert daemon.communicate() == (b"", b"")
+
+
+@pytest.mark.parametrize(("error", "printed"), [("BrokenPipeError", False), ("KeyError", True)])
+def test_a_process_that_cannot_write_to_spark_ends_without_a_trace(
+    environ: dict[str, str], tmp_path: Path, error: str, printed: bool
+) -> None:
+    """As the process of a source whose query is stopped. Other errors are printed."""
+    (tmp_path / "fails.py").write_text(f"raise {error}")
+    done = run(environ, tmp_path, "-m", "fails")
+    assert done.returncode == 1
+    assert (error in done.stderr) == printed
 
 
 def test_a_client_that_ends_amid_its_request_leaves_no_descriptors() -> None:
