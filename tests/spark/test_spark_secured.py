@@ -225,8 +225,12 @@ def test_a_job_logs_in_and_its_secrets_stay_with_it(
     assert "SparkListenerSQLExecutionStart" in events
     shown += [str(unsent.value), events]
     shown += [query.lastProgress.json, *stored(tmp_path / "checkpoint")]
-    for text in shown:
-        for secret in ("hush", KEY_MARK):
+    assert_nothing_shows(("hush", KEY_MARK), shown)
+
+
+def assert_nothing_shows(secrets: Sequence[str], texts: Sequence[str]) -> None:
+    for text in texts:
+        for secret in secrets:
             place = text.find(secret)
             assert place < 0, text[max(0, place - 500) : place + 100]
 
@@ -328,19 +332,57 @@ def test_a_source_with_a_group_needs_read_on_it_and_goes_on_without(
     assert sum(found.values()) >= RECORDS
 
 
+def by_endpoint(cluster: MixedCluster, url: str, secret: str = CLIENT_SECRET) -> dict[str, str]:
+    """The options of a job that requests its tokens at this address."""
+    credentials = f'clientId="{CLIENT_ID}" clientSecret="{secret}"'
+    return {
+        **options(cluster),
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.login.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+        ),
+        "kafka.sasl.oauthbearer.token.endpoint.url": url,
+        "kafka.sasl.jaas.config": f'{OAUTHBEARER} required {credentials} scope="topics";',
+    }
+
+
+@pytest.mark.mission("SPF-7")
+def test_a_query_with_tokens_of_an_endpoint_shows_neither_them_nor_its_secret(
+    streams: Any,
+    secured: MixedCluster,
+    tmp_path: Path,
+    spark_log: Path,
+    event_log: Callable[[], str],
+) -> None:
+    produce(secured.bootstrap, "from", numbered(0, RECORDS))
+    before = len(committed(secured.bootstrap, "to"))
+    with TokenServer("spark") as endpoint:
+        given = by_endpoint(secured, endpoint.url)
+        reader = streams.readStream.format("minikafka").options(**given, subscribe="from")
+        rows = reader.option("startingOffsets", "earliest").load().select("key", "value")
+        writer = rows.writeStream.format("minikafka").options(**given, topic="to")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert len(committed(secured.bootstrap, "to")) - before >= RECORDS
+        wrong = by_endpoint(secured, endpoint.url, "hush-wrong")
+        with pytest.raises(Exception, match="status 401: check clientId") as refused:
+            streams.read.format("minikafka").options(**wrong, subscribe="from").load().count()
+    assert {form["scope"][0] for form in endpoint.forms} == {"topics"}
+    shown = [query._jsq.explainInternal(True), query.lastProgress.json, str(refused.value)]
+    shown += [*shown_in_the_ui(streams), *stored(tmp_path / "checkpoint"), event_log()]
+    shown.append(spark_log.read_text())
+    assert str(tmp_path / "checkpoint") in shown[-1]
+    token = endpoint.response("spark").decode().partition('"access_token": "')[2][:20]
+    assert_nothing_shows(("hush", KEY_MARK, token), shown)
+
+
 @pytest.mark.mission("SPF-7")
 def test_tokens_of_an_endpoint_log_a_job_and_a_verb_in(
     secured: MixedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-    credentials = f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}"'
     with TokenServer("spark") as endpoint:
-        given = {
-            **by_token(secured),
-            "kafka.sasl.login.callback.handler.class": handler,
-            "kafka.sasl.oauthbearer.token.endpoint.url": endpoint.url,
-            "kafka.sasl.jaas.config": f'{OAUTHBEARER} required {credentials} scope="topics";',
-        }
+        given = by_endpoint(secured, endpoint.url)
         copy_without_spark(given)
         assert endpoint.forms == [{"grant_type": ["client_credentials"], "scope": ["topics"]}]
         file = tmp_path / "client.properties"
@@ -350,7 +392,6 @@ def test_tokens_of_an_endpoint_log_a_job_and_a_verb_in(
         words = ["topics", "--list", "--bootstrap-server", secured.addresses(LISTENER)]
         assert main([*words, "--command-config", str(file)]) == 0
         assert capsys.readouterr().out.split() == ["from", "to"]
-        wrong = given["kafka.sasl.jaas.config"].replace(CLIENT_SECRET, "hush-wrong")
         with pytest.raises(KafkaError, match="refused the client with the status 401") as failed:
-            copy_without_spark({**given, "kafka.sasl.jaas.config": wrong})
+            copy_without_spark(by_endpoint(secured, endpoint.url, "hush-wrong"))
         assert "hush" not in str(failed.value)
