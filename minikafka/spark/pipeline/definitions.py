@@ -123,7 +123,10 @@ class _SqlFile:
         elif kind == "CreateFlowCommand":
             insert = plan.flowOperation()
             if insert.getClass().getSimpleName() != "InsertIntoStatement":
-                raise PipelineError("SQL flows of Auto CDC need a triggered run")
+                raise PipelineError(
+                    "SQL flows of Auto CDC need a triggered run (leave out --continuous) and "
+                    "a table with row-level operations, such as Iceberg's"
+                )
             self._register_flow(_name(plan.name()), _name(insert.table()), insert.query())
         elif kind == "SetCommand":
             pair = plan.kv()

@@ -78,7 +78,8 @@ class GraphElements(GraphElementRegistry):
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
         raise PipelineError(
-            f"the Auto CDC flow to {flow.target} needs a triggered run: leave out --continuous"
+            f"the Auto CDC flow to {flow.target} needs a triggered run (leave out --continuous) "
+            "and a table with row-level operations, such as Iceberg's"
         )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
