@@ -17,7 +17,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
-from pyspark.sql import datasource
+
+try:
+    from pyspark.sql import datasource
+except ImportError:
+    raise ImportError(
+        f"minikafka needs PySpark 4.0 or newer: this is {pyspark.__version__}"
+    ) from None
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
 
 from minikafka.spark.option_parsing import OptionError

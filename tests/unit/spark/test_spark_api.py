@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -153,3 +155,15 @@ def test_rows_of_a_stream_are_written_as_arrow_batches() -> None:
     ]
     writer.commit(["m"], 3)
     assert inner.committed == (["m"], 3)
+
+
+def test_a_pyspark_without_data_sources_is_named() -> None:
+    """As 3.5, with which the import of PySpark's modules would fail with a name of them."""
+    code = (
+        "import pyspark.sql, sys; sys.modules['pyspark.sql.datasource'] = None\n"
+        "vars(pyspark.sql).pop('datasource', None); pyspark.__version__ = '3.5.9'\n"
+        "import minikafka.spark.spark_api"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last == "ImportError: minikafka needs PySpark 4.0 or newer: this is 3.5.9"
