@@ -462,12 +462,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             freed += held.request_bytes + reply_size(held.reply)
             self._add(held)
         if not self.closed:  # by a refusal
-            self._count_queued(-freed)
+            self._queued_bytes -= freed
+            self._server.memory.add(-freed)
         if not self._in_read:
             if self._out and not self._flushing:
                 self._flushing = True
                 asyncio.get_running_loop().call_soon(self._flush_soon)
-            self._resume_reading_if_due()
+            if self._read_paused:
+                self._resume_reading_if_due()
 
     def _add(self, slot: ReplySlot) -> None:
         """Write the reply of a slot, after those of all requests before it."""
@@ -562,9 +564,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             served = self._served
             if self._out_bytes >= _WRITTEN_TOGETHER_BYTES:
                 self._flush()
-            if self._refused or served >= FRAMES_AT_ONCE:
+            if served == count or self._refused or served >= FRAMES_AT_ONCE:
                 break
-            if self._unmute is not None or (served < count and now() >= until_ms):
+            if self._unmute is not None or now() >= until_ms:
                 break
             if (self.unanswered or self._write_paused) and self._is_full():
                 break

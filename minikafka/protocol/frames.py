@@ -177,17 +177,17 @@ class FrameReader:
         frames: list[memoryview] = []
         view, start = self._view, self._start
         self._end = end = self._end + nbytes
-        while end - start >= 4:
+        limit, reuse = self.max_frame_bytes, self._reuse
+        while (begin := start + 4) <= end:
             size: int = _read_size(view, start)[0]
-            if size < 0 or size > self.max_frame_bytes:
+            if not 0 <= size <= limit:
                 self._start = start
-                limit = self.max_frame_bytes
                 raise FrameError(f"frame of {size} bytes, {limit} allowed", limit, frames)
-            stop = start + 4 + size
+            stop = begin + size
             if stop > end:
                 break
-            frame = view[start + 4 : stop]
-            frames.append(frame if self._reuse else memoryview(frame.tobytes()))
+            frame = view[begin:stop]
+            frames.append(frame if reuse else memoryview(frame.tobytes()))
             start = stop
         self._start = start
         if self._big is not None and frames and len(self._big) > BIG_BYTES:

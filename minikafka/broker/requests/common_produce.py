@@ -170,23 +170,38 @@ def alike(
 ) -> Iterator[tuple[int, memoryview]]:
     """Yield the correlation ids and the records of the frames that follow, until one differs from
     ``frame``, which has the ``request``, in more than these two."""
-    version, sized_at = request.version, request.sized_at
-    read = Struct(f">4si{sized_at - 8}s").unpack_from
-    key, _, rest = read(frame)
+    size, start, stop = len(frame), request.start, request.stop
+    # Mostly their records have the same size, and so the same ends.
+    read = Struct(f">4si{start - 8}s{stop - start}x{size - stop}s").unpack_from
+    key, _, rest, end = read(frame)
     for other in following:
-        if len(other) < sized_at:
+        if len(other) == size:
+            its_key, correlation_id, its_rest, its_end = read(other)
+            if its_rest != rest or its_key != key or its_end != end:
+                return
+            yield correlation_id, other[start:stop]
+            continue
+        found = _of_another_size(request, key, rest, other)
+        if found is None:
             return
-        its_key, correlation_id, its_rest = read(other)
-        if its_rest != rest or its_key != key:
-            return
-        try:
-            ends = _ends_of_records(other, sized_at, version)
-        except (IndexError, error):
-            return
-        if ends is None:
-            return
-        start, stop = ends
-        yield correlation_id, other[start:stop]
+        yield found
+
+
+def _of_another_size(
+    request: CommonRequest, key: bytes, rest: bytes, other: memoryview
+) -> tuple[int, memoryview] | None:
+    """Return the correlation id and the records of a frame; None if it differs in more. ``rest``
+    are the bytes of the first one between its correlation id and its records."""
+    to_size = request.sized_at - 8
+    try:
+        its_key, correlation_id, its_rest = Struct(f">4si{to_size}s").unpack_from(other)
+        ends = _ends_of_records(other, request.sized_at, request.version)
+    except (IndexError, error):
+        return None
+    if ends is None or its_rest != rest[:to_size] or its_key != key:
+        return None
+    start, stop = ends
+    return correlation_id, other[start:stop]
 
 
 def header_bytes(request: CommonRequest) -> int:
@@ -271,6 +286,18 @@ class _Target:
             self._tags,
         )
 
+    def responses(
+        self, correlation_ids: Sequence[int], infos: Sequence[LogAppendInfo]
+    ) -> list[bytes]:
+        """As ``response`` of each."""
+        pack, size, middle, end, tags = self._pack, self._size, self._middle, self._end, self._tags
+        return [
+            pack(size, number, middle, first, appended_ms, start, end, 0, tags)
+            for number, (first, _, _, _, appended_ms, start, _, _, _) in zip(
+                correlation_ids, infos, strict=True
+            )
+        ]
+
 
 class _Call:
     """What requests have in common that are served together. ``throttle`` measures those of a
@@ -348,8 +375,11 @@ class _ParkedRow:
         slots, infos = self._slots[start:stop], self._infos[start:stop]
         correlation_ids = self._correlation_ids[start:stop]
         call, (queue_us, local_us, handled_ns) = self._call, self._handled
-        response = partial(self._refusal, outcome) if outcome else call.target.response
-        call.connection.send_row(slots, list(map(response, correlation_ids, infos)))
+        if outcome:
+            responses = list(map(partial(self._refusal, outcome), correlation_ids, infos))
+        else:
+            responses = call.target.responses(correlation_ids, infos)
+        call.connection.send_row(slots, responses)
         remote_us = (self._apis.now_ns() - handled_ns) // 1000
         sizes = [slot.request_bytes for slot in slots]
         call.row.times.responded_together(queue_us, local_us, remote_us, sizes)
@@ -423,7 +453,7 @@ class CommonProduce:
             apis.stop_node(bug)
             raise
         row.times.arrived(request.version)
-        replies: list[PendingReply | None] = [None]
+        replies: list[PendingReply | None] | None = None
         try:
             messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
             self._appends.appended(partition, 1, messages, size, moved)
@@ -524,11 +554,11 @@ class CommonProduce:
         messages = last.last_offset - infos[0].first_offset + 1
         size = sum([info.size_bytes for info in infos])
         self._appends.appended(call.partition, count, messages, size, moved)
-        replies: Sequence[PendingReply | None] | _ParkedRow = [None] * count
+        replies: Sequence[PendingReply | None] | _ParkedRow | None = None
         watched: Sequence[WatchedTimes] = ()
         if self._responds_at_once(call, last):
             watched = self._watched(call, frames)
-            responses = list(map(call.target.response, correlation_ids, infos))
+            responses = call.target.responses(correlation_ids, infos)
             throttle = call.throttle
             if throttle is not None:
                 throttle.size = call.bytes_of(frames)
@@ -563,17 +593,20 @@ class CommonProduce:
         self,
         call: _Call,
         frames: Sequence[memoryview],
-        replies: Sequence[PendingReply | None] | _ParkedRow,
+        replies: Sequence[PendingReply | None] | _ParkedRow | None,
         watched: Sequence[WatchedTimes],
     ) -> None:
-        """Record where the time of the requests went, and for how long they have kept the loop."""
+        """Record where the time of the requests went, and for how long they have kept the loop.
+        Without ``replies`` the responses have left."""
         apis, connection, started_ns = self._apis, call.connection, call.started_ns
         times = call.row.times
         now_ns = apis.now_ns()
         took_ns = now_ns - started_ns
         queue_us = (started_ns - connection.received_ns) // 1000
         local_us = took_ns // (1000 * len(frames))
-        if isinstance(replies, _ParkedRow):
+        if replies is None:
+            times.served_together(queue_us, local_us, list(map(len, frames)))
+        elif isinstance(replies, _ParkedRow):
             replies.handled(queue_us, local_us, now_ns)
         else:
             for reply, frame in zip(replies, frames, strict=True):

@@ -17,6 +17,7 @@ Most requests are served at once: they have a local time and nothing else. Every
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.kernel.metrics import Counter, Histogram, Metrics, tag_value
@@ -162,6 +163,15 @@ class RequestTimes:
         if len(self._at_once) >= _FOLD_AT:
             self._fold()
 
+    def served_together(self, queue_us: int, local_us: int, sizes: Sequence[int]) -> None:
+        """As ``served``, for requests of these sizes that have all times in common."""
+        if queue_us >= _NO_QUEUE_US:
+            self.responded_together(queue_us, local_us, 0, sizes)
+            return
+        self._at_once += zip(repeat(local_us), sizes)
+        if len(self._at_once) >= _FOLD_AT:
+            self._fold()
+
     def responded(self, queue_us: int, local_us: int, remote_us: int, size: int) -> None:
         """Record a request that waited in the queue, or whose response came after the handler."""
         self._later.append((queue_us, local_us, remote_us, size))
@@ -174,7 +184,7 @@ class RequestTimes:
         self, queue_us: int, local_us: int, remote_us: int, sizes: Sequence[int]
     ) -> None:
         """As ``responded``, for requests of these sizes that have all times in common."""
-        self._later += [(queue_us, local_us, remote_us, size) for size in sizes]
+        self._later += zip(repeat(queue_us), repeat(local_us), repeat(remote_us), sizes)
         if len(self._later) >= _FOLD_AT:
             self._fold()
         if self._whole is not None:
@@ -230,14 +240,20 @@ class RequestTimes:
         if self._whole is not None:
             for local_us, size in at_once:
                 self._whole.served(0, local_us, size)
-        times = [local_us for local_us, _ in at_once]
         phases = self._phases
         total = phases[_TOTAL]
-        total.record_all(times + [queue + local + remote for queue, local, remote, _ in later])
-        phases[_QUEUE].record_all([queue_us for queue_us, _, _, _ in later])
-        phases[_LOCAL].record_all(times + [local_us for _, local_us, _, _ in later])
-        phases[_REMOTE].record_all([remote_us for _, _, remote_us, _ in later])
-        self._sizes.record_all([row[-1] for row in (*at_once, *later)])
+        if at_once:
+            times, sizes = map(list, zip(*at_once, strict=True))
+            total.record_all(times)
+            phases[_LOCAL].record_all(times)
+            self._sizes.record_all(sizes)
+        if later:
+            queued, handled, waited, sizes = map(list, zip(*later, strict=True))
+            total.record_all(list(map(sum, zip(queued, handled, waited, strict=True))))
+            phases[_QUEUE].record_all(queued)
+            phases[_LOCAL].record_all(handled)
+            phases[_REMOTE].record_all(waited)
+            self._sizes.record_all(sizes)
         for phase in (_QUEUE, _REMOTE, _RESPONSE_QUEUE, _SEND, _THROTTLE):
             histogram = self._phases[phase]
             histogram.record_zeros(max(0, total.recorded - histogram.recorded))

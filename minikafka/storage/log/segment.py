@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from typing import NamedTuple
 
@@ -332,10 +332,11 @@ class LogSegment:
         assert batches[-1].last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
         self._write([data], position)
-        for batch in batches:
-            self._take_in(batch.last_offset, batch.max_timestamp, position)
-            position += batch.size_bytes
-        self.size_bytes = position
+        ends = [
+            (batch.base_offset + batch.last_offset_delta, batch.max_timestamp, batch.length)
+            for batch in batches
+        ]
+        self.size_bytes = self._take_in(ends, position)
 
     def append_parts(self, parts: Sequence[Buffer], infos: Sequence[LogAppendInfo]) -> None:
         """Append a batch from each of the ``parts``, with one write. If it raises OSError, nothing
@@ -344,10 +345,10 @@ class LogSegment:
         assert infos[-1].last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
         self._write(parts, position)
-        for info in infos:
-            self._take_in(info.last_offset, info.max_timestamp, position)
-            position += info.size_bytes
-        self.size_bytes = position
+        ends = [
+            (info.last_offset, info.max_timestamp, info.size_bytes - LOG_OVERHEAD) for info in infos
+        ]
+        self.size_bytes = self._take_in(ends, position)
 
     def _write(self, parts: Sequence[Buffer], position: int) -> None:
         try:
@@ -364,15 +365,19 @@ class LogSegment:
                 self._torn = False
             raise
 
-    def _take_in(self, last_offset: int, max_timestamp: int, position: int) -> None:
-        """Update timestamps and indexes with a batch that starts at ``position``."""
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.offset_of_max_timestamp = last_offset
-        if position == 0:
-            self.first_timestamp = max_timestamp
-        if position - self._indexed_position > self._index_interval_bytes:
-            self._add_index_entries(last_offset, position)
+    def _take_in(self, ends: Iterable[tuple[int, int, int]], position: int) -> int:
+        """Update timestamps and indexes with batches that start at ``position``, by the last
+        offset, the largest timestamp and the length of each. Return where they stop."""
+        for last_offset, max_timestamp, length in ends:
+            if max_timestamp > self.max_timestamp:
+                self.max_timestamp = max_timestamp
+                self.offset_of_max_timestamp = last_offset
+            if position == 0:
+                self.first_timestamp = max_timestamp
+            if position - self._indexed_position > self._index_interval_bytes:
+                self._add_index_entries(last_offset, position)
+            position += length + LOG_OVERHEAD
+        return position
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         # The batch is in the log already. Should an index fail to write its entries out, they stay
@@ -506,9 +511,8 @@ class LogSegment:
                 except KafkaError:
                     sound = False
                     break
-                position = start + batch.position
-                self._take_in(batch.last_offset, batch.max_timestamp, position)
-                position += batch.length + LOG_OVERHEAD
+                end = batch.last_offset, batch.max_timestamp, batch.length
+                position = self._take_in((end,), start + batch.position)
                 end_offset = batch.base_offset + batch.last_offset_delta + 1
             sound = sound and position > start
             await asyncio.sleep(0)

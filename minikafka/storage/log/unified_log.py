@@ -247,15 +247,18 @@ class UnifiedLog:
         infos: list[LogAppendInfo] = []
         parts: list[bytearray | memoryview] = []
         first, start = self.log_end_offset, self.log_start_offset
+        newest, total = batches[0].max_timestamp, 0
         for batch in batches:
             latest, size = batch.max_timestamp, batch.length + LOG_OVERHEAD
             last = first + batch.last_offset_delta
-            infos.append(
-                LogAppendInfo(first, last, latest, last, NO_TIMESTAMP, start, leader_epoch, size)
-            )
+            row = first, last, latest, last, NO_TIMESTAMP, start, leader_epoch, size, False
+            infos.append(_new_info(LogAppendInfo, row))
             parts.append(_writable(batch.buffer, size))
             first = last + 1
-        segment = self._segment_for_all(infos, leader_epoch)
+            total += size
+            if latest > newest:
+                newest = latest
+        segment = self._segment_for_all(len(infos), total, last, newest, leader_epoch)
         states, is_produced = self.producers.states, batches[0].producer_id >= 0
         if segment is None or (is_produced and not states.expects(batches[0])):
             return None
@@ -274,20 +277,20 @@ class UnifiedLog:
         return infos
 
     def _segment_for_all(
-        self, infos: Sequence[LogAppendInfo], leader_epoch: int
+        self, count: int, size: int, last_offset: int, max_timestamp: int, leader_epoch: int
     ) -> LogSegment | None:
-        """Return the active segment if ``_segment_for`` would return it for each of the batches,
-        and they do not begin a leader epoch."""
+        """Return the active segment if ``_segment_for`` would return it for each of so many
+        batches, and they do not begin a leader epoch."""
         segment, config = self.segments.active, self.config
         if segment is None or self._unflushed_cut or leader_epoch != self._assigned_epoch:
             return None
-        room, first = config.segment_bytes - segment.size_bytes, segment.first_timestamp
+        first = segment.first_timestamp
         longest = config.segment_ms - segment.roll_jitter_ms
-        for info in infos:
-            room -= info.size_bytes
-            if room < 0 or (first >= 0 and info.max_timestamp - first > longest):
-                return None
-        return segment if segment.can_index(len(infos), infos[-1].last_offset) else None
+        if size > config.segment_bytes - segment.size_bytes:
+            return None
+        if first >= 0 and max_timestamp - first > longest:
+            return None
+        return segment if segment.can_index(count, last_offset) else None
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append the batches that a follower has fetched, with the leader's offsets and epochs.
@@ -330,7 +333,10 @@ class UnifiedLog:
         timestamp."""
         first, last = batches[0], batches[-1]
         start, end = first.position, last.position + last.size_bytes
-        latest = max(batches, key=lambda batch: batch.max_timestamp)
+        latest = first
+        for batch in batches:
+            if batch.max_timestamp > latest.max_timestamp:
+                latest = batch
         segment = self._segment_for(
             end - start, first.base_offset, last.last_offset, latest.max_timestamp
         )
@@ -767,6 +773,9 @@ class UnifiedLog:
             for found in segment.batches(position):
                 if found.batch.last_offset >= offset:
                     yield found.batch
+
+
+_new_info = tuple.__new__  # as ``LogAppendInfo(...)``, without a line of Python for each
 
 
 def _writable(buffer: Buffer, size: int) -> bytearray | memoryview:
