@@ -88,7 +88,8 @@ class MemoryBudget:
         """Count ``size`` more bytes of parked fetches, or fewer if it is negative."""
         self.parked_fetch_bytes += size
         assert self.parked_fetch_bytes >= 0, "more fetches were completed than were parked"
-        self._add(size)
+        self._other_bytes += size  # ``_add``, written out for every parked Fetch
+        self.requests.limit_to(self.max_bytes - self._other_bytes)
 
     def set_sessions(self, size: int) -> None:
         """Set the bytes of all fetch sessions."""

@@ -380,23 +380,23 @@ class BrokerParts:
         )
         if authorization is not None:
             return common.on_frame  # the general path decides about fetches
-        of_followers = FollowerFetches(
-            apis,
-            common.on_frame,
-            self._fetch,
-            replicas.hosted,
-            replicas.fetches,
-            self.fetch_sessions,
-        )
         fetches = CommonFetches(
             apis,
-            of_followers.on_frame,
+            common.on_frame,
             replicas.hosted,
             replicas.fetches,
             self.fetch_sessions,
             self._fetch_config,
         )
-        return fetches.on_frame
+        of_followers = FollowerFetches(
+            apis,
+            fetches.on_frame,
+            self._fetch,
+            replicas.hosted,
+            replicas.fetches,
+            self.fetch_sessions,
+        )
+        return of_followers.on_frame
 
     def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
         replicas, cache = self.replicas, self.cache

@@ -26,7 +26,9 @@ _BEFORE_SESSION: Final = 24
 _SESSION: Final = Struct(">ii")
 _OFFSET_AFTER_SESSION: Final = 34
 _OFFSET: Final = Struct(">q")
-_BYTES: Final = _BEFORE_SESSION + _OFFSET_AFTER_SESSION + _OFFSET.size + 36
+_AFTER_OFFSET: Final = 36
+_FROM_SESSION: Final = Struct(f">ii{_OFFSET_AFTER_SESSION - _SESSION.size}sq{_AFTER_OFFSET}s")
+_BYTES: Final = _BEFORE_SESSION + _FROM_SESSION.size
 _SIZE_BYTES: Final = 4  # of a frame, before it
 _RACK_FROM_END: Final = 17
 _NO_RACK: Final = 1  # the length of a compact string, and one
@@ -40,14 +42,15 @@ _NO_TAGS: Final = bytes(3)  # of partition, topic and response
 
 
 class FollowerFetchFrame(NamedTuple):
-    """A Fetch request that names one partition. ``alike`` are its bytes without these numbers."""
+    """A Fetch request that names one partition. ``alike`` are its version and its bytes without
+    these numbers."""
 
     version: int
     correlation_id: int
     session_id: int
     session_epoch: int
     offset: int
-    alike: bytes
+    alike: tuple[int, bytes, bytes, bytes]
 
 
 def follower_fetch(frame: memoryview) -> FollowerFetchFrame | None:
@@ -62,16 +65,8 @@ def follower_fetch(frame: memoryview) -> FollowerFetchFrame | None:
     if frame[-_RACK_FROM_END] != _NO_RACK:  # a consumer's
         return None
     at = length + _BEFORE_SESSION
-    session_id, session_epoch = _SESSION.unpack_from(frame, at)
-    place = at + _OFFSET_AFTER_SESSION
-    (offset,) = _OFFSET.unpack_from(frame, place)
-    parts = (
-        frame[2:4],
-        frame[8:at],
-        frame[at + _SESSION.size : place],
-        frame[place + _OFFSET.size :],
-    )
-    alike = b"".join(parts)
+    session_id, session_epoch, middle, offset, end = _FROM_SESSION.unpack_from(frame, at)
+    alike = version, frame[8:at].tobytes(), middle, end
     return FollowerFetchFrame(version, correlation_id, session_id, session_epoch, offset, alike)
 
 

@@ -28,6 +28,9 @@ FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
 Contain: TypeAlias = Callable[[Exception], None]
 
 
+# A partition, its leader epoch when the fetch was parked, and what is fetched.
+Watched: TypeAlias = tuple[Partition, int, FetchEntry]
+
 # What a parked fetch takes, about, and what each of its partitions does.
 PARKED_FETCH_BYTES: Final = 2_000
 PARKED_PARTITION_BYTES: Final = 400
@@ -84,8 +87,7 @@ class DelayedFetch(DelayedOperation):
     def __init__(
         self,
         params: FetchParams,
-        entries: Sequence[FetchEntry],
-        hosted: HostedPartitions,
+        watched: list[Watched],
         reader: FetchReader,
         reply: FetchReply,
         on_expired: Callable[[FetchParams], None],
@@ -94,12 +96,12 @@ class DelayedFetch(DelayedOperation):
         before_read: Callable[[], None] | None = None,
         respond_alone: Callable[[], bool] | None = None,
     ) -> None:
-        """``before_read`` is called before the logs are read for the response. It may call
-        ``also_wait_for``. Of a fetch that has one partition still, ``respond_alone`` may read and
-        respond instead; it returns False, without a change, if it does not. Such a fetch was from
-        the end of the log."""
+        """``watched`` may grow. ``before_read`` is called before the logs are read for the
+        response. It may call ``also_wait_for``. Of a fetch that has one partition still,
+        ``respond_alone`` may read and respond instead; it returns False, without a change, if it
+        does not. Such a fetch was from the end of the log."""
         super().__init__(params.max_wait_ms)
-        self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(entries)
+        self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(watched)
         self.is_from_follower = params.is_from_follower
         self.is_counted = False  # written by ``parked`` alone
         self._parked = parked
@@ -111,11 +113,7 @@ class DelayedFetch(DelayedOperation):
         self._before_read = before_read
         self._respond_alone = respond_alone
         self._bug: Exception | None = None
-        self._watched = [
-            (partition, partition.state.leader_epoch, entry)
-            for entry in entries
-            for partition in (hosted.require(entry.topic_partition),)
-        ]
+        self._watched = watched
 
     def also_wait_for(self, partition: Partition, entry: FetchEntry) -> None:
         """Wait for one more partition, whose result is the last one."""
@@ -135,10 +133,18 @@ class DelayedFetch(DelayedOperation):
     def _has_reason(self) -> bool:
         """Whether one of the cases A to I holds. Called at every append to one of the partitions,
         which may be thousands, so that a partition without new records must be cheap."""
-        replica_id, isolation = self._params.replica_id, self._params.isolation
         min_bytes, throttle = self._params.min_bytes, self._reader.throttle
-        to_log_end = isolation is Isolation.LOG_END
         from_end = self._respond_alone is not None and min_bytes <= 1
+        if from_end and len(self._watched) == 1:  # the common Fetch of a follower in sync
+            ((partition, leader_epoch, entry),) = self._watched
+            if partition.state.leader_epoch == leader_epoch and not partition.responses.announcing:
+                offset, end = entry.fetch_offset, partition.log.log_end_offset
+                if offset == end:
+                    return False
+                if offset < end and entry.max_bytes > 0 and not throttle.quota.limited:
+                    return True  # G
+        replica_id, isolation = self._params.replica_id, self._params.isolation
+        to_log_end = isolation is Isolation.LOG_END
         available = 0
         for partition, leader_epoch, entry in self._watched:
             if partition.state.leader_epoch != leader_epoch:

@@ -386,23 +386,28 @@ class FetchReader:
             return None  # ``read_parked`` meets the same error
         if not read.records:
             return None
-        partition.responses.high_watermarks[params.replica_id] = partition.high_watermark
-        return _result(params, entry, partition, _Found(log, read.records))
+        high_watermark, stable = partition.checked_high_watermark(), partition.last_stable_offset
+        assert stable <= high_watermark, f"last stable offset {stable} above {high_watermark}"
+        partition.responses.high_watermarks[params.replica_id] = high_watermark
+        start = log.log_start_offset
+        topic_partition, error = entry.topic_partition, ErrorCode.NONE
+        return ReadResult(topic_partition, error, read.records, high_watermark, stable, start)
 
     def _log_followed(
         self, params: FetchParams, entry: FetchEntry, partition: Partition
     ) -> UnifiedLog | None:
         """Return the log to read; None if something may refuse the entry of a follower, divert it
         or hold it back."""
-        if not partition.is_leader or not partition.has_log or self.throttle.quota.limited:
+        log = partition.led_log
+        if log is None or self.throttle.quota.limited:
             return None
-        log = partition.log
+        _, topic_id, offset, _, leader_epoch, last_epoch, _ = entry
         followed = (
-            entry.current_leader_epoch == partition.state.leader_epoch
-            and entry.topic_id is partition.topic_id
+            leader_epoch == partition.state.leader_epoch
+            and topic_id is partition.topic_id
             and params.replica_id in partition.followers
-            and log.log_start_offset <= entry.fetch_offset <= log.log_end_offset
-            and entry.last_fetched_epoch in (NO_EPOCH, log.latest_epoch)
+            and log.log_start_offset <= offset <= log.log_end_offset
+            and last_epoch in (NO_EPOCH, log.epochs.latest_epoch)
         )
         return log if followed else None
 

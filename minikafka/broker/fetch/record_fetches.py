@@ -13,6 +13,7 @@ from minikafka.broker.fetch.delayed_fetch import (
     FetchReply,
     HighWatermarkAnnouncer,
     ParkedFetches,
+    Watched,
 )
 from minikafka.broker.fetch.follower_sessions import FollowerFetch
 from minikafka.broker.fetch.reader import (
@@ -181,7 +182,8 @@ class RecordFetches:
         if advanced is None:
             return False
         unsent = partition.responses.lacks(params.replica_id, partition.high_watermark)
-        operation = self._delayed(params, entries, reply, contain, following, respond_alone)
+        watched = [(partition, partition.state.leader_epoch, entries[0])]
+        operation = self._made(params, watched, reply, contain, following, respond_alone)
         if advanced:
             self._purgatories.partition_changed(topic_partition)
         if advanced or unsent:
@@ -310,12 +312,26 @@ class RecordFetches:
         reply: FetchReply,
         contain: Contain | None,
         following: FollowerFetch | None,
+    ) -> DelayedFetch:
+        watched = [
+            (partition, partition.state.leader_epoch, entry)
+            for entry in entries
+            for partition in (self._hosted.require(entry.topic_partition),)
+        ]
+        return self._made(params, watched, reply, contain, following)
+
+    def _made(
+        self,
+        params: FetchParams,
+        watched: list[Watched],
+        reply: FetchReply,
+        contain: Contain | None,
+        following: FollowerFetch | None,
         respond_alone: Callable[[], bool] | None = None,
     ) -> DelayedFetch:
         operation = DelayedFetch(
             params,
-            entries,
-            self._hosted,
+            watched,
             self._reader,
             self._counted(params, reply),
             self._count_expired,

@@ -192,6 +192,11 @@ class Partition:
         return self._log
 
     @property
+    def led_log(self) -> UnifiedLog | None:
+        """The log if this broker leads the partition."""
+        return self._log if self.is_leader else None
+
+    @property
     def leader_epoch(self) -> int:
         return self.state.leader_epoch
 

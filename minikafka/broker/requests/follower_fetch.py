@@ -88,7 +88,7 @@ class _Target:
         packed = PackedFetchResponse(self.topic_partition, self.topic_id, version, False)
         self._parts = packed.parts
 
-    def parts(self, request: FollowerFetchFrame, result: ReadResult, _: int) -> ReplyBytes:
+    def response(self, request: FollowerFetchFrame, result: ReadResult, _: int) -> ReplyBytes:
         """Return the response, as a frame. No client is throttled here."""
         parts = self._parts(request.correlation_id, request.session_id, result)
         return b"".join(parts) if len(result.records) <= JOINED_BYTES else parts
@@ -126,7 +126,7 @@ class FollowerFetches:
         self._hosted = hosted
         self._fetches = fetches
         self._sessions = sessions
-        self._targets: dict[bytes, _Target] = {}
+        self._targets: dict[tuple[int, bytes, bytes, bytes], _Target] = {}
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool | None:
         """As ``Apis.on_frame``."""
@@ -149,7 +149,7 @@ class FollowerFetches:
             return self._otherwise(connection, frame)
         connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
-        row.arrived(target.times, request.version, connection)
+        target.times.arrived(request.version)  # which is no deprecated one
         header = RequestHeader(FETCH, request.version, request.correlation_id, target.client_id)
         reply = PendingReply(apis, slot, row.route, header, request.version, target.times)
         try:
@@ -181,12 +181,12 @@ class FollowerFetches:
         """Read and reply, or park the request. Raises KafkaError as ``FetchSessions.resume``."""
         sessions, fetches, params = self._sessions, self._fetches, target.params
         entry, version = target.entry(request.offset), FETCH_VERSIONS[request.version]
-        session, parts = (request.session_id, request.session_epoch), partial(target.parts, request)
+        session = request.session_id, request.session_epoch
 
         def respond(results: Sequence[ReadResult]) -> None:
             selected = select(results)
             if _is_alone(entry, selected):
-                reply.send_packed(partial(parts, selected.results[0]))
+                reply.send_packed(partial(target.response, request, selected.results[0]))
             else:
                 reply(self._handler.response(listener, version, params.isolation, selected))
 
@@ -204,7 +204,7 @@ class FollowerFetches:
             if result is None:
                 return False
             sessions.respond_alone(following, version, result)
-            reply.send_packed(partial(parts, result))
+            reply.send_packed(partial(target.response, request, result))
             return True
 
         select = partial(sessions.respond_to, following, version)
@@ -228,7 +228,7 @@ class FollowerFetches:
     ) -> _Target | None:
         """Decode a request and remember what later ones have in common with it. None if it is no
         request of a follower for one partition alone, which is hosted here by its topic id."""
-        if len(request.alike) > MAX_ALIKE_BYTES:
+        if len(frame) > MAX_ALIKE_BYTES:
             return None
         try:
             header, position = decode_request_header(frame)

@@ -176,21 +176,21 @@ class Side:
             self._authorization,
         )
         self.sessions = handlers[ApiKey.FETCH]._sessions
-        self.followers = FollowerFetches(
-            self.apis,
-            self.common.on_frame,
-            handlers[ApiKey.FETCH],
-            node.replicas.hosted,
-            node.replicas.fetches,
-            self.sessions,
-        )
         self.common_fetches = CommonFetches(
             self.apis,
-            self.followers.on_frame,
+            self.common.on_frame,
             node.replicas.hosted,
             node.replicas.fetches,
             self.sessions,
             FetchConfig(),
+        )
+        self.followers = FollowerFetches(
+            self.apis,
+            self.common_fetches.on_frame,
+            handlers[ApiKey.FETCH],
+            node.replicas.hosted,
+            node.replicas.fetches,
+            self.sessions,
         )
         self._server = Server(cast(Any, None), clock, ServerConfig(), self.apis.on_frame)
         for number in range(CONNECTIONS):
@@ -209,7 +209,7 @@ class Side:
     def _count(self, connection: ServerConnection, frame: memoryview) -> bool:
         general, first = self.apis.frames, connection._served
         is_fetch = int.from_bytes(frame[:2], "big") == ApiKey.FETCH
-        waits = self.common_fetches.on_frame(connection, frame)
+        waits = self.followers.on_frame(connection, frame)
         if self.apis.frames == general:
             self.fetched_commonly += is_fetch
             self.served_commonly += 1 + connection._served - first
