@@ -186,17 +186,15 @@ def follower_batches(records: Buffer) -> list[RecordBatch]:
     batches = parse_batches(records)
     last_offset = -1
     for batch in batches:
-        _check_crc(batch)
-        if (
-            batch.base_offset <= last_offset
-            or batch.last_offset_delta < 0
-            or batch.base_offset > MAX_OFFSET
-        ):
+        base_offset, delta = batch.base_offset, batch.last_offset_delta
+        if not crc_is_valid(batch):
+            raise _wrong_crc(batch)
+        if base_offset <= last_offset or delta < 0 or base_offset > MAX_OFFSET:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"offsets out of order in an append: {batch.base_offset} after {last_offset}",
+                f"offsets out of order in an append: {base_offset} after {last_offset}",
             )
-        last_offset = batch.last_offset
+        last_offset = base_offset + delta
     return batches
 
 
@@ -230,10 +228,14 @@ def _more_follows(records: Buffer, position: int) -> bool:
 
 def _check_crc(batch: RecordBatch) -> None:
     if not crc_is_valid(batch):
-        raise CorruptRecordError(
-            f"record batch of {batch.size_bytes} bytes at offset {batch.base_offset} is corrupt "
-            f"(stored crc = {batch.crc})"
-        )
+        raise _wrong_crc(batch)
+
+
+def _wrong_crc(batch: RecordBatch) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"record batch of {batch.size_bytes} bytes at offset {batch.base_offset} is corrupt "
+        f"(stored crc = {batch.crc})"
+    )
 
 
 def _bad_client_header(batch: RecordBatch, config: LogConfig) -> KafkaError:

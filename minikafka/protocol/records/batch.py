@@ -252,7 +252,11 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
 def parse_batches(buffer: Buffer) -> list[RecordBatch]:
     """Return the complete batches in ``buffer``. An incomplete batch at the end is left out. Raises
     the errors of ``next_batch``."""
-    return list(iterate_batches(buffer))
+    batches, position, end = [], 0, len(buffer)
+    while (batch := next_batch(buffer, position, end)) is not None:
+        batches.append(batch)
+        position += batch.length + LOG_OVERHEAD
+    return batches
 
 
 def crc_of(buffer: Buffer, position: int, size_bytes: int) -> int:
