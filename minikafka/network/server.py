@@ -78,9 +78,9 @@ class ServerConnection(asyncio.BufferedProtocol):
     calls ``on_frame`` again with the same frame after the last of these replies.
 
     Replies that are ready when ``on_frame`` returns leave in one write after the last frame of a
-    read. Replies that become ready later leave in one write for each turn of the loop. At a limit
-    of ``ServerConfig`` the connection neither serves nor reads until it is below the limit again;
-    one request and one reply may exceed the limit.
+    read. Replies that become ready later leave in one write for each turn of the loop, or at once
+    if every request has its reply. At a limit of ``ServerConfig`` the connection neither serves nor
+    reads until it is below the limit again; one request and one reply may exceed the limit.
 
     A handler may serve the frames that follow together with its own: see ``following``.
 
@@ -466,8 +466,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._server.memory.add(-freed)
         if not self._in_read:
             if self._out and not self._flushing:
-                self._flushing = True
-                asyncio.get_running_loop().call_soon(self._flush_soon)
+                if slots or self._out_bytes > LARGE_REPLY_BYTES:
+                    self._flushing = True
+                    asyncio.get_running_loop().call_soon(self._flush_soon)
+                else:  # no other reply could join this write
+                    self._flush()
             if self._read_paused:
                 self._resume_reading_if_due()
 

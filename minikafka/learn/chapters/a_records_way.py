@@ -158,4 +158,4 @@ async def _arrivals(story: Story, *, is_request: bool, until: Callable[[SimClust
         await story.wait(ms=SERVED_MS)
 
 
-CHAPTER = Chapter(name="a-records-way", number=1, seed=1, brokers=3, play=play)
+CHAPTER = Chapter(name="a-records-way", number=1, seed=2, brokers=3, play=play)

@@ -250,11 +250,18 @@ async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab:
     await asyncio.sleep(0)
     assert wire.writes == [framed(b"p1") + framed(b"p2"), framed(b"p3")]
     handler.release(b"p4")
+    assert wire.writes[2:] == [framed(b"p4")], "no other request waits"
+    data = b"".join(map(framed, [b"p5", b"p6"]))
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    handler.release(b"p5")
     data = framed(b"a")
     connection.get_buffer(-1)[: len(data)] = data
     connection.buffer_updated(len(data))
+    handler.release(b"p6")
+    assert wire.writes[3:] == [framed(b"p5")]
     await asyncio.sleep(0)
-    assert wire.writes[2:] == [framed(b"p4") + framed(b"a")]
+    assert wire.writes[4:] == [framed(b"p6") + framed(b"a")]
 
 
 @pytest.mark.mission("FAST-8")
