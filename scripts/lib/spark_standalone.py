@@ -15,7 +15,7 @@ from scripts.lib.cluster import free_ports
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
-_DEADLINE_S = 120
+_DEADLINE_S = 300
 _TICK_S = 0.02
 
 

@@ -94,14 +94,14 @@ class Shop:
     def run(self, *words: str) -> tuple[list[str], str]:
         """Run the verb, which must succeed. Return its lines and its standard error."""
         done = subprocess.run(
-            self.command(*words), env=self._environ, capture_output=True, text=True, timeout=300
+            self.command(*words), env=self._environ, capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines(), done.stderr
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """Run continuously until the end of the block, or until killed after five minutes."""
+        """Run continuously until the end of the block, or until killed after ten minutes."""
         with subprocess.Popen(
             self.command("run", "--continuous"),
             env=self._environ,
@@ -109,7 +109,7 @@ class Shop:
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            watchdog = threading.Timer(300, process.kill)
+            watchdog = threading.Timer(600, process.kill)
             watchdog.start()
             try:
                 yield process
