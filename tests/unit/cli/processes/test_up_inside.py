@@ -61,7 +61,7 @@ def broker_facts(bootstrap: str, broker: int) -> Any:
     command = [sys.executable, "-m", "minikafka.cli.main", "debug", "metrics", "--json"]
     command += ["--bootstrap-server", bootstrap, "--broker", str(broker)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
 
