@@ -23,6 +23,9 @@ from tests.support.cluster.verify_process import VerifyProcess
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka-migrations")]
 
 DEFAULT = "3.9-IV0"
+# Where no broker is killed: a JVM that starts on a busy machine is not heard of for more than four
+# seconds, and ends if its session has expired.
+PATIENT = {"zookeeper.session.timeout.ms": 18_000}
 Record = Callable[[str, object], None]
 
 
@@ -53,7 +56,7 @@ def test_a_rolling_migration_there_and_back_loses_nothing(
     mixed: Mixed, tmp_path: Path, record_property: Record
 ) -> None:
     """In place: the same ids, ports and data directories, in the order of `migrate check`."""
-    properties = {"inter.broker.protocol.version": DEFAULT}
+    properties = {"inter.broker.protocol.version": DEFAULT, **PATIENT}
     with (
         mixed(NEWEST, NEWEST, NEWEST, properties=properties) as cluster,
         loaded(cluster, tmp_path) as load,
@@ -117,7 +120,7 @@ def test_a_migration_to_added_brokers_loses_nothing(
     move = tmp_path / "move.json"
     reassign = ("reassign", "--reassignment-json-file", str(move), "--bootstrap-server")
     with (
-        mixed(NEWEST, NEWEST, NEWEST, more_brokers=3) as cluster,
+        mixed(NEWEST, NEWEST, NEWEST, properties=PATIENT, more_brokers=3) as cluster,
         loaded(cluster, tmp_path) as load,
     ):
         old = list(cluster.broker_ids)

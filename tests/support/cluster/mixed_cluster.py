@@ -23,10 +23,9 @@ PLAINTEXT = "PLAINTEXT"
 START_LIMIT_S = 120.0  # a JVM on a busy machine
 STOP_LIMIT_S = 60.0
 
-# A death is noticed within some seconds, and the internal topics are small. A JVM that starts on a
-# busy machine is not heard of for more than four, and ends if its session has expired.
+# A death is noticed within some seconds, and the internal topics are small.
 QUICK = {
-    "zookeeper.session.timeout.ms": 10_000,
+    "zookeeper.session.timeout.ms": 4000,
     "zookeeper.connection.timeout.ms": 60_000,
     "replica.lag.time.max.ms": 5000,
     "group.initial.rebalance.delay.ms": 0,
