@@ -105,8 +105,8 @@ def committed(bootstrap: str, topic: str) -> list[int]:
 
 
 def groups_of(bootstrap: str) -> set[str]:
-    listed = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_groups()
-    return {each.group_id for each in listed.result(60).valid}
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # its end would drop the answer
+    return {each.group_id for each in admin.list_consumer_groups().result(60).valid}
 
 
 def offsets_of_group(bootstrap: str, group: str) -> dict[int, int]:
