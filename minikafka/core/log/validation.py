@@ -170,7 +170,7 @@ def plain_batch(records: memoryview, max_message_bytes: int) -> RecordBatch | No
         or last_delta != n - 1
         or (producer >= 0 and sequence < 0)
         or crc_of(records, 0, size) != crc
-        or not are_plain_records(records[BATCH_OVERHEAD:].tobytes(), n, first, latest)
+        or not are_plain_records(records[BATCH_OVERHEAD:], n, first, latest)
     ):
         return None
     return batch_at_start(header, records)

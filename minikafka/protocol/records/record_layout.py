@@ -79,6 +79,7 @@ class Want(Enum):
     RAW = "the unsigned varint; of bytes, their length"
     SIGNED = "the number"
     CONTENT = "bytes or None; of headers, a list of pairs, or () for none"
+    ABSENT = "no headers: a record that has any is malformed to this loop"
 
 
 def compile_walk(
@@ -274,6 +275,11 @@ class _WalkSource:
     def _headers(self, field: RecordField, want: Want | None) -> None:
         """Nearly all records have none, so a separate function reads them."""
         write, at, ahead = self._writer, self._at(), self._ahead
+        if want is Want.ABSENT:
+            with write.block(f"if data[{at}]:"):
+                write.line("malformed()")
+            self._ahead += 1
+            return
         reads = want is Want.CONTENT
         with write.block(f"if data[{at}]:"):
             if reads:

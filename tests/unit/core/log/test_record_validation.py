@@ -5,17 +5,25 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin, RecordValidationError
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.record_validation import COPIED_BYTES, are_plain_records
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, crc_of, parse_batches
+from minikafka.protocol.records.batch import (
+    CorruptRecordError,
+    RecordBatch,
+    crc_is_valid,
+    crc_of,
+    parse_batches,
+)
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import decode_records, encode_record
+from minikafka.protocol.records.record_check import summarize_records
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig()
@@ -237,6 +245,38 @@ def test_levels_of_recompression() -> None:
             for level in (low, high)
         ]
         assert sizes[0] > sizes[1]
+
+
+large_records = st.builds(
+    encode_record,
+    st.integers(0, 2),
+    st.sampled_from((0, 5, -70, 2**40)),
+    st.none() | st.binary(max_size=3),
+    st.sampled_from((1_000, COPIED_BYTES, 2 * COPIED_BYTES)).map(bytes),
+    st.sampled_from(([], [("h", b"1")])),
+)
+changes_of_heads = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 11), st.binary(max_size=2)))
+
+
+@given(st.lists(large_records, min_size=1, max_size=2), changes_of_heads, st.integers(-1, 2))
+@example([encode_record(n, 5 * n, None, bytes(2 * COPIED_BYTES), []) for n in (0, 1)], [], 0)
+@settings(max_examples=200)
+def test_large_records_are_judged_where_they_are_as_from_a_copy(
+    parts: list[bytes], changes: list[tuple[int, int, bytes]], more: int
+) -> None:
+    heads = [0, len(parts[0])]
+    data = bytearray(b"".join(parts) + bytes(max(more, 0)))
+    for record, place, change in changes:
+        start = min(heads[record] + place, len(data) - len(change))
+        data[start : start + len(change)] = change
+    records = bytes(data[: len(data) + min(more, 0)])
+    for largest in (0, 5, 2**40):
+        try:
+            consecutive, _, latest, _ = summarize_records(records, len(parts))
+            plain = consecutive and latest == largest
+        except CorruptRecordError:
+            plain = False
+        assert are_plain_records(memoryview(records), len(parts), 0, largest) is plain
 
 
 @given(

@@ -15,7 +15,13 @@ from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, pa
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.record import decode_batch, encode_record
 from minikafka.protocol.records.record_check import summarize_records
-from minikafka.protocol.records.record_layout import EXPLAINED_BYTES, problem_of, read_plainly
+from minikafka.protocol.records.record_layout import (
+    EXPLAINED_BYTES,
+    Want,
+    compile_walk,
+    problem_of,
+    read_plainly,
+)
 
 TP = TopicPartition("t", 0)
 # Around the numbers at which a zigzag varint gets a byte more.
@@ -164,3 +170,12 @@ def test_the_fault_in_a_large_batch_is_not_searched() -> None:
         list(find_records(record * count + b"x", count))
     with pytest.raises(CorruptRecordError, match="1 bytes after the last record"):
         list(find_records(record + b"x", 1))
+
+
+def test_a_loop_can_refuse_headers_without_reading_them() -> None:
+    """One record may have millions of them."""
+    walk = compile_walk("without_headers", "data, count", {"headers": Want.ABSENT}, result="True")
+    one = encode_record(0, 0, None, b"v", [])
+    assert walk(one * 2, 2)
+    assert refused(lambda: walk(one + encode_record(0, 0, None, b"v", [("h", None)]), 2))
+    assert refused(lambda: walk(one * 2, 1))
