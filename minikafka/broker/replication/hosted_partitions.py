@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import UUID
@@ -10,7 +11,6 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.slices import in_slices
 from minikafka.storage.directories.log_manager import LogManager
 
 # The checkpoint of a broker at rest is written this seldom: so it still notices a disk that fails.
@@ -127,18 +127,24 @@ class HighWatermarkCheckpoint:
     """Kafka's ``replication-offset-checkpoint``, one file in each log directory.
 
     Values read at the start are kept until the log of their partition is opened here or deleted:
-    the controller may not have mentioned the partition yet when the next checkpoint is written."""
+    the controller may not have mentioned the partition yet when the next checkpoint is written.
+
+    ``moved`` are the partitions whose high watermark, or log, has changed since it was last taken
+    over: see ``Partition.is_moved``. Thousands of others need not be looked at."""
 
     def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
         self._log_manager = log_manager
         self._hosted = hosted
         self._read: dict[TopicPartition, int] = {}
-        self._written: dict[TopicPartition, int] | None = None
+        self._values: dict[TopicPartition, int] = {}
+        self.moved: list[Partition] = []  # bound: the hosted partitions, and those that were closed
+        self._differs = True  # from what was last written
         self._unchanged_rounds = 0
 
     def read(self) -> None:
         """Read the files. Call this after the logs are loaded and before the first LeaderAndIsr."""
         self._read = self._log_manager.read_high_watermarks()
+        self._values = dict(self._read)
 
     def get(self, topic_partition: TopicPartition) -> int:
         """Return the checkpointed high watermark of a partition; 0 without one."""
@@ -148,33 +154,52 @@ class HighWatermarkCheckpoint:
         """Remove the value of a log that is being deleted, so that a later log of the same name
         starts at 0."""
         self._read.pop(topic_partition, None)
+        self._take_over(topic_partition)
 
     async def write(self) -> bool:
         """Write the current high watermarks to disk. False if the disk of a directory is full."""
-        return await self._write(await self._values())
+        await self._take_over_moved()
+        return await self._write()
 
     async def write_changes(self) -> bool:
         """As ``write``, but return False and write nothing if the last call has written the same
         values, less than ``UNCHANGED_ROUNDS`` rounds ago."""
-        values = await self._values()
+        await self._take_over_moved()
         self._unchanged_rounds += 1
-        if self._unchanged_rounds < UNCHANGED_ROUNDS and self._written == values:
+        if self._unchanged_rounds < UNCHANGED_ROUNDS and not self._differs:
             return False
-        return await self._write(values)
+        return await self._write()
 
-    async def _write(self, values: dict[TopicPartition, int]) -> bool:
-        self._written, self._unchanged_rounds = values, 0
-        return await self._log_manager.write_high_watermarks(values)
+    async def _write(self) -> bool:
+        self._differs, self._unchanged_rounds = False, 0
+        return await self._log_manager.write_high_watermarks(dict(self._values))
 
     def log_moved(self) -> None:
         """Write the values in the next round, since one belongs to another directory now."""
-        self._written = None
+        self._differs = True
 
-    async def _values(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks, read in slices. One that moves meanwhile is written in the
-        next round, as if it had moved after this one."""
-        values = dict(self._read)
-        async for partition in in_slices(self._hosted, READ_AT_ONCE):
-            if partition.has_log:
-                values[partition.topic_partition] = partition.checked_high_watermark()
-        return values
+    async def _take_over_moved(self) -> None:
+        """Take over the high watermarks that have moved, in slices. Those that move meanwhile are
+        taken over, too. Nothing is lost if the task is cancelled."""
+        taken = 0
+        while self.moved:
+            partition = self.moved.pop()
+            partition.is_moved = False
+            self._take_over(partition.topic_partition)
+            taken += 1
+            if taken % READ_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _take_over(self, topic_partition: TopicPartition) -> None:
+        partition = self._hosted.get(topic_partition)
+        if partition is not None and partition.has_log:
+            value: int | None = partition.checked_high_watermark()
+        else:
+            value = self._read.get(topic_partition)
+        if value == self._values.get(topic_partition):
+            return
+        self._differs = True
+        if value is None:
+            del self._values[topic_partition]
+        else:
+            self._values[topic_partition] = value

@@ -131,13 +131,16 @@ class Partition:
     """One replica of a partition, leader or follower (Kafka's ``kafka.cluster.Partition``).
 
     ``live`` contains the ids of the live brokers. ``submit_isr`` is called after every proposal of
-    an ISR change; its outcome is reported by ``isr_written`` or ``isr_refused``."""
+    an ISR change; its outcome is reported by ``isr_written`` or ``isr_refused``. When the high
+    watermark changes, or the log is opened or closed, the partition adds itself to ``moved`` and
+    sets ``is_moved``, which the reader of that list resets."""
 
     __slots__ = (
         "_lag_time_max_ms",
         "_live",
         "_log",
         "_min_isr",
+        "_moved",
         "_settled",
         "_submit_isr",
         "broker_id",
@@ -145,6 +148,7 @@ class Partition:
         "followers",
         "high_watermark",
         "is_leader",
+        "is_moved",
         "responses",
         "state",
         "topic_id",
@@ -158,6 +162,7 @@ class Partition:
         lag_time_max_ms: int,
         live: Container[int],
         submit_isr: Callable[[Partition], None],
+        moved: list[Partition],
     ) -> None:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
@@ -165,6 +170,7 @@ class Partition:
         self.state = LeadershipState()
         self.high_watermark = 0
         self.is_leader = False
+        self.is_moved = False
         self.config = TopicConfig()
         self.followers: dict[int, FollowerState] = {}
         self.responses = FollowerResponses()
@@ -172,6 +178,7 @@ class Partition:
         self._lag_time_max_ms = lag_time_max_ms
         self._live = live
         self._submit_isr = submit_isr
+        self._moved = moved
         self._min_isr = 1
         self._settled: dict[int, SettledSession] = {}  # by follower
 
@@ -348,6 +355,7 @@ class Partition:
         self.followers = {}
         self.is_leader = False
         self._log = None
+        self._note_move()
 
     # --------------------------------------------------------------------------- high watermark
 
@@ -372,8 +380,15 @@ class Partition:
         if self._settled:
             self.unsettle()
         self.high_watermark = high_watermark
+        if not self.is_moved:
+            self._note_move()
         if log.transactions.unreplicated:
             log.transactions.committed_up_to(high_watermark)
+
+    def _note_move(self) -> None:
+        if not self.is_moved:
+            self.is_moved = True
+            self._moved.append(self)
 
     def checked_high_watermark(self) -> int:
         """Return the high watermark for a checkpoint or a response, after asserting that it is

@@ -270,6 +270,7 @@ class ReplicaManager:
             self.config.isr.replica_lag_time_max_ms,
             self._live,
             self.isr.submit,
+            self.checkpoint.moved,
         )
 
     async def load_topic_configs(self, topics: Sequence[str]) -> None:

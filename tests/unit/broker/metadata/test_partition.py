@@ -21,9 +21,11 @@ class Submitted(list[Partition]):
         self.append(partition)
 
 
-def partition(live: tuple[int, ...] = (1, 2, 3)) -> tuple[Partition, Submitted]:
+def partition(
+    live: tuple[int, ...] = (1, 2, 3), moved: list[Partition] | None = None
+) -> tuple[Partition, Submitted]:
     submitted = Submitted()
-    made = Partition(TP, 1, LAG_MS, live, submitted)
+    made = Partition(TP, 1, LAG_MS, live, submitted, [] if moved is None else moved)
     files = InstantFiles()
     files.make_directories("/data/flights-0")
     made.open_log(UnifiedLog(files, "/data/flights-0", TP, LogConfig()), 0)
@@ -46,7 +48,7 @@ def append(made: Partition, value: str, acks: int = -1) -> int:
 
 
 def test_a_partition_without_a_role_serves_nothing() -> None:
-    made = Partition(TP, 1, LAG_MS, (), Submitted())
+    made = Partition(TP, 1, LAG_MS, (), Submitted(), [])
     with pytest.raises(KafkaError) as raised:
         made.readable_log(-1, leader_only=False)
     assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -146,3 +148,35 @@ def test_the_high_watermark_follows_the_leader_within_the_log() -> None:
     assert made.high_watermark == 0
     made.truncate_fully_and_start_at(7)
     assert (made.high_watermark, made.log.log_end_offset) == (7, 7)
+
+
+@pytest.mark.mission("FET-16")
+def test_a_partition_says_that_its_high_watermark_has_moved() -> None:
+    moved: list[Partition] = []
+
+    def has_moved() -> bool:
+        """Whether it has, since the last call. It says so once."""
+        found = list(moved)
+        moved.clear()
+        assert len(found) <= 1
+        for each in found:
+            each.is_moved = False
+        return bool(found)
+
+    made, _ = partition(moved=moved)
+    assert has_moved()  # the log was opened
+    made.make_leader(instruction(isr=(1,)), 0)
+    assert not has_moved()
+    append(made, "a", acks=1)
+    append(made, "b", acks=1)
+    assert made.high_watermark == 2
+    assert has_moved()
+    made.make_follower(instruction(leader=2, epoch=1, zk_version=1))
+    assert not made.follow_high_watermark(2)
+    assert not has_moved()
+    made.truncate_to(1)
+    assert has_moved()
+    made.truncate_fully_and_start_at(5)
+    assert has_moved()
+    made.close()
+    assert has_moved()

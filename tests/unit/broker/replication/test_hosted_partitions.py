@@ -21,7 +21,7 @@ def hosted() -> HostedPartitions:
 
 
 def host(hosted: HostedPartitions, topic: str, index: int, topic_id: UUID) -> Partition:
-    partition = Partition(TopicPartition(topic, index), 1, 1, (), lambda _: None)
+    partition = Partition(TopicPartition(topic, index), 1, 1, (), lambda _: None, [])
     hosted.add(partition)
     hosted.identify(partition, topic_id)
     return partition
@@ -70,7 +70,7 @@ def test_a_partition_is_removed_without_a_look_at_the_others(hosted: HostedParti
             pass
 
     for index in range(5):
-        other = Watched(TopicPartition("kept", index), 1, 1, (), lambda _: None)
+        other = Watched(TopicPartition("kept", index), 1, 1, (), lambda _: None, [])
         hosted.add(other)
         hosted.identify(other, KEPT)
     gone = host(hosted, "gone", 0, GONE)

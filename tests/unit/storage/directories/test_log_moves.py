@@ -157,7 +157,7 @@ async def test_producer_state_and_cleaner_offset_move_with_the_log() -> None:
 async def test_committed_transactions_stay_committed() -> None:
     """The copy has seen their markers; that they are committed, only the partition knows."""
     async with broker() as node:
-        partition = Partition(A, 1, 1_000, set(), lambda _: None)
+        partition = Partition(A, 1, 1_000, set(), lambda _: None, [])
         node.logs.connect(replace(NO_REPLICAS, log_replaced=partition.replace_log))
         producer = TxnProducer(7)
         for _ in range(3):
