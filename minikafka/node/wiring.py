@@ -37,7 +37,7 @@ from minikafka.broker.requests.cluster import (
     FindCoordinatorHandler,
     MetadataHandler,
 )
-from minikafka.broker.requests.common_fetch import CommonFetches
+from minikafka.broker.requests.common_fetch import CommonFetches, by_kind
 from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.controller_orders import (
     ControlledShutdownHandler,
@@ -382,7 +382,7 @@ class BrokerParts:
             return common.on_frame  # the general path decides about fetches
         fetches = CommonFetches(
             apis,
-            common.on_frame,
+            apis.on_frame,
             replicas.hosted,
             replicas.fetches,
             self.fetch_sessions,
@@ -396,7 +396,7 @@ class BrokerParts:
             replicas.fetches,
             self.fetch_sessions,
         )
-        return of_followers.on_frame
+        return by_kind(of_followers.on_frame, common.on_frame)
 
     def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
         replicas, cache = self.replicas, self.cache

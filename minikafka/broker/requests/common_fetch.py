@@ -213,6 +213,16 @@ class _Target:
         )
 
 
+def by_kind(fetches: FrameHandler, others: FrameHandler) -> FrameHandler:
+    """Return what gives Fetch requests to ``fetches``, and all other frames to ``others``."""
+
+    def on_frame(connection: ServerConnection, frame: memoryview) -> bool | None:
+        is_fetch = len(frame) > 1 and frame[1] == FETCH and not frame[0]
+        return (fetches if is_fetch else others)(connection, frame)
+
+    return on_frame
+
+
 class CommonFetches:
     """Serves the common Fetch request, and gives all other frames to ``otherwise``."""
 

@@ -14,7 +14,7 @@ from minikafka.broker.replication.record_appends import DelayedProduces
 from minikafka.broker.requests.apis import Apis, Route
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.records import produce as guarded_produce
-from minikafka.broker.requests.common_fetch import CommonFetches
+from minikafka.broker.requests.common_fetch import CommonFetches, by_kind
 from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.fetch import FetchConfig
 from minikafka.broker.requests.follower_fetch import FollowerFetches
@@ -178,7 +178,7 @@ class Side:
         self.sessions = handlers[ApiKey.FETCH]._sessions
         self.common_fetches = CommonFetches(
             self.apis,
-            self.common.on_frame,
+            self.apis.on_frame,
             node.replicas.hosted,
             node.replicas.fetches,
             self.sessions,
@@ -192,6 +192,7 @@ class Side:
             node.replicas.fetches,
             self.sessions,
         )
+        self._common_path = by_kind(self.followers.on_frame, self.common.on_frame)
         self._server = Server(cast(Any, None), clock, ServerConfig(), self.apis.on_frame)
         for number in range(CONNECTIONS):
             self._connect(number)
@@ -209,7 +210,7 @@ class Side:
     def _count(self, connection: ServerConnection, frame: memoryview) -> bool:
         general, first = self.apis.frames, connection._served
         is_fetch = int.from_bytes(frame[:2], "big") == ApiKey.FETCH
-        waits = self.followers.on_frame(connection, frame)
+        waits = self._common_path(connection, frame)
         if self.apis.frames == general:
             self.fetched_commonly += is_fetch
             self.served_commonly += 1 + connection._served - first
