@@ -77,10 +77,11 @@ class LinkedNetwork(InsideNetwork):
         self, factory: ProtocolFactory, host: str, port: int, tls: TlsSettings | None = None
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         await self._links.until_open(self._broker, port)
-        end = LinkEnd(self._links, self._broker, port, factory)
+        protocol = factory()
+        end = LinkEnd(self._links, self._broker, port, lambda: protocol)
         await RealNetwork.connect(self, lambda: end, host, port, tls)
-        self._keep(end.transport)
-        return end.transport, end.protocol
+        self._keep(end)
+        return end, protocol
 
 
 class InsideCoordination:

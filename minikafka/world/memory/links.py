@@ -1,8 +1,8 @@
 """The links between the brokers of a process and their clients: what a test cuts or slows.
 
 Each end of a connection that a broker has is a ``LinkEnd``. Without a fault the loop calls the
-protocol directly, and the methods of ``LinkTransport`` are those of the transport itself. A fault
-puts a queue in front of both.
+protocol directly, and what the protocol writes is written to the transport directly. A fault puts a
+queue in front of both.
 """
 
 from __future__ import annotations
@@ -114,81 +114,22 @@ class ClusterLinks:
             end.apply()
 
 
-class LinkTransport(asyncio.Transport):
-    """A transport as the protocol of a broker sees it. ``write`` and ``writelines`` are those of
-    the transport below, or of the queue of ``LinkEnd``."""
-
-    def __init__(self, below: asyncio.Transport, end: LinkEnd) -> None:
-        super().__init__()
-        self._below = below
-        self._end = end
-        self.pass_writes()
-
-    def pass_writes(self) -> None:
-        self.write = self._below.write  # type: ignore[method-assign]
-        self.writelines = self._below.writelines  # type: ignore[method-assign]
-
-    def queue_writes(self) -> None:
-        self.write = self._end.hold_write  # type: ignore[method-assign]
-        self.writelines = self._hold_writes  # type: ignore[method-assign, assignment]
-
-    def _hold_writes(self, pieces: Iterable[Any]) -> None:
-        self._end.hold_write(b"".join(pieces))
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._below.get_extra_info(name, default)
-
-    def is_closing(self) -> bool:
-        return self._end.is_closed or self._below.is_closing()
-
-    def close(self) -> None:
-        self._end.close()
-
-    def abort(self) -> None:
-        self._end.abort()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        raise RuntimeError("the protocol of a link's end does not change")
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._end.protocol
-
-    def is_reading(self) -> bool:
-        return not self._end.reading_paused
-
-    def pause_reading(self) -> None:
-        self._end.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._end.resume_reading()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._below.get_write_buffer_limits()
-
-    def get_write_buffer_size(self) -> int:
-        return self._below.get_write_buffer_size() + self._end.held_bytes
-
-    def can_write_eof(self) -> bool:
-        return False
-
-
-class LinkEnd(asyncio.BufferedProtocol):
-    """One end of a connection of ``broker``. It is the protocol of the transport until the
-    connection is made, and while its link has a fault.
+class LinkEnd(asyncio.Transport, asyncio.BufferedProtocol):
+    """One end of a connection of ``broker``: the transport of the broker's protocol. It is also the
+    protocol of the loop's transport until the connection is made, and while its link has a fault.
 
     ``listener_port`` is the port that it connects to, 0 for an accepted connection. Each end holds
     back what it sends; the end of a client's connection also what it receives.
-    """
 
-    protocol: asyncio.BufferedProtocol
-    transport: LinkTransport
+    The protocol refers to its end. So the end refers to the protocol only while the loop's
+    transport, which forgets its protocol when the connection is lost, does not: an end would stay
+    in memory until a garbage collection.
+    """
 
     def __init__(
         self, links: ClusterLinks, broker: int, listener_port: int, factory: ProtocolFactory
     ) -> None:
+        super().__init__()
         self.broker = broker
         self.is_closed = False  # by the protocol
         self.reading_paused = False  # by the protocol
@@ -196,14 +137,15 @@ class LinkEnd(asyncio.BufferedProtocol):
         self._links = links
         self._is_outgoing = listener_port != 0
         self._other_port = listener_port
-        self._factory = factory
+        self._factory: ProtocolFactory | None = factory  # until the connection is made
         self._below: asyncio.Transport
+        self._protocol: asyncio.BufferedProtocol | None = None  # unless the loop calls it directly
         self._state = WHOLE
         self._sends: deque[tuple[float, bytes | None]] = deque()  # with due times; None: close
         self._receipts: deque[tuple[float, bytes]] = deque()
         self._piece = bytearray()
         self._lost: Exception | None = None
-        self._is_lost = self._loss_reported = False
+        self._is_lost = False
         self._is_between = False  # whether the loop calls this object instead of the protocol
         self._is_passing = False  # ``_go_on`` runs
         self._timer: asyncio.TimerHandle | None = None
@@ -219,8 +161,9 @@ class LinkEnd(asyncio.BufferedProtocol):
         self._state = state = self._links.state(self.broker, self._other)
         if state.faults and not self._is_between:
             self._is_between = True
+            self._protocol = cast(asyncio.BufferedProtocol, self._below.get_protocol())
             self._below.set_protocol(self)
-            self.transport.queue_writes()
+            del self.write, self.writelines
         if not self.reading_paused and not self._is_full:
             self._below.resume_reading()
         self._go_on()
@@ -244,10 +187,11 @@ class LinkEnd(asyncio.BufferedProtocol):
         else:
             peer = transport.get_extra_info("peername")
             self._other_port = peer[1] if peer else 0
-        self.protocol = self._factory()
-        self.transport = LinkTransport(self._below, self)
-        self._below.set_protocol(self.protocol)
-        self.protocol.connection_made(self.transport)
+        assert self._factory is not None, "a connection is made once"
+        protocol, self._factory = self._factory(), None
+        self._pass_writes()
+        self._below.set_protocol(protocol)
+        protocol.connection_made(self)
         self._links.opened(self)
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -276,14 +220,17 @@ class LinkEnd(asyncio.BufferedProtocol):
         self._go_on()
 
     def pause_writing(self) -> None:
-        self.protocol.pause_writing()
+        if self._protocol is not None:
+            self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        self.protocol.resume_writing()
+        if self._protocol is not None:
+            self._protocol.resume_writing()
 
     # --------------------------------------------------------------------------- the protocol calls
 
-    def hold_write(self, data: Buffer) -> None:
+    def write(self, data: Buffer) -> None:
+        """Queue data. Without a fault the transport's own method takes its place."""
         if self.is_closed or self._is_lost:
             return
         if self._state.faults:
@@ -291,6 +238,36 @@ class LinkEnd(asyncio.BufferedProtocol):
         self._sends.append((self._due(), bytes(data)))
         self.held_bytes += len(data)
         self._go_on()
+
+    def writelines(self, pieces: Iterable[Any]) -> None:
+        self.write(b"".join(pieces))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self.is_closed or self._below.is_closing()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        raise RuntimeError("the protocol of a link's end does not change")
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._below.get_protocol() if self._protocol is None else self._protocol
+
+    def is_reading(self) -> bool:
+        return not self.reading_paused
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._below.get_write_buffer_limits()
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size() + self.held_bytes
+
+    def can_write_eof(self) -> bool:
+        return False
 
     def close(self) -> None:
         self._end(self._below.close)
@@ -327,6 +304,10 @@ class LinkEnd(asyncio.BufferedProtocol):
 
     # -------------------------------------------------------------------------------------- details
 
+    def _pass_writes(self) -> None:
+        self.write = self._below.write  # type: ignore[method-assign]
+        self.writelines = self._below.writelines  # type: ignore[method-assign, assignment]
+
     def _due(self) -> float:
         return asyncio.get_running_loop().time() + self._state.delay_s
 
@@ -353,9 +334,10 @@ class LinkEnd(asyncio.BufferedProtocol):
                 self._timer = asyncio.get_running_loop().call_at(min(due), self._go_on)
         elif not (self._sends or self._receipts or self.is_closed) and self._is_between:
             self._is_between = False
-            self.transport.pass_writes()
-            if not self._is_lost:
-                self._below.set_protocol(self.protocol)
+            self._pass_writes()
+            protocol, self._protocol = self._protocol, None
+            if protocol is not None and not self._is_lost:
+                self._below.set_protocol(protocol)
 
     def _pass_one(self) -> bool:
         """Pass the next piece that is due. False if there is none."""
@@ -379,18 +361,18 @@ class LinkEnd(asyncio.BufferedProtocol):
 
     def _deliver(self, due: float, data: bytes) -> None:
         """Give data to the protocol, until it pauses reading or closes."""
-        at = 0
-        while at < len(data) and not self.is_closed:
+        at, protocol = 0, self._protocol
+        while at < len(data) and protocol is not None and not self.is_closed:
             if self.reading_paused:
                 self._receipts.appendleft((due, data[at:]))
                 return
-            buffer = memoryview(self.protocol.get_buffer(len(data) - at)).cast("B")
+            buffer = memoryview(protocol.get_buffer(len(data) - at)).cast("B")
             count = min(len(buffer), len(data) - at)
             buffer[:count] = data[at : at + count]
-            self.protocol.buffer_updated(count)
+            protocol.buffer_updated(count)
             at += count
 
     def _report_loss(self) -> None:
-        if not self._loss_reported:
-            self._loss_reported = True
-            self.protocol.connection_lost(self._lost)
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(self._lost)
