@@ -209,8 +209,10 @@ class ControllerChannels:
         peer = self._peers.pop(broker_id, None)
         if peer is None or peer.task is None:
             return
-        peer.task.cancel()
-        await asyncio.wait([peer.task])
+        # The traceback of the cancellation refers to the peer: no cycle may be left.
+        task, peer.task = peer.task, None
+        task.cancel()
+        await asyncio.wait([task])
         peer.disconnect()
 
     async def shutdown(self) -> None:

@@ -66,7 +66,8 @@ class _HeldTimer:
 
     def _fire(self) -> None:
         if self._callback is not None and not self._pausable.holds(self):
-            callback, self._callback = self._callback, None
+            callback = self._callback
+            self.cancel()  # a handle without a delay goes on to refer to this object
             callback()
 
     def cancel(self) -> None:

@@ -1,6 +1,8 @@
 """Requests to brokers: in order, repeated until answered or the broker is gone; their answers."""
 
 import asyncio
+import gc
+import weakref
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -154,6 +156,21 @@ async def test_a_removed_broker_gets_no_further_requests(
         await turns()
         assert peer.got == [3]
         assert put == [events.UpdateMetadataResponseReceived(1, 3, ErrorCode.NONE)]
+
+
+@pytest.mark.mission("SAFE-81")
+async def test_the_sender_of_a_removed_broker_is_no_cycle(world: Any) -> None:
+    gc.disable()
+    try:
+        async with world() as (channels, *_):
+            channels.add_broker(broker(1))
+            await turns()
+            peer = weakref.ref(channels._peers[1])
+            await channels.remove_broker(1)
+            await turns()
+            assert peer() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_broker_without_responses_does_not_delay_the_others(world: Any) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from minikafka.world.memory.pausable_clock import PausableClock
+from minikafka.world.real.clock import RealClock
 from tests.support.world.manual_clock import ManualClock
 
 
@@ -45,3 +47,21 @@ async def test_a_sleep_ends_after_the_pause() -> None:
     below.advance(0)
     await asyncio.gather(*sleeping)
     await clock.sleep(0)
+
+
+@pytest.mark.mission("SAFE-81")
+async def test_a_timer_that_has_fired_is_no_cycle() -> None:
+    def timers() -> int:
+        return sum(type(each).__name__ == "_HeldTimer" for each in gc.get_objects())
+
+    gc.disable()
+    try:
+        gc.collect()
+        before = timers()
+        fired = asyncio.Event()
+        PausableClock(RealClock()).call_later(0, fired.set)
+        await fired.wait()
+        await asyncio.sleep(0)
+        assert timers() == before
+    finally:
+        gc.enable()
