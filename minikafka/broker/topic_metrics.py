@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from minikafka.kernel.metrics import MetricKind, Metrics
 
 GROUP = "kafka.server:type=BrokerTopicMetrics"
+LINGERING_TOPICS = 200
 # Kafka's names, and the attributes of ``TopicCounts``.
 NAMES = {
     "MessagesInPerSec": "messages_in",
@@ -38,63 +39,81 @@ class TopicCounts:
         self.produce_conversions = 0
         self.fetch_conversions = 0
 
+    def add(self, counts: TopicCounts) -> None:
+        for attribute in self.__slots__:
+            setattr(self, attribute, getattr(self, attribute) + getattr(counts, attribute))
+
 
 class TopicMetrics:
     """The counts of all topics together, and of each one. ``hosted`` returns the topics that have
-    partitions here: the others are forgotten when the counts are read."""
+    partitions here: the others are forgotten, except in the sum, when the counts are read or when
+    there are many."""
 
     def __init__(self, metrics: Metrics, hosted: Callable[[], Set[str]]) -> None:
-        self.all = TopicCounts()
         self._hosted = hosted
-        self._topics: dict[str, TopicCounts] = {}  # of hosted topics, and of deleted ones
+        # Of hosted topics, and of others until these are forgotten.
+        self._topics: dict[str, TopicCounts] = {}
+        self._forgotten = TopicCounts()
+        self._forget_at = LINGERING_TOPICS
         self.replicated_out = metrics.counter(f"{GROUP},name=ReplicationBytesOutPerSec")
         self.replicated_in = metrics.counter(f"{GROUP},name=ReplicationBytesInPerSec")
         metrics.family(self._read, MetricKind.COUNTER)
 
     def of(self, topic: str) -> TopicCounts:
-        """Return the counts of a topic that is hosted here."""
+        """Return the counts of a topic."""
         found = self._topics.get(topic)
         if found is None:
+            if len(self._topics) >= self._forget_at:
+                self._forget_others()
             found = self._topics[topic] = TopicCounts()
         return found
 
+    def _forget_others(self) -> None:
+        """Forget topics that are not hosted here: deleted ones, and names that clients made up."""
+        for topic in self._topics.keys() - self._hosted():
+            self._forgotten.add(self._topics.pop(topic))
+        self._forget_at = 2 * len(self._topics) + LINGERING_TOPICS
+
+    def total(self, attribute: str) -> int:
+        """Return the sum of one of the ``NAMES`` over all topics. It is made when it is read, not
+        with every request."""
+        counted = (self._forgotten, *self._topics.values())
+        return sum([int(getattr(counts, attribute)) for counts in counted])
+
     def appended(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
-        for counts in (self.all, self.of(topic)):
-            counts.produce_requests += requests
-            counts.messages_in += messages
-            counts.bytes_in += size
+        counts = self.of(topic)
+        counts.produce_requests += requests
+        counts.messages_in += messages
+        counts.bytes_in += size
 
     def append_failed(self, topic: str) -> None:
-        for counts in (self.all, self.of(topic)):
-            counts.produce_requests += 1
-            counts.failed_produce_requests += 1
+        counts = self.of(topic)
+        counts.produce_requests += 1
+        counts.failed_produce_requests += 1
 
     def fetched(self, topic: str, size: int) -> None:
         """Count a fetch; ``size`` is 0 for a follower's, whose bytes are ``replicated_out``."""
-        for counts in (self.all, self.of(topic)):
-            counts.fetch_requests += 1
-            counts.bytes_out += size
+        counts = self.of(topic)
+        counts.fetch_requests += 1
+        counts.bytes_out += size
 
     def fetch_failed(self, topic: str) -> None:
-        for counts in (self.all, self.of(topic)):
-            counts.fetch_requests += 1
-            counts.failed_fetch_requests += 1
+        counts = self.of(topic)
+        counts.fetch_requests += 1
+        counts.failed_fetch_requests += 1
 
     def produce_converted(self, topic: str, messages: int) -> None:
         """Count messages of an old format that became a batch."""
-        for counts in (self.all, self.of(topic)):
-            counts.produce_conversions += messages
+        self.of(topic).produce_conversions += messages
 
     def fetch_converted(self, topic: str, messages: int) -> None:
         """Count records that are converted for a consumer that reads an old format."""
-        for counts in (self.all, self.of(topic)):
-            counts.fetch_conversions += messages
+        self.of(topic).fetch_conversions += messages
 
     def _read(self) -> Iterator[tuple[str, float]]:
-        hosted = self._hosted()
-        self._topics = {name: counts for name, counts in self._topics.items() if name in hosted}
+        self._forget_others()
         for name, attribute in NAMES.items():
-            yield f"{GROUP},name={name}", getattr(self.all, attribute)
+            yield f"{GROUP},name={name}", self.total(attribute)
         for topic, counts in list(self._topics.items()):
             for name, attribute in NAMES.items():
                 yield f"{GROUP},name={name},topic={topic}", getattr(counts, attribute)

@@ -505,16 +505,16 @@ class BrokerNode:
         return StateFacts(clock, parts, self._apis, traffic, self._broker_facts, facts)
 
     def _broker_facts(self) -> Mapping[str, Any]:
-        counts = self.parts.replicas.topic_metrics.all
+        total = self.parts.replicas.topic_metrics.total
         return {
             "id": self.broker_id,
             "epoch": self.broker_epoch,
             "state": self._lifecycle().name,
             "zookeeper_connected": self._zk.connected,
             "partitions": len(self.parts.replicas.hosted),
-            "messages_in": counts.messages_in,
-            "bytes_in": counts.bytes_in,
-            "bytes_out": counts.bytes_out,
+            "messages_in": total("messages_in"),
+            "bytes_in": total("bytes_in"),
+            "bytes_out": total("bytes_out"),
         }
 
     def _lifecycle(self) -> BrokerLifecycle:

@@ -6,7 +6,9 @@ import pytest
 
 from minikafka.broker.record_formats import num_records
 from minikafka.broker.replication.record_preparation import LongAppend, RecordPreparation
+from minikafka.broker.topic_metrics import LINGERING_TOPICS, TopicMetrics
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
@@ -64,6 +66,20 @@ async def test_a_topic_without_partitions_here_is_forgotten() -> None:
         shown = figures(leader.metrics, "kafka.server")
         assert f"MessagesInPerSec,topic={TOPIC}" not in shown
         assert shown["MessagesInPerSec"] == 1
+
+
+@pytest.mark.mission("GLASS-3")
+def test_names_that_clients_make_up_are_forgotten_before_the_counts_are_read() -> None:
+    counts = TopicMetrics(Metrics(), lambda: {"here"})
+    counts.appended("here", messages=2, size=100)
+    for number in range(5 * LINGERING_TOPICS):
+        counts.append_failed(f"not-here-{number}")
+        counts.fetch_failed(f"not-here-{number}")
+    assert len(counts._topics) <= LINGERING_TOPICS + 2
+    assert counts.of("here").messages_in == 2
+    assert counts.total("failed_produce_requests") == 5 * LINGERING_TOPICS
+    assert counts.total("fetch_requests") == 5 * LINGERING_TOPICS
+    assert counts.total("messages_in") == 2
 
 
 @pytest.mark.mission("GLASS-58")
