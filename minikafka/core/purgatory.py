@@ -24,9 +24,9 @@ Kafka spreads the watch lists over 512 shards, each with a lock. Here is one thr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from minikafka.core.timer import Timer, TimerTaskEntry, WheelLevel
 
@@ -198,6 +198,8 @@ class Purgatory(Generic[OpT]):
         self.purge_interval = purge_interval
         self._timer: Timer[OpT] = Timer(start_ms=0)
         self._watchers: dict[Hashable, Watchers[OpT]] = {}
+        # Whether a key has a watch list: otherwise ``check_and_complete`` would do nothing.
+        self.is_watched: Final[Callable[[Hashable], bool]] = self._watchers.__contains__
         self._in_lists = WatchedCounter()
         self._purge_above = purge_interval
         self._purge_above_places = LINGERING_PLACES
@@ -261,10 +263,6 @@ class Purgatory(Generic[OpT]):
         if watchers is None:
             watchers = self._watchers[key] = Watchers(self._in_lists)
         watchers.watch(operation)
-
-    def is_watched(self, key: Hashable) -> bool:
-        """Whether the key has a watch list: otherwise ``check_and_complete`` would do nothing."""
-        return key in self._watchers
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations that watch ``key``. Returns how many this call completed."""

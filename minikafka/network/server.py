@@ -571,7 +571,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 break
             if self._unmute is not None or now() >= until_ms:
                 break
-            if (self.unanswered or self._write_paused) and self._is_full():
+            if self._is_full():
                 break
         self._in_read = False
         self._frames = ()
@@ -598,11 +598,13 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.refuse("bad_frame", error=str(error))
 
     def _is_full(self) -> bool:
+        if self._write_paused or self._unmute is not None:
+            return True
+        if not self.unanswered:
+            return False
         config = self._config
         return (
-            self._write_paused
-            or self._unmute is not None
-            or len(self.unanswered) >= config.queued_max_requests
+            len(self.unanswered) >= config.queued_max_requests
             or self._queued_bytes >= config.queued_max_bytes
             or self._lacks_memory()
         )

@@ -604,7 +604,9 @@ class CommonProduce:
         took_ns = now_ns - started_ns
         queue_us = (started_ns - connection.received_ns) // 1000
         local_us = took_ns // (1000 * len(frames))
-        if replies is None:
+        if replies is None and len(frames) == 1:
+            times.served(queue_us, local_us, len(frames[0]))
+        elif replies is None:
             times.served_together(queue_us, local_us, list(map(len, frames)))
         elif isinstance(replies, _ParkedRow):
             replies.handled(queue_us, local_us, now_ns)

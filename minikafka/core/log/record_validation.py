@@ -90,7 +90,10 @@ def are_plain_records(
 ) -> bool:
     """As ``has_plain_records``, for the records and the fields of the header."""
     try:
-        consecutive, least, largest = _offsets_and_times(data, record_count)
+        if record_count * COPIED_BYTES < len(data):
+            consecutive, least, largest = _of_large_records(data, record_count)
+        else:
+            consecutive, least, largest, _ = summarize_records(data.tobytes(), record_count)
     except KafkaError:
         return False
     first, last = base_timestamp + least, base_timestamp + largest
@@ -102,11 +105,10 @@ def are_plain_records(
     )
 
 
-def _offsets_and_times(data: memoryview, count: int) -> tuple[bool, int, int]:
+def _of_large_records(data: memoryview, count: int) -> tuple[bool, int, int]:
     """As ``summarize_records``, but for the keys. Raises CorruptRecordError."""
-    if count * COPIED_BYTES < len(data):
-        with suppress(CorruptRecordError):  # or records with headers
-            return _read_in_place(data, count)
+    with suppress(CorruptRecordError):  # or records with headers
+        return _read_in_place(data, count)
     return summarize_records(data.tobytes(), count)[:3]
 
 
