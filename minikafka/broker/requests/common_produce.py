@@ -53,6 +53,7 @@ from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.network.server import ServerConnection
 from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey
+from minikafka.protocol.buffer import DecodeError, read_uvarint
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from minikafka.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -129,7 +130,7 @@ def common_request(frame: memoryview) -> CommonRequest | None:
                 return None
             sized_at = at + name + 10
         ends = _ends_of_records(frame, sized_at, version)
-    except (IndexError, error):
+    except (IndexError, DecodeError, error):
         return None
     if ends is None:
         return None
@@ -141,24 +142,13 @@ def common_request(frame: memoryview) -> CommonRequest | None:
 
 def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int] | None:
     """Return the ends of the records, whose size is at ``at``; None unless they end the request.
-    Raises IndexError and ``struct.error``."""
+    Raises IndexError, DecodeError and ``struct.error``."""
     if version < FIRST_FLEXIBLE:
         (size,) = _read_size(frame, at)
         start = at + 4
         stop = start + size
         return (start, stop) if stop == len(frame) else None
-    size = frame[at]
-    start = at + 1
-    if size >= 0x80:
-        size &= 0x7F
-        shift = 7
-        while shift <= 28:
-            byte = frame[start]
-            start += 1
-            size |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
+    size, start = read_uvarint(frame, at)
     stop = start + size - 1
     if stop + 3 != len(frame) or frame[stop] or frame[stop + 1] or frame[stop + 2]:
         return None  # there are tags of the partition, the topic or the request
@@ -196,7 +186,7 @@ def _of_another_size(
     try:
         its_key, correlation_id, its_rest = Struct(f">4si{to_size}s").unpack_from(other)
         ends = _ends_of_records(other, request.sized_at, request.version)
-    except (IndexError, error):
+    except (IndexError, DecodeError, error):
         return None
     if ends is None or its_rest != rest[:to_size] or its_key != key:
         return None
