@@ -536,24 +536,31 @@ class BrokerNode:
 
         If an earlier run of this broker left its znode, wait until ZooKeeper expires that session,
         for up to two session time-outs. Raises ConfigError if the znode still exists."""
-        node = self._znode()
+        assert self._listening is not None
+        self._listening.registered = None
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + 2 * self._config.integer(
             "zookeeper.session.timeout.ms"
         )
+        waits = False
         while True:
+            node = self._znode()
             try:
                 self.broker_epoch = await store.register_broker(node)
                 break
             except NodeExists:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise ConfigError(
-                        f"another broker is registered with broker.id {self.broker_id}"
+                        f"another broker is registered with broker.id {self.broker_id}: "
+                        "stop it, or give this one another broker.id"
                     ) from None
-                self._log.info("old_registration_awaited")
+                if not waits:
+                    self._log.info("old_registration_awaited")
+                waits = True
                 await clock.sleep(REGISTER_RETRY_MS)
         self._note_registered(node)
         self._log.info("broker_registered", epoch=self.broker_epoch)
+        await self._listening.register_if_changed()
 
     async def _register_again(self) -> None:
         """Write the present endpoints to /brokers/ids/<id>. Raises CoordinationError."""

@@ -75,7 +75,8 @@ class BrokerListeners:
         self.current = listeners(dynamic.current, hostname)
         # Of listeners that were removed, too: their last requests may be served still.
         self.protocols = {e.listener: e.security_protocol for e in self.current.bound}
-        self.registered: tuple[Endpoint, ...] = ()  # what the broker's znode has
+        # What the broker's znode has; None while it has none, or one of an earlier session.
+        self.registered: tuple[Endpoint, ...] | None = None
         self._tls: BrokerTls | None = None
         self._sasl: dict[str, BrokerSasl] = {}
         for endpoint in self.current.bound:
@@ -230,7 +231,12 @@ class BrokerListeners:
             if endpoint.listener not in self._servers:
                 await self._add(endpoint)
         self._protect()
-        if self.advertised != self.registered:
+        await self.register_if_changed()
+
+    async def register_if_changed(self) -> None:
+        """Write the znode of the broker if it is there and others are advertised. Before the broker
+        is registered, a znode of its id may be that of another broker. Raises CoordinationError."""
+        if self.registered is not None and self.advertised != self.registered:
             await self._serving.register()
 
     def _new(self, wanted: Listeners) -> list[Endpoint]:
