@@ -377,14 +377,15 @@ class LogMoves:
         except OSError as error:
             self._owner.failed(directory, error)
             return
-        await self._put_aside(source, old)
-        if not log.closed:
+        if await self._put_aside(source, old) and not log.closed:
             self._files.remove(f"{path}/{MOVED_FROM}")
 
-    async def _put_aside(self, source: UnifiedLog, old: str) -> None:
+    async def _put_aside(self, source: UnifiedLog, old: str) -> bool:
+        """Rename the old directory. False if its disk has failed: then ``tidy`` does it when the
+        disk is back, or the broker would find two logs of the partition and not start."""
         home = self._directories.by_path(old.rpartition("/")[0])
         if home is None:
-            return
+            return False
         name = delete_directory_name(source.topic_partition, self._seed(source))
         try:
             self._files.rename(old, f"{home.path}/{name}")
@@ -392,3 +393,5 @@ class LogMoves:
             await self._files.flush_directory(home.path)
         except OSError as error:
             self._owner.failed(home, error)
+            return False
+        return True
