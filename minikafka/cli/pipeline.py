@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -169,15 +171,25 @@ def _check(args: argparse.Namespace) -> None:
     from minikafka.spark.pipeline import triggered
 
     spec, engine = _load(args)
+    catalog: CatalogKind = "hive"
+    temporary: Path | None = None
     with ExitStack() as stack:
-        catalog: CatalogKind = "hive"
+        # With a catalog in memory, the check does not find tables that the pipeline does not define
+        # itself.
         try:
-            stack.enter_context(only_run(spec.path, _folders(spec, engine), "check"))
-        except PipelineError:
-            # A run has the hive catalog locked. With a catalog in memory, the check does not find
-            # tables that the pipeline does not define itself.
+            log = fresh_log(engine.log_file("check"))
+            stack.enter_context(only_run(spec.path, [engine.state_dir], "check"))
+        except PipelineError:  # a run has the hive catalog locked
             catalog = "in-memory"
-        triggered.check(spec, engine, catalog, fresh_log(engine.log_file("check")), print_line)
+        except OSError:  # the state folder cannot be written
+            catalog, temporary = "in-memory", Path(tempfile.mkdtemp(prefix="minikafka-check-"))
+            engine = replace(
+                engine, state_dir=temporary, warehouse_dir=str(temporary / "warehouse")
+            )
+            log = fresh_log(engine.log_file("check"))
+        triggered.check(spec, engine, catalog, log, print_line)
+    if temporary is not None:  # after a failure it stays: the message names the log
+        shutil.rmtree(temporary)
 
 
 def _run(args: argparse.Namespace) -> None:

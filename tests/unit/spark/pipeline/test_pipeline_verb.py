@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 pytest.importorskip("yaml")
 
 from minikafka.cli.main import main
+from minikafka.spark.pipeline.engine import Engine
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.project import make_project
+from minikafka.spark.pipeline.spec import Spec
 
 
 def test_a_failed_flow_sets_the_exit_status_and_prints_one_line(
@@ -33,6 +36,48 @@ def test_a_failed_flow_sets_the_exit_status_and_prints_one_line(
     assert out == f"pipeline=shop log={log}\n"
     assert err == "minikafka: flow even failed: KafkaError: no leader\n"
     assert log.read_text().endswith("WARN noise")
+
+
+@pytest.mark.mission("SPF-2")
+def test_a_check_writes_no_storage_and_needs_no_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its log is elsewhere then, and stays after a failure."""
+    pytest.importorskip("pyspark.pipelines")
+    calls: list[tuple[Engine, str, Path]] = []
+    failures: list[Exception] = []
+
+    def check(spec: Spec, engine: Engine, catalog: str, log: Path, show: object) -> None:
+        assert log.is_file()
+        calls.append((engine, catalog, log))
+        if failures:
+            raise failures[0]
+
+    monkeypatch.setattr("minikafka.spark.pipeline.triggered.check", check)
+    shop = make_project(tmp_path / "shop")[0].parent
+    (tmp_path / "file").touch()  # no folder can be made in it, even by root
+    spec = shop / "spark-pipeline.yml"
+    lines = spec.read_text().splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("storage:"))
+    lines[at] = f'storage: "file://{tmp_path}/file/storage"'
+    spec.write_text("\n".join(lines))
+    assert main(["pipeline", "check", str(shop)]) == 0
+    assert calls.pop()[1:] == ("hive", shop / "state" / "logs" / "check.log")
+
+    settings = tmp_path / "spark.properties"
+    settings.write_text(f"state.dir={tmp_path}/file/state\n")
+    command = ["pipeline", "check", str(shop), "--config", str(settings)]
+    assert main(command) == 0
+    engine, catalog, log = calls.pop()
+    assert catalog == "in-memory"
+    assert str(tmp_path / "file") not in engine.warehouse_dir
+    assert not engine.state_dir.exists()
+    failures.append(PipelineError("flow even: no such table"))
+    assert main(command) == 1
+    assert capfd.readouterr().err == "minikafka: flow even: no such table\n"
+    engine, _, log = calls.pop()
+    assert log.is_file()
+    shutil.rmtree(engine.state_dir)
 
 
 def test_each_user_error_is_one_line(
