@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -289,6 +291,36 @@ def test_a_range_is_replayed_exactly_once(
     assert numbers(cluster, target) == list(range(10, 20, 2))
     replay(streams, project, order("all", "2001-01-01", "latest"), lines.append)
     assert numbers(cluster, target) == sorted([*range(0, 100, 2), *range(10, 20, 2)])
-    assert lines[-1] == "flow=even replayed sink.id=all-even of_offsets=100"
+    assert lines[-2:] == [
+        f"flow=even {step} sink.id=all-even of_offsets=100" for step in ("started", "replayed")
+    ]
     with pytest.raises(PipelineError, match="--flow odd: flows to topics are even"):
         replay(streams, project, order("none", "0", "latest", flows=("odd",)), lines.append)
+
+
+@pytest.mark.mission("SPK-4")
+def test_the_tasks_of_a_long_job_are_shown_while_it_runs(streams: Any, tmp_path: Path) -> None:
+    from minikafka.spark.pipeline.job_progress import tasks_shown
+
+    shown = tmp_path / "shown"
+    file = str(shown)
+
+    def wait_for_a_line(numbers: Iterator[int]) -> Iterator[int]:
+        until = time.monotonic() + 60
+        while 1 in numbers and not os.path.exists(file):
+            assert time.monotonic() < until, "no line was shown"
+            time.sleep(0.05)
+        return iter(())
+
+    def show(line: str) -> None:
+        if line.startswith("flow=long s=") and line.endswith(" tasks=1/2"):
+            shown.touch()
+
+    context = streams.sparkContext
+    group = context.getLocalProperty("spark.jobGroup.id")
+    for _ in range(2):
+        shown.unlink(missing_ok=True)
+        with tasks_shown(streams, "flow=long", show, pause_s=0.1):
+            context.parallelize(range(2), 2).mapPartitions(wait_for_a_line).collect()
+        assert shown.exists()
+    assert context.getLocalProperty("spark.jobGroup.id") == group

@@ -19,6 +19,7 @@ from minikafka.spark.pipeline.definitions import load_graph
 from minikafka.spark.pipeline.engine import Engine, static_settings
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Flow, Graph, Sink, StreamingTable, TemporaryView
+from minikafka.spark.pipeline.job_progress import tasks_shown
 from minikafka.spark.pipeline.replay_plan import ReplayPlan
 from minikafka.spark.pipeline.resolving import (
     Missing,
@@ -78,8 +79,11 @@ def replay(session: Any, spec: Spec, order: ReplayOrder, show: ShowLine) -> None
     frames = BatchFrames(session, spec, graph, tables, order.plan).frames_of(flows)
     for flow in flows:
         name = f"{order.sink_id}-{flow.name}"
-        _write(graph, flow, frames[flow.name], name, order.into)
-        show(f"flow={flow.name} replayed sink.id={name} of_offsets={order.plan.records()}")
+        facts = f"sink.id={name} of_offsets={order.plan.records()}"
+        show(f"flow={flow.name} started {facts}")
+        with tasks_shown(session, f"flow={flow.name}", show):
+            _write(graph, flow, frames[flow.name], name, order.into)
+        show(f"flow={flow.name} replayed {facts}")
 
 
 def flows_to_topics(graph: Graph, names: Sequence[str]) -> list[Flow]:
