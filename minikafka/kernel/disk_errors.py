@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Iterator
 from typing import Final
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # The process or the system has no descriptor, thread or memory left. This concerns no disk.
 _OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE}
 _OUT_OF_RESOURCES: Final = {*_OUT_OF_DESCRIPTORS, errno.ENOMEM, errno.EAGAIN}
+
+
+class NotWritten(OSError):
+    """A file could not be written before a flush, so that nothing was flushed."""
+
+
+@contextlib.contextmanager
+def before_flush() -> Iterator[None]:
+    """Raise NotWritten for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritten(error.errno, error.strerror, error.filename) from error
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -18,6 +33,13 @@ def is_disk_full(error: OSError) -> bool:
 def is_out_of_descriptors(error: OSError) -> bool:
     """Return whether a file could not be opened for lack of descriptors: nothing was done."""
     return error.errno in _OUT_OF_DESCRIPTORS
+
+
+def was_not_flushed(error: OSError) -> bool:
+    """Return whether a flush has ended before it began, and may be repeated: a file could not be
+    opened for lack of descriptors, or not be written since the disk is full. After any other error
+    the kernel may have dropped what was not on disk."""
+    return is_out_of_descriptors(error) or (isinstance(error, NotWritten) and is_disk_full(error))
 
 
 def is_out_of_resources(error: OSError) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.disk_errors import before_flush
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import FileLock, Files, Volume
 from minikafka.storage.checkpoints import (
@@ -109,7 +110,8 @@ class LogDirectory:
     async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
         if not self.is_in_use(log):
             return False
-        self.write_lowered_offsets(log)
+        with before_flush():
+            self.write_lowered_offsets(log)
         await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
         await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")
         return True

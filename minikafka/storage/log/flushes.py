@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.disk_errors import is_out_of_descriptors
+from minikafka.kernel.disk_errors import was_not_flushed
 from minikafka.kernel.metrics import Histogram
 from minikafka.kernel.ports import Clock
 from minikafka.storage.log.unified_log import UnifiedLog
 
-DESCRIPTOR_RETRY_MS: Final = 100
+RETRY_MS: Final = 100
 
 
 class LogFlushes:
     """Runs one flush of a log at a time. ``failed`` is called with a log and its OSError.
 
     A failed flush must not be tried again: the kernel may have dropped the dirty pages, and then a
-    second flush succeeds although the records are lost. A file that cannot be opened for lack of
-    descriptors was not flushed at all, so that flush is repeated until there are descriptors."""
+    second flush succeeds although the records are lost. For lack of descriptors, or of room for the
+    indexes, nothing was flushed at all: that flush is repeated until there are some."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class LogFlushes:
         if before_offset is None:
             log.last_flush_ms = self._clock.monotonic_ms()
         try:
-            while not await self._found_descriptors(log, before_offset):
-                await self._clock.sleep(DESCRIPTOR_RETRY_MS)
+            while not await self._has_flushed(log, before_offset):
+                await self._clock.sleep(RETRY_MS)
         except OSError as error:
             if not log.closed:
                 self._failed(log, error)
@@ -63,14 +63,14 @@ class LogFlushes:
             del self._running[log]
             done.set()
 
-    async def _found_descriptors(self, log: UnifiedLog, before_offset: int | None) -> bool:
-        """Flush the log. Return False if a file could not be opened for lack of descriptors."""
+    async def _has_flushed(self, log: UnifiedLog, before_offset: int | None) -> bool:
+        """Flush the log. Return False if the flush has to be repeated (``was_not_flushed``)."""
         started_ns = self._clock.monotonic_ns()
         try:
             await log.flush(before_offset)
             self._times.record((self._clock.monotonic_ns() - started_ns) // 1000)
         except OSError as error:
-            if not is_out_of_descriptors(error) or log.closed:
+            if not was_not_flushed(error) or log.closed:
                 raise
             return False
         return True

@@ -14,6 +14,7 @@ from minikafka.core.log.append import LogAppendInfo
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.recovery import batch_survives, offsets_are_possible
 from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
+from minikafka.kernel.disk_errors import before_flush
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Buffer, File, Files
 from minikafka.protocol.records.batch import (
@@ -236,7 +237,8 @@ class LogSegment:
         """
         if not self._is_open:
             return  # the log was truncated or deleted: another segment may have these names now
-        self.persist()
+        with before_flush():
+            self.persist()
         await self._file.flush()
         for index in (self.offset_index, self.time_index, self.txn_index):
             if self._is_open:

@@ -171,6 +171,29 @@ async def test_a_flush_without_descriptors_waits_for_them(number: int) -> None:
     assert log.recovery_point == 1
 
 
+async def test_a_flush_without_room_for_indexes_and_checkpoints_waits_for_it() -> None:
+    files, clock = InstantFiles(), VirtualClock()
+    logs = LogManager(files, clock, ManualWorkers(), LogManagerConfig(log_dirs=("/d",)))
+    await logs.start()
+    log = logs.get_or_create(A, ID, LogConfig())
+    log.append_as_leader(bytearray(batch(b"x", at_ms=1)), 0, 0)
+    for room in (0, 4):  # for nothing; for the index, but not for the checkpoint
+        log.append_as_leader(bytearray(batch(b"x", at_ms=2)), 0, 0)
+        await logs.flush([log])
+        log.truncate_to(1)
+        files.leave_room(room)
+        flush = asyncio.create_task(logs.flush([log]))
+        await clock.advance(1_000)
+        assert not flush.done()
+        assert logs.get(A) is log
+        assert log.cut_unflushed
+        files.leave_room(10**6)
+        await clock.advance(1_000)
+        assert flush.done()
+        assert not log.cut_unflushed
+    assert logs.directories.offline == {}
+
+
 async def test_a_flush_that_fails_on_a_full_disk_is_no_small_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
