@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,7 @@ def test_a_flow_with_a_group_commits_to_it_alone_and_has_metrics(
 ) -> None:
     source, _ = topics
     group = f"lag-of-{source}"
+    project = replace(project, name=f"pipeline-of-{source}")  # another test runs it without a group
     file = project.folder / "transformations" / "numbers.py"
     option = '**{"kafka.group.id": "' + group + '"}, '
     file.write_text(file.read_text().replace("startingOffsets=", f"{option}startingOffsets="))
