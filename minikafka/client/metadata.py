@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
-from minikafka.client.task_waits import wait_for_event
+from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.cluster_view import ClusterView, TopicView, merge, metadata_request
 from minikafka.core.client.errors import LOGIN_REFUSED, STALE_METADATA
@@ -46,9 +46,9 @@ class Metadata:
         self._task = tasks.create_task(self._run(), name="metadata")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        # The traceback of the cancellation refers to this object: no cycle may be left.
+        task, self._task = self._task, None
+        await end_task(task)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every update."""

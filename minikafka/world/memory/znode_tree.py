@@ -193,7 +193,8 @@ class ZnodeTree:
                 results.append(self._apply_one(position, op, author, wall_ms, undo, events))
             except CoordinationError as error:
                 self._roll_back(undo)
-                return Outcome(_failed(ops, position, error), [])
+                # A result with a traceback and the frames in it would refer to each other.
+                return Outcome(_failed(ops, position, error.with_traceback(None)), [])
         return Outcome(results, events)
 
     def end_session(self, session_id: int) -> list[WatchEvent]:

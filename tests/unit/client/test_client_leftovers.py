@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -171,3 +172,19 @@ async def _abort(producer: Any, cluster: FakeCluster) -> None:
         producer.kept = await producer.send("t", b"v", partition=0)
         await asyncio.sleep(0.1)
         raise RuntimeError("enough")
+
+
+@jumping
+async def test_an_admin_client_that_has_ended_is_no_cycle() -> None:
+    async with nothing_left() as (world, _, config):
+        gc.disable()
+        try:
+            admin = Admin(world, config)
+            async with admin:
+                await admin.list_topics()
+            metadata = weakref.ref(admin.session.metadata)
+            del admin
+            await asyncio.sleep(0.1)
+            assert metadata() is None
+        finally:
+            gc.enable()

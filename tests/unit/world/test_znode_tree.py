@@ -139,3 +139,12 @@ def test_a_multi_is_its_operations_one_by_one_or_nothing(
             assert type(outcome.results[culprit]) is type(singles[culprit])
             rest = outcome.results[:culprit] + outcome.results[culprit + 1 :]
             assert all(isinstance(result, RolledBack) for result in rest)
+
+
+def test_the_error_of_a_multi_refers_to_no_frame() -> None:
+    """Such a frame would refer to the results, the error among them: a cycle."""
+    tree = ZnodeTree()
+    outcome = tree.apply([CreateOp("/a", b""), CreateOp("/a", b"")], Author(SESSION), 1000)
+    assert isinstance(outcome.results[0], RolledBack)
+    assert isinstance(outcome.results[1], NodeExists)
+    assert outcome.results[1].__traceback__ is None
