@@ -84,6 +84,22 @@ def test_a_sentence_opens_its_view_and_marks_its_entity(
     expect(page.locator("[data-focus]")).to_have_attribute("data-entity", "partition|1|orders-0")
 
 
+@pytest.mark.mission("LEARN-35")
+def test_a_sentence_stays_on_a_narrow_screen(
+    site: PageSite, open_page: OpenPage, hand: HandLearning
+) -> None:
+    """The story is above the view, which is scrolled to what the sentence is about."""
+    page = opened(site, open_page, viewport={"width": 390, "height": 560})
+    page.get_by_role("button", name="Continue").click()
+    expect(sentence(page)).to_contain_text("Broker 1 has the record.")
+    expect(page.locator("[data-focus]")).to_have_attribute("data-entity", "partition|1|orders-0")
+    expect(sentence(page)).to_be_in_viewport()
+    top = page.locator("header.top").evaluate("node => node.getBoundingClientRect().bottom")
+    list_top = page.locator(".beats").evaluate("node => node.getBoundingClientRect().top")
+    own_top = sentence(page).evaluate("node => node.getBoundingClientRect().top")
+    assert max(list_top, own_top) >= top
+
+
 @pytest.mark.mission("LEARN-30")
 def test_progress_and_language_are_remembered(
     site: PageSite, open_page: OpenPage, hand: HandLearning

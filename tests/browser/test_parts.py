@@ -65,6 +65,13 @@ def test_ticks_are_few_and_on_the_axis(
     assert all(offsets[0] <= tick <= offsets[1] for tick in ticks)
 
 
+@pytest.mark.mission("GLASS-33")
+@pytest.mark.parametrize(("x", "middle"), [(150, 150), (290, 278.4), (4, 21.6)])
+def test_the_label_of_a_tick_stays_in_its_picture(module_page: Page, x: int, middle: float) -> None:
+    found = call(module_page, "parts/axis.js", "return m.labelMiddle(given, '40,460', 300)", x)
+    assert found == pytest.approx(middle)
+
+
 @pytest.mark.mission("GLASS-35")
 def test_a_rate_is_zero_while_a_counter_stands_still(module_page: Page) -> None:
     """Only changes are sent, so no sample means no change; a restarted broker counts from 0."""

@@ -62,7 +62,19 @@ function show(main) {
   const { top, bottom } = last.getBoundingClientRect();
   const seen = top >= 60 && bottom <= innerHeight - 80; // between the header and the transport
   if (!seen) last.scrollIntoView({ block: bottom - top > innerHeight / 2 ? "start" : "center" });
+  keepSentence(main);
   return true;
+}
+
+/** Where the story stands above the views, on narrow screens, scroll back until its newest sentence
+ * is below the header: what it is about is of no use without it. @param {Element} main */
+function keepSentence(main) {
+  const list = document.querySelector(".story .beats")?.getBoundingClientRect();
+  const sentence = document.querySelector(".story .beat.current")?.getBoundingClientRect();
+  const header = document.querySelector(".top")?.getBoundingClientRect();
+  if (!list || !sentence || !header || list.bottom > main.getBoundingClientRect().top) return;
+  const hidden = header.bottom + 8 - Math.max(list.top, sentence.top);
+  if (hidden > 0) scrollBy(0, -hidden);
 }
 
 /** The protocol and a coordinator report the same group. @type {Object<string, string>} */

@@ -74,3 +74,12 @@ export function ticks({ from, to }, most) {
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
   return found;
 }
+
+const HALF_DIGIT = 3.6; // px, of a digit of 11 px
+
+/** Return where the middle of the label of a tick is, so that all of it is in the picture.
+ * @param {number} x @param {string} text @param {number} width @returns {number} */
+export function labelMiddle(x, text, width) {
+  const half = text.length * HALF_DIGIT;
+  return Math.max(half, Math.min(width - half, x));
+}

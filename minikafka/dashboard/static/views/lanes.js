@@ -4,7 +4,7 @@
  */
 
 import { hashOf } from "../route.js";
-import { endAxis, pace, ticks, wholeAxis } from "../parts/axis.js";
+import { endAxis, labelMiddle, pace, ticks, wholeAxis } from "../parts/axis.js";
 import { Empty, hasInside } from "../parts/empty.js";
 import { number } from "../parts/format.js";
 import { html, useId, useRef, useState } from "../parts/html.js";
@@ -154,7 +154,7 @@ function Picture({ view, axis, width }) {
     width=${width} height=${bottom + 22}>
     ${ticks(axis, Math.max(2, inner / 110)).map((at) => html`<g key=${at} aria-hidden="true">
       <line x1=${x(at)} x2=${x(at)} y1="2" y2=${bottom} class="grid" />
-      <text x=${x(at)} y=${bottom + 16} text-anchor="middle" class="muted tick">${number(at)}</text>
+      <text x=${labelMiddle(x(at), number(at), width)} y=${bottom + 16} text-anchor="middle" class="muted tick">${number(at)}</text>
     </g>`)}
     ${leader && leader.highWatermark !== null && html`<line class="watermark moving" y1="2"
       y2=${bottom} aria-hidden="true" x1="0" x2="0" style=${move(x(leader.highWatermark))} />`}
