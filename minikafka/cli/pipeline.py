@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = commands.add_parser("check", help="check the definitions, without running anything")
     _add_spec(check)
     check.set_defaults(handler=_check)
-    run = commands.add_parser("run", help="process all new records once, or continuously")
+    # --full-refresh TABLE of spark-pipelines would be taken for --full-refresh-all.
+    run = commands.add_parser(
+        "run", help="process all new records once, or continuously", allow_abbrev=False
+    )
     _add_spec(run)
     run.add_argument(
         "--continuous", action="store_true", help="process new records until SIGTERM or SIGINT"

@@ -111,3 +111,14 @@ def test_the_verb_is_imported_without_pyspark() -> None:
     """Otherwise it could not report that PySpark is not installed."""
     program = "import sys; sys.modules['pyspark'] = None; import minikafka.cli.pipeline"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_full_refresh_of_all_is_never_an_abbreviation(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """spark-pipelines has a --full-refresh TABLE, which clears this table only."""
+    make_project(tmp_path / "shop")
+    with pytest.raises(SystemExit) as end:
+        main(["pipeline", "run", "--full-refresh", str(tmp_path / "shop")])
+    assert end.value.code == 2
+    assert "unrecognized arguments: --full-refresh" in capfd.readouterr().err
