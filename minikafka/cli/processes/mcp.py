@@ -43,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("mcp") is None:
-        raise ConfigError("the package mcp is not installed: pip install 'minikafka[mcp]'")
+        raise ConfigError(
+            "the package mcp is not installed: pip install 'minikafka[mcp]' "
+            "(in a checkout: pip install '.[mcp]')"
+        )
     from minikafka.world.real.world import run
 
     config = client_config(args)

@@ -168,7 +168,10 @@ def has_page(args: argparse.Namespace) -> bool:
     if args.no_page:
         return False
     if not page_is_installed() and args.page_port is not None:
-        complain("the page needs the extra ui: pip install 'minikafka[ui]'")
+        complain(
+            "the page needs the extra ui: pip install 'minikafka[ui]' "
+            "(in a checkout: pip install '.[ui]')"
+        )
     return page_is_installed()
 
 

@@ -379,5 +379,6 @@ def test_without_the_package_the_extra_is_named() -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "minikafka: the package mcp is not installed: pip install 'minikafka[mcp]'\n"
+        "minikafka: the package mcp is not installed: pip install 'minikafka[mcp]' "
+        "(in a checkout: pip install '.[mcp]')\n"
     )
