@@ -298,6 +298,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close(f"connection lost: {exc}" if exc else "closed by the peer")
+        self._transport = None  # that of TLS goes on to refer to methods of this object
 
     # -- logins
 

@@ -136,8 +136,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._resuming = False
         self._has_large_buffer = False  # as ``_frame_memory`` knows
         self._awaits_buffer = False  # the frame under way may not take more memory yet
-        self._read_paused = False
-        self._write_paused = False
+        self._read_paused = self._write_paused = False
         self._muted_until_ms = 0
         self._unmute: TimerHandle | None = None  # set while the connection is muted
         self._active = True
@@ -216,6 +215,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._reader.rest()
         self._count_unsent(0)
         self._server.lost(self)
+        self._transport = None  # that of TLS goes on to refer to methods of this object
 
     # -- the layer above calls these
 
