@@ -79,6 +79,7 @@ class Connections:
         self._links: dict[int, _Link] = {}
         self._openings: set[asyncio.Task[Channel]] = set()  # at most one for each link
         self._closed = False
+        self._closing: list[Channel] = []  # those that were there at ``close``
 
     def set_nodes(self, nodes: Mapping[int, Node]) -> None:
         """Set the current brokers. Connections to removed brokers and old addresses are closed."""
@@ -194,12 +195,17 @@ class Connections:
         """Close all connections. Requests in flight fail with NETWORK_EXCEPTION."""
         self._closed = True
         for link in (*self._links.values(), *self._bootstrap.values()):
+            if link.channel is not None:
+                self._closing.append(link.channel)
             link.close()
         if self._tokens is not None:
             self._tokens.close()
 
     async def wait_closed(self) -> None:
-        """After ``close``, wait for the end of attempts to connect."""
+        """After ``close``, wait for the end of attempts to connect, and until the brokers have read
+        the requests without a response, for at most a second."""
+        for channel in self._closing:
+            await channel.wait_closed()
         if self._tokens is not None:
             await self._tokens.wait_closed()
         if self._openings:

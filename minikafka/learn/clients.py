@@ -73,8 +73,9 @@ async def send(cluster: SimCluster, given: Mapping[str, Any], acknowledged: Ackn
             promises.append(promise)
             if given["every_ms"]:
                 await world.clock.sleep(given["every_ms"])
-    outcomes = await asyncio.gather(*promises, return_exceptions=True)
-    _note_sent(cluster, "produced", outcomes, topic=given["topic"])
+        await producer.flush()
+        outcomes = await asyncio.gather(*promises, return_exceptions=True)
+        _note_sent(cluster, "produced", outcomes, topic=given["topic"])
 
 
 async def send_to_broker(

@@ -24,6 +24,7 @@ from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.schema import Message
 
 MAX_CORRELATION_ID = 2**31 - 1
+CLOSE_GRACE_MS: Final = 1_000  # until which the peer of a channel that is closed has to end, too
 _CORRELATION_ID: Final = Struct(">i")
 
 
@@ -146,7 +147,12 @@ class Channel(asyncio.BufferedProtocol):
         self._free_turns = config.max_in_flight
         self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
         self._next_correlation_id = 0
-        self._room = asyncio.Event()  # unset while the transport's write buffer is full
+        # Whether requests without a response were sent: nobody knows whether the peer has them.
+        self._is_one_way = False
+        self._lost = asyncio.Event()  # set after the transport has ended
+        self._end_timer: TimerHandle | None = None  # while the peer reads what was sent
+        self._write_paused = False
+        self._room = asyncio.Event()  # unset while the transport, or a login, holds bytes back
         self._room.set()
 
     @classmethod
@@ -250,21 +256,49 @@ class Channel(asyncio.BufferedProtocol):
         return reply
 
     async def send(self, message: Message, version: int, timeout_ms: int) -> None:
-        """Send a request that has no response (Produce with acks=0). Waits while the transport's
-        write buffer is full. Raises ConnectionError when the connection is lost, or when the buffer
-        stays full for ``timeout_ms``, which closes the connection."""
+        """Send a request that has no response (Produce with acks=0). Returns when the system has
+        taken its bytes, which is when Kafka's client regards it as done. Raises ConnectionError
+        when the connection is lost before that, or when the system takes no bytes for
+        ``timeout_ms``, which closes the connection."""
         await self._take_turn()
         try:
-            if not self._room.is_set():
-                await self._wait_for_room(timeout_ms)
+            await self._wait_for_room(timeout_ms)
             transport = self._open_transport()
+            if not self._is_one_way:
+                self._is_one_way = True
+                # Be paused until the last byte is taken. With 0, TLS would pause without any byte.
+                transport.set_write_buffer_limits(1, 0)
             self._write(transport, encode_request(self._next_header(message, version), message))
+            await self._wait_for_room(timeout_ms)
+            if self._open_transport().is_closing():  # it has dropped the bytes
+                raise ConnectionError(f"{self.peer}: connection lost")
         finally:
             self._give_turn()
 
     def close(self) -> None:
-        """Disconnect. Requests in flight fail with ConnectionError."""
-        self._close("closed by this side")
+        """Disconnect. Requests in flight fail with ConnectionError.
+
+        After requests without a response the connection ends in order: this side sends no more, and
+        reads until the peer has read everything and closes, for at most ``CLOSE_GRACE_MS``. A
+        socket that is closed at once sends a reset if bytes are unread or still arrive, and
+        the peer may lose what it has not read."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or not self._is_one_way:
+            self._close("closed by this side")
+            return
+        if self.close_reason is not None:
+            return
+        self._end("closed by this side")
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()  # TLS says goodbye, and waits for the peer's
+        self._end_timer = self._clock.call_later(CLOSE_GRACE_MS, lambda: _give_up(transport))
+
+    async def wait_closed(self) -> None:
+        """After ``close``, wait for the end of a connection that ends in order."""
+        if self._end_timer is not None:
+            await self._lost.wait()
 
     # -- asyncio calls these
 
@@ -291,14 +325,21 @@ class Channel(asyncio.BufferedProtocol):
             self._break(str(bad))
 
     def pause_writing(self) -> None:
+        self._write_paused = True
         self._room.clear()
 
     def resume_writing(self) -> None:
-        self._room.set()
+        self._write_paused = False
+        if not self._held:
+            self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close(f"connection lost: {exc}" if exc else "closed by the peer")
         self._transport = None  # that of TLS goes on to refer to methods of this object
+        self._lost.set()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
 
     # -- logins
 
@@ -330,6 +371,7 @@ class Channel(asyncio.BufferedProtocol):
             self._log_in_again(login)
         if login.in_progress or self._preparing is not None:
             self._held.append(request)
+            self._room.clear()
         else:
             transport.write(request)
 
@@ -375,6 +417,8 @@ class Channel(asyncio.BufferedProtocol):
         held, self._held = self._held, []
         if held:
             transport.writelines(held)
+            if not self._write_paused:
+                self._room.set()
 
     def _refuse(self, refusal: LoginRefused) -> None:
         self._log.warning("login_refused", peer=self.peer, error=str(refusal.error))
@@ -416,6 +460,8 @@ class Channel(asyncio.BufferedProtocol):
     # -- inside
 
     async def _wait_for_room(self, timeout_ms: int) -> None:
+        if self._room.is_set():
+            return
         reason = f"the peer took no bytes within {timeout_ms} ms"
         timer = self._clock.call_later(timeout_ms, lambda: self._close(reason))
         try:
@@ -525,8 +571,14 @@ class Channel(asyncio.BufferedProtocol):
         self._close(error)
 
     def _close(self, reason: str) -> None:
-        if self.close_reason is not None:
-            return
+        """Disconnect at once, unless the channel is closed."""
+        if self.close_reason is None:
+            self._end(reason)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _end(self, reason: str) -> None:
+        """Fail the requests in flight, and accept no further ones."""
         self.close_reason = reason
         self._room.set()
         self._held.clear()
@@ -535,11 +587,17 @@ class Channel(asyncio.BufferedProtocol):
         if self._preparing is not None:
             self._preparing.cancel()
         self._end_first_login(ConnectionError(f"{self.peer}: {reason}"))
-        if self._transport is not None:
-            self._transport.abort()
         while self._in_flight:
             entry = self._in_flight.popleft()
             entry.timer.cancel()
             self._give_turn()
             if not entry.reply.done():
                 entry.reply.set_exception(ConnectionError(f"{self.peer}: {reason}"))
+
+
+def _give_up(transport: asyncio.Transport) -> None:
+    """End a connection whose peer does not. What the system has taken, it goes on sending."""
+    if transport.get_write_buffer_size():
+        transport.abort()
+    else:
+        transport.close()

@@ -12,6 +12,13 @@ import pytest
 
 from minikafka.kernel.ports import Listener, World
 from minikafka.kernel.tls import ClientAuth, TlsError, TlsSettings, peer_certificate
+from minikafka.network.channel import Channel
+from minikafka.network.tls_network import TlsNetwork
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.support.network.wire_end import WireEnd
 from tests.support.security.certificates import Authority, Identity
 
@@ -110,6 +117,24 @@ def test_bytes_of_any_size_arrive_in_order_both_ways(play: Play) -> None:
         assert await client.received(6) == b"answer"
         client.transport.close()
         await accepted.lost()
+
+    on_both(play, body)
+
+
+def test_requests_without_a_response_arrive_before_the_close(play: Play) -> None:
+    async def body(world: World) -> None:
+        server = await Listening(world, SERVER).start()
+        assert server.listener is not None
+        network = TlsNetwork(world.network, lambda: CLIENT)
+        channel = await Channel.open(network, world.clock, HOST, server.listener.port)
+        accepted = await server.accepted.get()
+        data = PartitionProduceData(0, b"x" * 100_000)
+        produce = ProduceRequest(acks=0, topic_data=[TopicProduceData("t", [data])])
+        for _ in range(30):
+            await channel.send(produce, 9, 10_000)
+        channel.close()
+        await channel.wait_closed()
+        assert len(await accepted.received(0)) == 30 * len(channel.encoded(produce, 9))
 
     on_both(play, body)
 

@@ -36,6 +36,8 @@ def size_bytes(segment: Segment) -> int:
 
 class SimTransport(asyncio.Transport):
     """One end of a connection. Like a kernel, it responds to bytes for a closed end with a reset.
+    A reset discards the bytes that its receiver has not read, as RFC 9293 demands; Linux still lets
+    a process read them. ``abort`` resets, where Linux does so only if bytes are unread.
 
     Written bytes are cut into random segments and sent while the window has space. The rest stays
     in the outbox; when it exceeds the high-water mark, the protocol's ``pause_writing`` is called.

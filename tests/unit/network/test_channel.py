@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.network.channel import TAKEN, Channel, ChannelConfig
+from minikafka.network.channel import CLOSE_GRACE_MS, TAKEN, Channel, ChannelConfig
 from minikafka.network.server import ServerConnection
 from minikafka.protocol.codec import EncodeError
 from minikafka.protocol.frames import (
@@ -99,20 +99,28 @@ async def test_a_request_without_reply(lab: Lab) -> None:
     channel.close()
 
 
-BIG = ProduceRequest(
-    acks=0, topic_data=[TopicProduceData("t", [PartitionProduceData(0, b"x" * 1_000_000)])]
-)
+def produce_of(size: int) -> ProduceRequest:
+    data = PartitionProduceData(0, b"x" * size)
+    return ProduceRequest(acks=0, topic_data=[TopicProduceData("t", [data])])
+
+
+BIG = produce_of(1_000_000)
+PIECE = produce_of(30_000)  # a transport takes several before it is full, by default
 
 
 class Slow(Broker):
     """Takes nothing once it has seen a request, until told to."""
+
+    transport: asyncio.Transport | None = None
+    is_slow = True
 
     def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         super().__call__(connection, frame)
         self.slots[-1].send(None)
         self.transport = connection._transport
         assert self.transport is not None
-        self.transport.pause_reading()
+        if self.is_slow:
+            self.transport.pause_reading()
 
 
 async def test_requests_without_reply_stop_at_a_peer_that_does_not_read(lab: Lab) -> None:
@@ -163,6 +171,60 @@ async def test_a_request_that_waits_for_buffer_room_continues_or_fails(lab: Lab)
     channel.close()
     with pytest.raises(ConnectionError):
         await waiting
+
+
+async def test_a_request_without_reply_is_sent_when_the_system_has_all_of_it(lab: Lab) -> None:
+    """What a transport still holds would be lost when the connection is closed."""
+    broker = Slow(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    await channel.send(ProduceRequest(acks=0), 9, 1000)
+    await lab.until(lambda: broker.transport is not None)
+    transport, sent = channel._transport, 1
+    assert transport is not None
+
+    async def pour_and_close() -> None:
+        nonlocal sent
+        held = False
+        while not held:
+            sending = asyncio.ensure_future(channel.send(PIECE, 9, 1000))
+            await asyncio.sleep(0)
+            held = transport.get_write_buffer_size() > 0
+            await sending
+            assert transport.get_write_buffer_size() == 0
+            sent += 1
+        channel.close()
+
+    pouring = asyncio.ensure_future(pour_and_close())
+    await lab.until(lambda: transport.get_write_buffer_size() > 0 or pouring.done())
+    broker.is_slow = False
+    assert broker.transport is not None
+    broker.transport.resume_reading()
+    await pouring
+    await channel.wait_closed()
+    assert len(broker.headers) == sent > 1
+
+
+async def test_a_peer_that_does_not_close_is_left_after_a_while(lab: Lab) -> None:
+    broker = Slow(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    await channel.send(ProduceRequest(acks=0), 9, 1000)
+    await lab.until(lambda: broker.transport is not None)
+    channel.close()
+    closing = asyncio.ensure_future(channel.wait_closed())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    lab.clock.advance(CLOSE_GRACE_MS)
+    await closing
+
+
+async def test_a_request_without_reply_fails_on_a_connection_that_is_lost(lab: Lab) -> None:
+    """The transport knows it before the channel, and drops what is written."""
+    channel = await open_channel(lab, await lab.serve(Broker(at_once=False)))
+    assert channel._transport is not None
+    channel._transport.abort()
+    with pytest.raises(ConnectionError, match="connection lost"):
+        await channel.send(ProduceRequest(acks=0), 9, 1000)
 
 
 async def test_a_request_time_out_closes_the_channel(lab: Lab) -> None:

@@ -208,6 +208,35 @@ async def test_requests_fail_when_a_re_authentication_is_refused(lab: Lab) -> No
     assert not channel.is_open
 
 
+async def test_a_request_without_response_is_sent_when_the_re_authentication_is_over(
+    lab: Lab,
+) -> None:
+    """Not before: the producer closes the connection as soon as it is sent."""
+    broker = Broker(lab, SESSION_MS)
+    await broker.start()
+    broker.parks = True
+    channel = await broker.connect()
+    lab.clock.advance(SESSION_MS - 400)
+    await channel.send(METADATA, 1, TIMEOUT_MS)
+    channel.close()
+    await channel.wait_closed()
+    assert broker.requests == [0]
+    assert broker.sasl.counts.successful_reauthentication == 1
+
+
+async def test_a_request_without_response_fails_when_a_re_authentication_is_refused(
+    lab: Lab,
+) -> None:
+    passwords = iter(["secret", "changed"])
+    broker = Broker(lab, SESSION_MS)
+    await broker.start()
+    channel = await broker.connect(lambda nonce, wall_ms: PlainClient("alice", next(passwords)))
+    lab.clock.advance(SESSION_MS - 400)
+    with pytest.raises(ConnectionError, match="refused the login"):
+        await responded(lab, channel.send(METADATA, 1, TIMEOUT_MS))
+    assert broker.requests == []
+
+
 async def test_a_re_authentication_without_a_response_closes_the_channel(lab: Lab) -> None:
     broker = Broker(lab, SESSION_MS)
     await broker.start()
