@@ -11,15 +11,12 @@ import pytest
 from minikafka.client import Admin, Consumer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import LogEvent, SimCluster
+from tests.support.simulated.directory_campaign import home
 from tests.support.simulated.scenario import PARTITIONS, prepared, under_load
 from tests.support.simulated.workload import Writer, read_all
 
 SETTINGS = {"log.dirs": "/one,/two", "log.initial.task.delay.ms": "1000"}
 WATCHED = PARTITIONS[0]
-
-
-def home(cluster: SimCluster, broker_id: int, partition: TopicPartition) -> str:
-    return cluster.replicas(partition)[broker_id].log.directory.rpartition("/")[0]
 
 
 def moved(
