@@ -96,6 +96,8 @@ def test_a_topic_is_created_changed_and_deleted(cluster: InsideCluster, live: Pa
     live.wait_for_url("**/topics/invoices")
     expect(live.get_by_role("heading", name="3 partitions")).to_be_visible()
     live.get_by_role("button", name="Change settings…").click()
+    hint = live.get_by_role("dialog").locator(".hint", has_text="name settings to add or to delete")
+    expect(hint).to_be_visible()  # and no request has failed
     live.get_by_role("dialog").locator("[name=add]").fill("retention.ms=3600000")
     done(execute(live))
     live.get_by_label("only changed ones").check()

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from playwright.sync_api import Page
+from playwright.sync_api import ConsoleMessage, Page
 
 OpenPage: TypeAlias = Callable[..., Page]
 TIMEOUT_MS: Final = 60_000  # of a step; only a page that hangs needs so long
 
 
 def watch_errors(page: Page, problems: list[str], expected: tuple[str, ...] = ()) -> None:
-    """Collect what a page writes as an error, and exceptions that nothing catches."""
+    """Collect what a page writes as an error, with its place, and exceptions that nothing
+    catches."""
 
     def note(text: str) -> None:
         if not any(known in text for known in expected):
             problems.append(text)
 
-    page.on("console", lambda message: note(message.text) if message.type == "error" else None)
+    def note_message(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            note(f"{message.text} ({message.location.get('url')})")
+
+    page.on("console", note_message)
     page.on("pageerror", lambda error: note(str(error)))
 
 

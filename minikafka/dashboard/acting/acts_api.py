@@ -98,7 +98,7 @@ class ActsApi:
         return JSONResponse(rows, headers=_NO_STORE)
 
     async def do(self, request: Request) -> Response:
-        """Run an act, or with ``preview`` only return its command."""
+        """Run an act. With ``preview`` only return its command, or the problem with its fields."""
         if self._context.read_only:
             raise HttpError(403, "The page is read-only.")
         name = request.path_params["name"]
@@ -145,6 +145,8 @@ class ActsApi:
         try:
             found = command(name, arguments, context.bootstrap, context.command_config, dry_run)
         except ActError as error:
+            if preview and name in ACTS:
+                return {"command": "", "problem": f"{error}."}
             raise HttpError(400 if name in ACTS else 404, f"{error}.") from None
         shown = {"command": shown_command(found)}
         if preview:

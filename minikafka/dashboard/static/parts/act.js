@@ -13,7 +13,7 @@ import { Output } from "./output.js";
 /**
  * @typedef {{name: string, type: string, required?: boolean, several?: boolean, choices?: string[], help?: string}} Field
  * @typedef {{name: string, title: string, fields: Field[], dry_run?: boolean, dangerous?: boolean, command?: string}} Act
- * @typedef {{command: string, status?: number, output?: any, errors?: string, fill?: Record<string, string>}} Reply
+ * @typedef {{command: string, problem?: string, status?: number, output?: any, errors?: string, fill?: Record<string, string>}} Reply
  */
 
 const SUPERVISED = {
@@ -228,7 +228,7 @@ export function usePreview(api, name, sent, dry, missing = []) {
     const timer = setTimeout(() => {
       api
         .do(name, sent, { dry_run: dry, preview: true })
-        .then((/** @type {Reply} */ reply) => ({ command: reply.command, problem: "" }))
+        .then((/** @type {Reply} */ reply) => ({ command: reply.command, problem: reply.problem ?? "" }))
         .catch((/** @type {Error} */ error) => ({ command: "", problem: error.message }))
         .then((/** @type {any} */ found) => !over && setPreview(found));
     }, PREVIEW_AFTER_MS);

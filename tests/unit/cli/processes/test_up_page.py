@@ -65,6 +65,11 @@ def test_an_act_runs_its_command(page: PageClient) -> None:
     again = page.act("topics-create", topic="made")
     assert (again["status"], again["output"]) == (1, "")
     assert "already exists" in again["errors"]
+    unclear = {"arguments": {"topic": "--help"}, "preview": True}
+    response = page.post("/api/do/topics-create", unclear)
+    assert response.status == 200  # a form that is not filled in yet is no failed request
+    assert response.body["command"] == ""
+    assert "topic" in response.body["problem"]
 
 
 @pytest.mark.mission("GLASS-22")
