@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from minikafka.kernel.metrics import MetricKind, Metrics
 
 GROUP = "kafka.server:type=BrokerTopicMetrics"
-LINGERING_TOPICS = 200
+LINGERING_TOPICS = 200  # with counts although they are not hosted here; more are forgotten
 # Kafka's names, and the attributes of ``TopicCounts``.
 NAMES = {
     "MessagesInPerSec": "messages_in",

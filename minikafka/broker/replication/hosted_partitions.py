@@ -154,7 +154,8 @@ class HighWatermarkCheckpoint:
         """Remove the value of a log that is being deleted, so that a later log of the same name
         starts at 0."""
         self._read.pop(topic_partition, None)
-        self._take_over(topic_partition)
+        if self._hosted.get(topic_partition) is None:  # otherwise it is in ``moved`` when it closes
+            self._take_over(topic_partition)
 
     async def write(self) -> bool:
         """Write the current high watermarks to disk. False if the disk of a directory is full."""

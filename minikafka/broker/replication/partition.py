@@ -380,7 +380,7 @@ class Partition:
         if self._settled:
             self.unsettle()
         self.high_watermark = high_watermark
-        if not self.is_moved:
+        if not self.is_moved:  # mostly it is: spare the call
             self._note_move()
         if log.transactions.unreplicated:
             log.transactions.committed_up_to(high_watermark)

@@ -11,7 +11,7 @@ class WallClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    monotonic_ns = staticmethod(time.monotonic_ns)  # read some times for each request
+    monotonic_ns = staticmethod(time.monotonic_ns)  # read three times for a request
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -121,6 +121,24 @@ async def test_values_that_stay_are_written_seldom() -> None:
     assert life.logs.writes == 12
 
 
+@pytest.mark.mission("FET-16")
+async def test_a_hosted_partition_is_not_looked_at_when_its_value_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its disk may have failed amid a truncation: then its high watermark is not lowered yet."""
+    life = Life()
+    life.change("host", 1)
+    await life.checkpoint.write()
+    topic_partition = TopicPartition("t", 1)
+    replica = life.hosted[topic_partition]
+    with monkeypatch.context() as amid:
+        amid.setattr(replica, "checked_high_watermark", lambda: pytest.fail("outside of the log"))
+        life.checkpoint.forget(topic_partition)
+    life.change("stop", 1)
+    assert await life.checkpoint.write_changes()
+    assert life.logs.file == life.values() == life.left
+
+
 @pytest.mark.mission("FAST-11")
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_the_loop_runs_between_slices_and_no_move_is_lost(
