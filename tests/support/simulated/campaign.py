@@ -7,8 +7,22 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import redirect_stdout
+
+from minikafka.simulator.cluster import LogEvent, SimCluster
+
+
+def counts_of(cluster: SimCluster, names: Container[str]) -> Counter[str]:
+    """Return the counts of the events of these names, which grow while the cluster runs."""
+    counts: Counter[str] = Counter()
+
+    def count(event: LogEvent) -> None:
+        if event.name in names:
+            counts[event.name] += 1
+
+    cluster.observers.append(count)
+    return counts
 
 
 def campaign(play: Callable[[int], Counter[str]]) -> int:

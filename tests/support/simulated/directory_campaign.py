@@ -13,8 +13,8 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.simulator import faults
-from minikafka.simulator.cluster import LogEvent, SimCluster
-from tests.support.simulated.campaign import campaign
+from minikafka.simulator.cluster import SimCluster
+from tests.support.simulated.campaign import campaign, counts_of
 from tests.support.simulated.scenario import PARTITIONS, under_load
 
 FAULTS = 14
@@ -62,14 +62,8 @@ STORM: Final[tuple[faults.Fault, ...]] = (
 def play(seed: int) -> Counter[str]:
     """Run one seed with all checkers; return how often each event happened. Raises as
     ``under_load``."""
-    counts: Counter[str] = Counter()
-
-    def count(event: LogEvent) -> None:
-        if event.name in COUNTED:
-            counts[event.name] += 1
-
     cluster = SimCluster(seed, settings=SETTINGS)
-    cluster.observers.append(count)
+    counts = counts_of(cluster, COUNTED)
     cluster.run(lambda c: under_load(c, lambda c: faults.storm(c, FAULTS, STORM)))
     return counts
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.faults import REPLICATION_FAULTS, storm
-from tests.support.simulated.campaign import campaign
+from tests.support.simulated.campaign import campaign, counts_of
 from tests.support.simulated.scenario import under_load
 
 FAULTS = 10
@@ -34,17 +34,10 @@ RESTLESS = {
 def play(seed: int) -> Counter[str]:
     """Run one seed with all checkers; return how often each event happened. Raises as
     ``under_load``."""
-    counts: Counter[str] = Counter()
-
-    def count(event: LogEvent) -> None:
-        if event.name in COUNTED:
-            counts[event.name] += 1
-        elif event.name in FAULT_NAMES:
-            counts["faults"] += 1
-
     cluster = SimCluster(seed, settings=RESTLESS if seed % 2 else None)
-    cluster.observers.append(count)
+    counts = counts_of(cluster, (*COUNTED, *FAULT_NAMES))
     cluster.run(lambda c: under_load(c, lambda c: storm(c, FAULTS, REPLICATION_FAULTS)))
+    counts["faults"] = sum(counts.pop(name, 0) for name in FAULT_NAMES)
     return counts
 
 

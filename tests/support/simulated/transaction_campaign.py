@@ -15,9 +15,9 @@ from minikafka.kernel.cluster import (
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
-from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.faults import FAULTS, full_disk, storm
-from tests.support.simulated.campaign import campaign
+from tests.support.simulated.campaign import campaign, counts_of
 from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
 from tests.support.simulated.transactions import (
     StableOffsetChecker,
@@ -66,14 +66,8 @@ async def transacting(
 def play(seed: int) -> Counter[str]:
     """Run one seed with all checkers; return how often each event happened. Raises as
     ``transacting``."""
-    counts: Counter[str] = Counter()
-
-    def count(event: LogEvent) -> None:
-        if event.name in COUNTED:
-            counts[event.name] += 1
-
     cluster = SimCluster(seed, settings=SETTINGS)
-    cluster.observers.append(count)
+    counts = counts_of(cluster, COUNTED)
     transactors = cluster.run(
         lambda cluster: transacting(cluster, lambda c: storm(c, STORM, TRANSACTION_FAULTS))
     )
