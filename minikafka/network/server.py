@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from minikafka.kernel.event_rates import EventRates
@@ -274,14 +274,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._out.append(reply)
         self._out_bytes += len(reply)
 
-    def send_all_at_once(self, replies: Sequence[bytes], times: ReplyTimes) -> None:
+    def send_all_at_once(self, parts: Sequence[Buffer], count: int, times: ReplyTimes) -> None:
         """As ``send_at_once``, to the frame that ``on_frame`` serves and to those that it has
-        served with it."""
+        served with it: ``count`` replies, in one or several parts each."""
         assert self._in_read and self._requests == self._replies  # noqa: PT018
-        self._requests = self._replies = self._requests + len(replies)
+        self._requests = self._replies = self._requests + count
         self._last_times = times
-        self._out += replies
-        self._out_bytes += sum(map(len, replies))
+        self._out += parts
+        self._out_bytes += sum(map(len, parts))
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Log ``reason`` and close the connection of a peer that violated the protocol. Replies
@@ -545,40 +545,27 @@ class ServerConnection(asyncio.BufferedProtocol):
     # -- reading and stopping
 
     def _serve(self, frames: Sequence[memoryview]) -> None:
-        muted = self._unmute is not None
-        if muted or self._server.holding or self._refused or self._lacks_memory():
+        server = self._server
+        if self._unmute is not None or server.holding or self._refused or self._lacks_memory():
             self._held = frames
             self._pause_reading()
             self._await_memory()
             return
-        on_frame, count = self._on_frame, len(frames)
-        now = self._server.clock.monotonic_ms
-        until_ms = now() + SERVED_AT_ONCE_MS if count > 1 else 0
-        self._frames, self._served = frames, 0
         self._in_read = True
-        served = 0
-        while served < count:
-            self._served = served + 1
-            if on_frame(self, frames[served]):
+        if len(frames) == 1:
+            served = 1
+            if self._on_frame(self, frames[0]):
                 self._after_replies = True
-                break
-            if self.closed:
-                return
-            served = self._served
-            if self._out_bytes >= _WRITTEN_TOGETHER_BYTES:
-                self._flush()
-            if served == count or self._refused or served >= FRAMES_AT_ONCE:
-                break
-            if self._unmute is not None or now() >= until_ms:
-                break
-            if self._is_full():
-                break
+                served = 0
+        else:
+            served = self._serve_row(frames)
+        if self.closed:
+            return
         self._in_read = False
-        self._frames = ()
         if self._out:
             self._flush()
-        done = served == count
-        if done and self._broken is not None and self.unanswered:
+        done = served == len(frames)
+        if self._broken is not None and done and self.unanswered:
             self._after_replies = True
         if not done or self._after_replies or self._refused or self._is_full():
             self._held = frames[served:]
@@ -586,6 +573,28 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._resume_soon()
         elif self._broken is not None:
             self._check_invalid_size(self._broken, self._login)
+
+    def _serve_row(self, frames: Sequence[memoryview]) -> int:
+        """Serve frames until one has to wait, or it is the turn of other connections. Return how
+        many were served."""
+        now = self._server.clock.monotonic_ms
+        until_ms = now() + SERVED_AT_ONCE_MS
+        most = min(len(frames), FRAMES_AT_ONCE)
+        self._frames, self._served = frames, 0
+        while self._served < most:
+            self._served += 1
+            if self._on_frame(self, frames[self._served - 1]):
+                self._served -= 1
+                self._after_replies = True
+                break
+            if self.closed:
+                break
+            if self._out_bytes >= _WRITTEN_TOGETHER_BYTES:
+                self._flush()
+            if self._refused or self._unmute is not None or now() >= until_ms or self._is_full():
+                break
+        self._frames = ()
+        return self._served
 
     def _check_invalid_size(self, error: FrameError, login: ConnectionLogin | None) -> None:
         """Refuse a frame for its size, when every frame before it is served."""
@@ -756,28 +765,6 @@ class Server:
         """Return how many requests wait to be served, and how many for their replies."""
         open_ = self._connections.values()
         return sum(len(c._held) for c in open_), sum(len(c.unanswered) for c in open_)
-
-    def authentication_counts(self) -> Mapping[str, int]:
-        """Return how many logins have succeeded or failed, by the names of Kafka's
-        ``socket-server-metrics``; nothing for a listener without a login."""
-        tls, sasl = self.tls, self.sasl
-        if sasl is None:
-            if tls is None:
-                return {}
-            return {
-                "successful-authentication-total": tls.successful,
-                "failed-authentication-total": tls.failed,
-            }
-        counts = sasl.counts
-        handshakes = 0 if tls is None else tls.failed
-        return {
-            "successful-authentication-total": counts.successful_authentication,
-            "failed-authentication-total": counts.failed_authentication + handshakes,
-            "successful-reauthentication-total": counts.successful_reauthentication,
-            "failed-reauthentication-total": counts.failed_reauthentication,
-            "successful-authentication-no-reauth-total": counts.successful_authentication_no_reauth,
-            "expired-connections-killed-count": counts.expired_connections_killed,
-        }
 
     async def start(self, host: str, port: int, holding: bool = False) -> int:
         """Listen and return the port. Raises OSError (address in use). With ``holding``,

@@ -6,7 +6,7 @@ Kafka: ``SocketServer`` and ``DynamicListenerConfig``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -267,11 +267,34 @@ class BrokerListeners:
 
 def register_authentication(metrics: Metrics, listener: str, server: Server) -> None:
     """Register what a listener counts of its clients' logins, if they log in."""
-    for name in server.authentication_counts():
+    for name in authentication_counts(server):
         metrics.gauge(
             f"kafka.server:type=socket-server-metrics,listener={listener},networkProcessor=0:{name}",
-            lambda name=name: server.authentication_counts()[name],  # type: ignore[misc]
+            lambda name=name: authentication_counts(server)[name],  # type: ignore[misc]
         )
+
+
+def authentication_counts(server: Server) -> Mapping[str, int]:
+    """Return how many logins have succeeded or failed, by the names of Kafka's
+    ``socket-server-metrics``; nothing for a listener without a login."""
+    tls, sasl = server.tls, server.sasl
+    if sasl is None:
+        if tls is None:
+            return {}
+        return {
+            "successful-authentication-total": tls.successful,
+            "failed-authentication-total": tls.failed,
+        }
+    counts = sasl.counts
+    handshakes = 0 if tls is None else tls.failed
+    return {
+        "successful-authentication-total": counts.successful_authentication,
+        "failed-authentication-total": counts.failed_authentication + handshakes,
+        "successful-reauthentication-total": counts.successful_reauthentication,
+        "failed-reauthentication-total": counts.failed_reauthentication,
+        "successful-authentication-no-reauth-total": counts.successful_authentication_no_reauth,
+        "expired-connections-killed-count": counts.expired_connections_killed,
+    }
 
 
 class _Refusal(asyncio.BufferedProtocol):

@@ -44,14 +44,7 @@ class ReadBuffers:
     thousand idle connections then need one buffer (``FrameReader.rest``)."""
 
     def __init__(self) -> None:
-        self._spare: list[memoryview] = []  # bound: SPARE_BUFFERS
-
-    def take(self) -> memoryview:
-        return self._spare.pop() if self._spare else memoryview(bytearray(BUFFER_BYTES))
-
-    def give_back(self, buffer: memoryview) -> None:
-        if len(self._spare) < SPARE_BUFFERS:
-            self._spare.append(buffer)
+        self.spare: list[memoryview] = []  # bound: SPARE_BUFFERS
 
 
 class FrameError(ValueError):
@@ -147,9 +140,12 @@ class FrameReader:
         """Return the buffer for the next bytes, which is never empty."""
         if self._big_size:
             return self._big_buffer()
-        start, end = self._start, self._end
         if not self._view:
-            self._view = self._buffers.take()
+            spare = self._buffers.spare
+            self._view = spare.pop() if spare else memoryview(bytearray(BUFFER_BYTES))
+            if not self._wide_bytes:
+                return self._view
+        start, end = self._start, self._end
         if self._wide_bytes > len(self._view):
             return self._widen(self._wide_bytes)
         if start == end:
@@ -179,7 +175,7 @@ class FrameReader:
         self._end = end = self._end + nbytes
         limit, reuse = self.max_frame_bytes, self._reuse
         while (begin := start + 4) <= end:
-            size: int = _read_size(view, start)[0]
+            (size,) = _read_size(view, start)
             if not 0 <= size <= limit:
                 self._start = start
                 raise FrameError(f"frame of {size} bytes, {limit} allowed", limit, frames)
@@ -190,9 +186,11 @@ class FrameReader:
             frames.append(frame if reuse else memoryview(frame.tobytes()))
             start = stop
         self._start = start
-        if self._big is not None and frames and len(self._big) > BIG_BYTES:
+        if not frames:
+            return frames
+        if self._big is not None and len(self._big) > BIG_BYTES:
             self._keep_big(None)  # no more big ones, it seems
-        if frames and len(view) > BUFFER_BYTES:
+        if len(view) > BUFFER_BYTES:
             largest = max(map(len, frames))
             self._small_reads = self._small_reads + 1 if largest + 4 <= BUFFER_BYTES else 0
             self._note_received(largest)
@@ -212,7 +210,9 @@ class FrameReader:
         or is a large one that is still of use. The frames that were found are not valid any more.
         """
         if self._start == self._end and len(self._view) == BUFFER_BYTES:
-            self._buffers.give_back(self._view)
+            spare = self._buffers.spare
+            if len(spare) < SPARE_BUFFERS:
+                spare.append(self._view)
             self._view = _NO_BUFFER
             self._start = self._end = 0
         elif self._small_reads >= SMALL_READS:

@@ -266,7 +266,7 @@ class CommonFetches:
         times = self._times_of(row)
         watched = None if apis.watch is None else apis.watch.at_once(times, connection, frame)
         try:
-            replied = self._serve(connection, frame, target, request, watched or times)
+            replied = self._serve(connection, target, request, watched or times)
         except Exception as bug:
             apis.stop_node(bug)
             raise
@@ -288,7 +288,6 @@ class CommonFetches:
     def _serve(
         self,
         connection: ServerConnection,
-        frame: memoryview,
         target: _Target,
         request: CommonFetch,
         times: ReplyTimes,
@@ -328,9 +327,7 @@ class CommonFetches:
         if len(result.records) <= JOINED_BYTES:
             connection.send_at_once(b"".join(response), times)
         else:
-            slot = connection.open_slot(len(frame))
-            slot.times = times
-            slot.send(response)
+            connection.send_all_at_once(response, 1, times)
         return True
 
     def _times_of(self, row: ApiRow) -> RequestTimes:

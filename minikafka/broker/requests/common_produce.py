@@ -443,24 +443,18 @@ class CommonProduce:
             apis.stop_node(bug)
             raise
         row.times.arrived(request.version)
-        replies: list[PendingReply | None] | None = None
         try:
             messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
             self._appends.appended(partition, 1, messages, size, moved)
-            watched: Sequence[WatchedTimes] = ()
-            if self._responds_at_once(call, info):
-                watched = self._watched(call, (frame,))
-                throttle_ms = 0 if throttle is None else self._settle(call, throttle)
-                response = target.response(request.correlation_id, info, throttle_ms)
-                connection.send_at_once(response, watched[0] if watched else row.times)
-                if throttle is not None:
-                    throttle.sent()
+            if throttle is None and apis.watch is None and self._responds_at_once(call, info):
+                response = target.response(request.correlation_id, info)
+                connection.send_at_once(response, row.times)
+                self._served(call, frame)
             else:
-                replies = [self._reply(call, request.correlation_id, info, frame)]
+                self._respond(call, (request.correlation_id,), (frame,), (info,))
         except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
-        self._handled(call, (frame,), replies, watched)
         return False
 
     def _throttle(
@@ -539,11 +533,22 @@ class CommonProduce:
         moved: bool,
     ) -> None:
         """As ``on_frame`` does for one request: count, complete what waits, and reply."""
-        connection, times, last, count = call.connection, call.row.times, infos[-1], len(infos)
-        times.arrived(call.request.version, count)
-        messages = last.last_offset - infos[0].first_offset + 1
+        count = len(infos)
+        call.row.times.arrived(call.request.version, count)
+        messages = infos[-1].last_offset - infos[0].first_offset + 1
         size = sum([info.size_bytes for info in infos])
         self._appends.appended(call.partition, count, messages, size, moved)
+        self._respond(call, correlation_ids, frames, infos)
+
+    def _respond(
+        self,
+        call: _Call,
+        correlation_ids: Sequence[int],
+        frames: Sequence[memoryview],
+        infos: Sequence[LogAppendInfo],
+    ) -> None:
+        """Reply to requests that were served together, or to one, and measure them."""
+        connection, last, count = call.connection, infos[-1], len(infos)
         replies: Sequence[PendingReply | None] | _ParkedRow | None = None
         watched: Sequence[WatchedTimes] = ()
         if self._responds_at_once(call, last):
@@ -554,10 +559,11 @@ class CommonProduce:
                 throttle.size = call.bytes_of(frames)
                 throttle_ms = self._settle(call, throttle)
                 responses[-1] = call.target.response(correlation_ids[-1], last, throttle_ms)
-            connection.send_all_at_once(responses, watched[-1] if watched else times)
+            times = watched[-1] if watched else call.row.times
+            connection.send_all_at_once(responses, count, times)
             if throttle is not None:
                 throttle.sent()
-        elif self._parks_row(call, infos[0]):
+        elif count > 1 and self._parks_row(call, infos[0]):
             replies = self._park_row(call, correlation_ids, infos, frames)
         else:
             replies = list(map(self._reply, repeat(call), correlation_ids, infos, frames))
@@ -579,6 +585,21 @@ class CommonProduce:
             return ()
         return [watch.at_once(call.row.times, call.connection, frame) for frame in frames]
 
+    def _served(self, call: _Call, frame: memoryview) -> None:
+        """As ``_handled`` of one request, which nobody watches and whose response has left."""
+        apis, started_ns = self._apis, call.started_ns
+        took_ns = apis.now_ns() - started_ns
+        queue_us = (started_ns - call.connection.received_ns) // 1000
+        call.row.times.served(queue_us, took_ns // 1000, len(frame))
+        apis.busy_ns += took_ns
+        if took_ns >= apis.stall_ns:
+            self._note_stall(call, (frame,))
+
+    def _note_stall(self, call: _Call, frames: Sequence[memoryview]) -> None:
+        header, _ = decode_request_header(frames[0])
+        host, size = call.connection.client_host, sum(map(len, frames))
+        self._apis.note_if_long(call.started_ns, call.row.route, header, host, size)
+
     def _handled(
         self,
         call: _Call,
@@ -594,9 +615,7 @@ class CommonProduce:
         took_ns = now_ns - started_ns
         queue_us = (started_ns - connection.received_ns) // 1000
         local_us = took_ns // (1000 * len(frames))
-        if replies is None and len(frames) == 1:
-            times.served(queue_us, local_us, len(frames[0]))
-        elif replies is None:
+        if replies is None:
             times.served_together(queue_us, local_us, list(map(len, frames)))
         elif isinstance(replies, _ParkedRow):
             replies.handled(queue_us, local_us, now_ns)
@@ -610,9 +629,7 @@ class CommonProduce:
             request.served(queue_us, local_us, 0)
         apis.busy_ns += took_ns
         if took_ns >= apis.stall_ns:
-            header, _ = decode_request_header(frames[0])
-            size = sum(map(len, frames))
-            apis.note_if_long(started_ns, call.row.route, header, connection.client_host, size)
+            self._note_stall(call, frames)
 
     def _responds_at_once(self, call: _Call, info: LogAppendInfo) -> bool:
         """Whether responses leave with those of the same read, up to the one with ``info``."""
