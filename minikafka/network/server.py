@@ -47,7 +47,7 @@ SERVED_AT_ONCE_MS = 5
 # Frames that a handler serves together have no more bytes than these, or are two.
 TOGETHER_BYTES = 256 * 1024
 _JOIN_MAX_BYTES = 64 * 1024  # replies that are together smaller are joined; others are not copied
-_WRITTEN_TOGETHER_BYTES = 1024 * 1024  # of the replies of one read: each write wakes the client
+_WRITTEN_TOGETHER_BYTES = 512 * 1024  # of the replies of one read: they still fit into a cache
 # Larger deferred replies are written one connection after the other (``LargeWrites``). The system
 # takes no more than SOCKET_BYTES of a reply at once.
 LARGE_REPLY_BYTES = 256 * 1024

@@ -4,9 +4,11 @@ It is a Fetch of version 10 to 17 for one partition that this broker leads, with
 a session of a consumer that has no other partition. There are enough records for it, and they are
 in the page cache. The steps:
 
-1. ``common_fetch`` reads the frame into plain values. There are no message objects.
-2. ``_Target`` is found by the bytes that name topic and partition. It has the partition's name and
-   the response, of which only numbers and records are missing.
+1. ``common_fetch`` takes four numbers out of the frame that differ from request to request:
+   correlation id, session id, session epoch and offset.
+2. ``_Target`` is found by all other bytes, which were read and checked when they came first. It has
+   the partition's name, the terms of the request, and the response, of which only numbers and
+   records are missing.
 3. The records are read. Nothing has changed so far.
 4. The session goes on, and the response leaves with those of the same read.
 
@@ -17,8 +19,8 @@ authorizer, with injected faults or with client quotas has the general path alon
 
 from __future__ import annotations
 
-from struct import Struct, error
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.fetch.reader import FetchEntry, Isolation
@@ -55,18 +57,21 @@ LAST_VERSION: Final = ApiKey.FETCH.max_version
 FIRST_FLEXIBLE: Final = ApiKey.FETCH.first_flexible
 FIRST_BY_ID: Final = 13
 FIRST_WITHOUT_REPLICA_ID: Final = 15
-MAX_TARGETS: Final = 20_000  # of all versions, each about a kilobyte
+MAX_TARGETS: Final = 20_000  # each about a kilobyte
 JOINED_BYTES: Final = 32 * 1024  # of records: fewer are copied, more are sent as they were read
+MAX_BYTES: Final = 600  # of a request; a client id may have 32 KB
 NO_OFFSET: Final = -1
+_LEAST_BYTES: Final = 10  # of the header
 
 _read_header = Struct(">hhih").unpack_from  # key, version, correlation id, length of the client id
-_read_replica_id = Struct(">i").unpack_from
-# max_wait_ms, min_bytes, max_bytes, isolation level, session id, session epoch
-_START: Final = Struct(">iiibii")
-# Current leader epoch, fetch offset, last fetched epoch (flexible), log start, partition_max_bytes.
-_ROW: Final = Struct(">iqqi")
-_FLEXIBLE_ROW: Final = Struct(">iqiqi")
-# No forgotten topics, no rack (version 11), no tags (of partition, topic and request).
+# Between the session and the offset are the name of the partition and its leader epoch.
+_SESSION: Final = Struct(">ii")
+_OFFSET: Final = Struct(">q")
+_START: Final = Struct(">iiib")  # max_wait_ms, min_bytes, max_bytes, isolation level
+# Last fetched epoch (flexible), log start, partition_max_bytes; then no forgotten topics, no rack
+# (version 11), no tags (of partition, topic and request).
+_REST: Final = Struct(">qi")
+_FLEXIBLE_REST: Final = Struct(">iqi")
 _END: Final = {10: bytes(4), 11: bytes(6)}
 _FLEXIBLE_END: Final = b"\0\0\x01\x01\0"
 
@@ -74,84 +79,101 @@ _pack_int = Struct(">i").pack
 _ISOLATION: Final = (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)
 
 
+def _places(version: int) -> tuple[int, int]:
+    """Return the place of the session without a client id, and that of the offset from the end."""
+    flexible = version >= FIRST_FLEXIBLE
+    rest = _FLEXIBLE_REST.size + len(_FLEXIBLE_END) if flexible else _REST.size + len(_END[version])
+    replica_id = 4 if version < FIRST_WITHOUT_REPLICA_ID else 0
+    return 10 + flexible + replica_id + _START.size, _OFFSET.size + rest
+
+
+_PLACES: Final = {version: _places(version) for version in range(FIRST_VERSION, LAST_VERSION + 1)}
+# Version, the bytes up to the session, those up to the offset, and the rest.
+Alike: TypeAlias = tuple[int, bytes, bytes, bytes]
+
+
 class CommonFetch(NamedTuple):
-    """A Fetch request of a consumer for one partition. ``name`` has the encoded topic and
-    partition."""
+    """A Fetch request of a consumer for one partition. ``alike`` are its version and its bytes
+    without these numbers."""
 
     version: int
     correlation_id: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
     session_id: int
     session_epoch: int
-    name: bytes
-    leader_epoch: int
     offset: int
-    partition_max_bytes: int
+    alike: Alike
 
 
 def common_fetch(frame: memoryview) -> CommonFetch | None:
-    """Read a frame; None if it is no Fetch request as the module describes it. Its ``name`` is not
-    checked."""
-    if len(frame) < _START.size or frame[0] or frame[1] != FETCH:
+    """Read a frame; None if it cannot be a Fetch request as the module describes it. What is in
+    ``alike`` is not checked."""
+    size = len(frame)
+    if not _LEAST_BYTES <= size <= MAX_BYTES or frame[0] or frame[1] != FETCH:
         return None
-    try:
-        _, version, correlation_id, length = _read_header(frame)
-        at = 10
-        if length > 0:
-            at += length
-            if not frame[10:at].tobytes().isascii():
-                return None
-        if not FIRST_VERSION <= version <= LAST_VERSION:
-            return None
-        if version >= FIRST_FLEXIBLE:
-            tags = frame[at]
-            at += 1
-            row = len(frame) - len(_FLEXIBLE_END) - _FLEXIBLE_ROW.size
-            epoch, offset, last_epoch, start, most = _FLEXIBLE_ROW.unpack_from(frame, row)
-            if (
-                tags
-                or last_epoch != NO_EPOCH
-                or frame[row + _FLEXIBLE_ROW.size :].tobytes() != _FLEXIBLE_END
-            ):
-                return None
-        else:
-            end = _END[version]
-            row = len(frame) - len(end) - _ROW.size
-            epoch, offset, start, most = _ROW.unpack_from(frame, row)
-            if frame[row + _ROW.size :].tobytes() != end:
-                return None
-        if version < FIRST_WITHOUT_REPLICA_ID:
-            if _read_replica_id(frame, at)[0] != CONSUMER_REPLICA_ID:
-                return None
-            at += 4
-        _, min_bytes, max_bytes, isolation, session_id, session_epoch = _START.unpack_from(
-            frame, at
-        )
-        at += _START.size
-    except (IndexError, error):
+    _, version, correlation_id, length = _read_header(frame)
+    if version not in _PLACES:
         return None
-    if start != NO_OFFSET or at >= row or isolation not in (0, 1) or min_bytes > UNREAD_MIN_BYTES:
+    session, offset = _PLACES[version]
+    if length > 0:
+        session += length
+    offset = size - offset
+    if session + _SESSION.size > offset:
         return None
+    session_id, session_epoch = _SESSION.unpack_from(frame, session)
     if session_epoch == INITIAL_EPOCH or (session_epoch == FINAL_EPOCH) != (
         session_id == NO_SESSION
     ):
         return None
-    name = frame[at:row].tobytes()
-    return CommonFetch(
+    alike = (
         version,
-        correlation_id,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        name,
-        epoch,
-        offset,
-        most,
+        frame[8:session].tobytes(),
+        frame[session + 8 : offset].tobytes(),
+        frame[offset + 8 :].tobytes(),
     )
+    (fetch_offset,) = _OFFSET.unpack_from(frame, offset)
+    return CommonFetch(version, correlation_id, session_id, session_epoch, fetch_offset, alike)
+
+
+class Terms(NamedTuple):
+    """What requests that are alike have in common. ``name`` has the encoded topic and partition."""
+
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    name: bytes
+    leader_epoch: int
+    partition_max_bytes: int
+
+
+def terms_of(alike: Alike) -> Terms | None:
+    """Read ``CommonFetch.alike``; None unless it is of a request as the module describes it. The
+    name is not checked."""
+    version, start, named, rest = alike
+    length = int.from_bytes(start[:2], signed=True)
+    at = 2 + max(length, 0)
+    if len(named) < 4 or not start[2:at].isascii():
+        return None
+    last_epoch = NO_EPOCH
+    if version >= FIRST_FLEXIBLE:
+        if start[at]:
+            return None  # tags of the header
+        at += 1
+        last_epoch, log_start, most = _FLEXIBLE_REST.unpack_from(rest)
+        end, no_end = rest[_FLEXIBLE_REST.size :], _FLEXIBLE_END
+    else:
+        log_start, most = _REST.unpack_from(rest)
+        end, no_end = rest[_REST.size :], _END[version]
+    if version < FIRST_WITHOUT_REPLICA_ID:
+        if int.from_bytes(start[at : at + 4], signed=True) != CONSUMER_REPLICA_ID:
+            return None
+        at += 4
+    _, min_bytes, max_bytes, isolation = _START.unpack_from(start, at)
+    if end != no_end or last_epoch != NO_EPOCH or log_start != NO_OFFSET:
+        return None
+    if isolation not in (0, 1) or min_bytes > UNREAD_MIN_BYTES:
+        return None
+    epoch = int.from_bytes(named[-4:], signed=True)
+    return Terms(min_bytes, max_bytes, isolation, named[:-4], epoch, most)
 
 
 class Named(NamedTuple):
@@ -163,7 +185,7 @@ class Named(NamedTuple):
 
 
 def named_partition(name: bytes, version: int) -> Named | None:
-    """Return what ``CommonFetch.name`` names; None unless it is one partition of one topic. By id
+    """Return what ``Terms.name`` names; None unless it is one partition of one topic. By id
     the name of the topic is empty."""
     partition = name[-4:]
     if version >= FIRST_BY_ID:
@@ -187,28 +209,48 @@ def named_partition(name: bytes, version: int) -> Named | None:
 
 
 class _Target:
-    """One partition, as requests of one version and isolation level name it, and the response to
-    them."""
+    """What requests for one partition have in common that are alike, and the response to them."""
 
-    __slots__ = ("key", "response", "topic_id", "topic_partition")
+    __slots__ = (
+        "isolation",
+        "key",
+        "leader_epoch",
+        "max_bytes",
+        "min_bytes",
+        "partition_max_bytes",
+        "response",
+        "topic_id",
+        "topic_partition",
+    )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: UUID | None, version: int, isolation: int
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        version: int,
+        terms: Terms,
+        fetch_max_bytes: int,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        self.leader_epoch = terms.leader_epoch
         topic = topic_partition.topic if topic_id is None else topic_id.int
         self.key: PartitionKey = topic, topic_partition.partition
-        packed = PackedFetchResponse(topic_partition, topic_id, version, bool(isolation))
-        self.response = packed.parts
+        max_bytes = max(0, min(terms.max_bytes, fetch_max_bytes))
+        self.partition_max_bytes = max(0, terms.partition_max_bytes)
+        self.max_bytes = min(max_bytes, self.partition_max_bytes)
+        self.min_bytes = max(1, min(terms.min_bytes, max_bytes))
+        self.isolation = _ISOLATION[terms.isolation_level]
+        has_aborted = self.isolation is Isolation.TXN_COMMITTED
+        self.response = PackedFetchResponse(topic_partition, topic_id, version, has_aborted).parts
 
-    def names(self, partition: Partition, leader_epoch: int) -> bool:
-        """Whether this broker leads the partition in this epoch, and the topic is the one that is
-        named."""
+    def names(self, partition: Partition) -> bool:
+        """Whether this broker leads the partition in the epoch that is named, and the topic is the
+        one that is named."""
         return (
             partition.is_leader
             and partition.has_log
-            and (leader_epoch in (NO_EPOCH, partition.state.leader_epoch))
+            and (self.leader_epoch in (NO_EPOCH, partition.state.leader_epoch))
             and partition.accepts_topic_id(self.topic_id)
         )
 
@@ -242,12 +284,7 @@ class CommonFetches:
         self._sessions = sessions
         self._most_bytes = config.fetch_max_bytes
         self._times: RequestTimes | None = None  # with the first request
-        # By version and isolation level.
-        self._targets: dict[tuple[int, int], dict[bytes, _Target]] = {
-            (version, isolation): {}
-            for version in range(FIRST_VERSION, LAST_VERSION + 1)
-            for isolation in range(len(_ISOLATION))
-        }
+        self._targets: dict[Alike, _Target] = {}
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool | None:
         """As ``Apis.on_frame``."""
@@ -259,11 +296,10 @@ class CommonFetches:
         if row is None or not row.first <= request.version <= row.last:
             return self._otherwise(connection, frame)
         started_ns = apis.now_ns()
-        target = self._targets[request.version, request.isolation_level].get(request.name)
-        target = target or self._found(request)
+        target = self._targets.get(request.alike) or self._found(request.alike)
         if target is None:
             return self._otherwise(connection, frame)
-        times = self._times_of(row)
+        times = self._times or self._times_of(row)
         watched = None if apis.watch is None else apis.watch.at_once(times, connection, frame)
         try:
             replied = self._serve(connection, target, request, watched or times)
@@ -295,31 +331,26 @@ class CommonFetches:
         """Read and reply; ``times`` is notified of the response. False if the general path has to
         serve the request: nothing has changed."""
         partition = self._hosted.get(target.topic_partition)
-        if partition is None or not target.names(partition, request.leader_epoch):
+        if partition is None or not target.names(partition):
             return False
-        session, sessions = None, self._sessions
+        session, sessions, offset = None, self._sessions, request.offset
         if request.session_id != NO_SESSION:
             session = sessions.only_of(request.session_id, request.session_epoch, target.key)
             if session is None:
                 return False
-        offset, partition_max_bytes = request.offset, max(0, request.partition_max_bytes)
-        max_bytes = max(0, min(request.max_bytes, self._most_bytes))
-        isolation = _ISOLATION[request.isolation_level]
         try:
-            result = self._fetches.read_one(
-                partition, offset, min(max_bytes, partition_max_bytes), isolation
-            )
+            result = self._fetches.read_one(partition, offset, target.max_bytes, target.isolation)
         except (KafkaError, OSError, NotInPageCache):
             return False  # the general path meets the same error
-        if len(result.records) < max(1, min(request.min_bytes, max_bytes)) or result.aborted:
+        if len(result.records) < target.min_bytes or result.aborted:
             return False
         if session is not None:
             entry = FetchEntry(
                 target.topic_partition,
                 target.topic_id,
                 offset,
-                partition_max_bytes,
-                request.leader_epoch,
+                target.partition_max_bytes,
+                target.leader_epoch,
             )
             sessions.advance(session, entry, result, FETCH_VERSIONS[request.version])
         self._fetches.count_one(result)
@@ -331,15 +362,15 @@ class CommonFetches:
         return True
 
     def _times_of(self, row: ApiRow) -> RequestTimes:
-        if self._times is None:
-            assert row.times_of is not None
-            self._times = row.times_of(row.request_class())
-        return self._times
+        assert row.times_of is not None
+        self._times = times = row.times_of(row.request_class())
+        return times
 
-    def _found(self, request: CommonFetch) -> _Target | None:
+    def _found(self, alike: Alike) -> _Target | None:
         """Return the target of a partition that this broker hosts, and remember it."""
-        named = named_partition(request.name, request.version)
-        if named is None:
+        version, terms = alike[0], terms_of(alike)
+        named = None if terms is None else named_partition(terms.name, version)
+        if terms is None or named is None:
             return None
         topic, topic_id, partition = named
         if topic_id is not None:
@@ -347,9 +378,8 @@ class CommonFetches:
         topic_partition = TopicPartition(topic, partition)
         if self._hosted.get(topic_partition) is None:
             return None
-        if sum(map(len, self._targets.values())) >= MAX_TARGETS:
-            for targets in self._targets.values():
-                targets.clear()
-        target = _Target(topic_partition, topic_id, request.version, request.isolation_level)
-        self._targets[request.version, request.isolation_level][request.name] = target
+        if len(self._targets) >= MAX_TARGETS:
+            self._targets.clear()
+        target = _Target(topic_partition, topic_id, version, terms, self._most_bytes)
+        self._targets[alike] = target
         return target

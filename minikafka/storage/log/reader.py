@@ -107,10 +107,11 @@ class LogReader:
         last ``RECENT_BYTES`` of the log are assumed to be in the page cache, since they were
         written recently."""
         data = self._view(extent, may_wait)
-        if min_one_message and lacks_first_batch(extent, data):
+        found = self.trim(extent, data, start)
+        if not found.records and min_one_message and lacks_first_batch(extent, data):
             extent = extent._replace(length=self.size_of_first_batch(extent))
-            data = self._view(extent, may_wait)
-        return self.trim(extent, data, start)
+            found = self.trim(extent, self._view(extent, may_wait), start)
+        return found
 
     def _view(self, extent: Extent, may_wait: bool) -> Buffer:
         segment, position = extent.place

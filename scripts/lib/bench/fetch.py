@@ -1,7 +1,8 @@
 """Fetch of cached data, beside a bare server that sends the same bytes of the same file.
 
-Each response has one batch, and no two requests in flight want the same one. Requests go through
-more data than the processor's caches have.
+Each response has one batch, and no two requests in flight want the same one. Each connection reads
+on from where it is, as consumers do. Together they go through more data than the processor's caches
+have.
 """
 
 from __future__ import annotations
@@ -58,10 +59,8 @@ class Reads:
     def measure(self, count: int, connections: int, in_flight: int) -> Measured:
         async def drive_all() -> None:
             each = count // connections
-            shares = [
-                [*self.frames[number::connections], *self.frames[:number:connections]]
-                for number in range(connections)
-            ]
+            starts = (len(self.frames) * number // connections for number in range(connections))
+            shares = ([*self.frames[start:], *self.frames[:start]] for start in starts)
             driven = (drive_in_turn(self._port, share, each, in_flight) for share in shares)
             await asyncio.gather(*driven)
 
