@@ -170,10 +170,15 @@ class FrameReader:
         if self._big_size:
             self._big_filled += nbytes
             return [self._finish_big()] if self._big_filled == self._big_size else []
-        frames: list[memoryview] = []
         view, start = self._view, self._start
         self._end = end = self._end + nbytes
         limit, reuse = self.max_frame_bytes, self._reuse
+        if end == nbytes and reuse and self._big is None and len(view) == BUFFER_BYTES:
+            (size,) = _read_size(view, 0)
+            if size + 4 == nbytes and 0 <= size <= limit:  # mostly one frame arrives, whole
+                self._start = end
+                return [view[4:end]]
+        frames: list[memoryview] = []
         while (begin := start + 4) <= end:
             (size,) = _read_size(view, start)
             if not 0 <= size <= limit:

@@ -57,9 +57,9 @@ LAST_VERSION: Final = ApiKey.FETCH.max_version
 FIRST_FLEXIBLE: Final = ApiKey.FETCH.first_flexible
 FIRST_BY_ID: Final = 13
 FIRST_WITHOUT_REPLICA_ID: Final = 15
-MAX_TARGETS: Final = 20_000  # each about a kilobyte
+MAX_TARGETS: Final = 10_000  # each about a kilobyte
 JOINED_BYTES: Final = 32 * 1024  # of records: fewer are copied, more are sent as they were read
-MAX_BYTES: Final = 600  # of a request; a client id may have 32 KB
+MAX_BYTES: Final = 450  # of a request; a client id may have 32 KB
 NO_OFFSET: Final = -1
 _LEAST_BYTES: Final = 10  # of the header
 

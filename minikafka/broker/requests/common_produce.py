@@ -3,9 +3,10 @@
 It is a Produce of version 7 to 11 with acks 1 or all, without a transactional id, for one partition
 of this broker, with one batch that has no attributes (no compression, no transaction). The steps:
 
-1. ``common_request`` reads the frame into plain values. There are no message objects.
-2. ``_Target`` is found by the bytes that name topic and partition. It has the partition's name and
-   the response, of which only numbers are missing.
+1. ``common_request`` finds the records in the frame. There are no message objects.
+2. ``_Target`` is found by all bytes before them but the correlation id, which were read and checked
+   when they came first. It has the partition's name, the terms of the request, and the response, of
+   which only numbers are missing.
 3. ``plain_batch`` checks the records.
 4. Requests of the same read that differ in their records alone are taken along: a producer keeps
    several in flight. The partition appends their batches with one write, and with acks=all they
@@ -29,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from struct import Struct, error
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from minikafka.broker.quotas import RequestThrottle
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -69,12 +70,13 @@ PRODUCE: Final = int(ApiKey.PRODUCE)
 FIRST_VERSION: Final = LAST_DEPRECATED[ApiKey.PRODUCE] + 1  # the others are counted by client
 FIRST_FLEXIBLE: Final = ApiKey.PRODUCE.first_flexible
 LAST_VERSION: Final = 11
-MAX_TARGETS: Final = 20_000  # of all versions, each about a kilobyte
+MAX_TARGETS: Final = 10_000  # each about a kilobyte
+MAX_ALIKE_BYTES: Final = 400  # most of it a client id, which may have 32 KB
 
 _read_header = Struct(">hhih").unpack_from  # key, version, correlation id, length of the client id
 # After the client id: tags of the header, transactional id, acks, time-out, topics + 1.
-_read_flexible_start = Struct(">BBhiB").unpack_from
-_read_start = Struct(">hhii").unpack_from  # transactional id, acks, time-out, topics
+_FLEXIBLE_START: Final = Struct(">BBhiB")
+_START: Final = Struct(">hhii")  # transactional id, acks, time-out, topics
 _read_length = Struct(">h").unpack_from
 _read_size = Struct(">i").unpack_from
 _ACKS: Final = (ACKS_LEADER, ACKS_ALL)
@@ -85,59 +87,79 @@ _THROTTLE_MS: Final = Struct(">i")
 _THROTTLE: Final = -5  # in its place, likewise
 
 
+# Version, and the bytes from the length of the client id up to the size of the records.
+Alike: TypeAlias = tuple[int, bytes]
+
+
 class CommonRequest(NamedTuple):
-    """A Produce request for one partition. ``name`` has the encoded topic and partition,
-    ``sized_at`` is the place of the size of the records in the frame, ``start`` and ``stop`` are
-    the ends of the records."""
+    """A Produce request for one partition. ``sized_at`` is the place of the size of the records in
+    the frame, ``start`` and ``stop`` are the ends of the records."""
 
     version: int
     correlation_id: int
-    client_id: bytes
-    acks: int
-    timeout_ms: int
-    name: bytes
+    alike: Alike
     sized_at: int
     start: int
     stop: int
 
 
 def common_request(frame: memoryview) -> CommonRequest | None:
-    """Read a frame; None if it is no Produce request as the module describes it. Its ``name`` and
-    its records are not checked."""
-    size = len(frame)
-    if size < BATCH_OVERHEAD or frame[0] or frame[1] != PRODUCE:
+    """Read a frame; None if it cannot be a Produce request as the module describes it. Neither its
+    records nor what is in ``alike`` are checked."""
+    if len(frame) < BATCH_OVERHEAD or frame[0] or frame[1] != PRODUCE:
         return None
     try:
         _, version, correlation_id, length = _read_header(frame)
-        at = 10 + max(length, 0)
-        client_id = frame[10:at].tobytes()
-        if not client_id.isascii():
-            return None
         if not FIRST_VERSION <= version <= LAST_VERSION:
             return None
+        at = 10 + length if length > 0 else 10
         if version >= FIRST_FLEXIBLE:
-            tags, transactional_id, acks, timeout_ms, topics = _read_flexible_start(frame, at)
-            at += 9
-            name = frame[at]
-            if tags or transactional_id or topics != 2 or name >= 0x80 or acks not in _ACKS:
+            name = frame[at + _FLEXIBLE_START.size]
+            # Behind the name are the number of partitions, and the partition.
+            sized_at = at + _FLEXIBLE_START.size + name + 5
+            if name >= 0x80:
                 return None
-            sized_at = at + name + 5  # behind the number of partitions, and the partition
         else:
-            transactional_id, acks, timeout_ms, topics = _read_start(frame, at)
-            at += 12
-            (name,) = _read_length(frame, at)
-            if transactional_id != -1 or topics != 1 or name < 0 or acks not in _ACKS:
+            (name,) = _read_length(frame, at + _START.size)
+            sized_at = at + _START.size + name + 10
+            if name < 0:
                 return None
-            sized_at = at + name + 10
         ends = _ends_of_records(frame, sized_at, version)
     except (IndexError, DecodeError, error):
         return None
     if ends is None:
         return None
-    named = frame[at:sized_at].tobytes()
-    return CommonRequest(
-        version, correlation_id, client_id, acks, timeout_ms, named, sized_at, *ends
-    )
+    alike = version, frame[8:sized_at].tobytes()
+    return CommonRequest(version, correlation_id, alike, sized_at, *ends)
+
+
+class Terms(NamedTuple):
+    """What requests that are alike have in common. ``name`` has the encoded topic and
+    partition."""
+
+    client_id: str
+    acks: int
+    timeout_ms: int
+    name: bytes
+
+
+def terms_of(alike: Alike) -> Terms | None:
+    """Read ``CommonRequest.alike``; None unless it is of a request as the module describes it. The
+    name is not checked."""
+    version, data = alike
+    at = 2 + max(int.from_bytes(data[:2], signed=True), 0)
+    client_id = data[2:at]
+    if version >= FIRST_FLEXIBLE:
+        start, no_id, one = _FLEXIBLE_START, 0, 2
+        tags, transactional_id, acks, timeout_ms, topics = start.unpack_from(data, at)
+    else:
+        start, no_id, one, tags = _START, -1, 1, 0
+        transactional_id, acks, timeout_ms, topics = start.unpack_from(data, at)
+    if tags or transactional_id != no_id or topics != one or acks not in _ACKS:
+        return None
+    if not client_id.isascii():
+        return None
+    return Terms(client_id.decode(), acks, timeout_ms, data[at + start.size :])
 
 
 def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int] | None:
@@ -194,13 +216,8 @@ def _of_another_size(
     return correlation_id, other[start:stop]
 
 
-def header_bytes(request: CommonRequest) -> int:
-    """Return the size of the header, which does not count towards a quota."""
-    return 10 + len(request.client_id) + (request.version >= FIRST_FLEXIBLE)
-
-
 def named_partition(name: bytes, version: int) -> TopicPartition | None:
-    """Return what ``CommonRequest.name`` names; None unless it is one partition of one topic."""
+    """Return what ``Terms.name`` names; None unless it is one partition of one topic."""
     flexible = version >= FIRST_FLEXIBLE
     one = b"\x02" if flexible else b"\0\0\0\x01"
     start, end = (1 if flexible else 2), len(name) - len(one) - 4
@@ -214,7 +231,7 @@ def named_partition(name: bytes, version: int) -> TopicPartition | None:
 
 
 class _Target:
-    """One partition, as requests of one version name it, and the response to them.
+    """What requests for one partition have in common that are alike, and the response to them.
 
     ``accepts`` remembers its outcome for a configuration, which a change replaces by another
     object."""
@@ -227,11 +244,20 @@ class _Target:
         "_pack",
         "_size",
         "_tags",
+        "acks",
+        "client_id",
+        "header_bytes",
+        "timeout_ms",
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, version: int) -> None:
+    def __init__(self, topic_partition: TopicPartition, version: int, terms: Terms) -> None:
         self.topic_partition = topic_partition
+        self.client_id = terms.client_id
+        # The size of the header, which does not count towards a quota.
+        self.header_bytes = 10 + len(terms.client_id) + (version >= FIRST_FLEXIBLE)
+        self.acks = terms.acks
+        self.timeout_ms = max(0, terms.timeout_ms)
         self._config: LogConfig | None = None
         self._accepted = False
         row = PartitionProduceResponse(topic_partition.partition, 0, *_PLACE)
@@ -245,12 +271,12 @@ class _Target:
         self._tags = frame[throttle + _THROTTLE_MS.size :]
         self._pack = Struct(f">ii{len(self._middle)}sqqq{len(self._end)}si{len(self._tags)}s").pack
 
-    def accepts(self, partition: Partition, acks: int) -> bool:
+    def accepts(self, partition: Partition) -> bool:
         """Whether this broker may append to the partition, which takes plain batches as they are,
         and does not flush them first."""
         if not partition.is_leader or not partition.has_log:
             return False
-        if acks == ACKS_ALL and partition.is_under_min_isr:
+        if self.acks == ACKS_ALL and partition.is_under_min_isr:
             return False
         config = partition.log.config
         if config is not self._config:
@@ -315,7 +341,7 @@ class _Call:
 
     def bytes_of(self, frames: Sequence[memoryview]) -> int:
         """Return what the requests count towards a quota."""
-        return sum(map(len, frames)) - len(frames) * header_bytes(self.request)
+        return sum(map(len, frames)) - len(frames) * self.target.header_bytes
 
 
 class _ParkedRow:
@@ -401,9 +427,7 @@ class CommonProduce:
         self._appends = appends
         self._in_order = in_order
         self._authorization = authorization
-        self._targets: dict[int, dict[bytes, _Target]] = {
-            version: {} for version in range(FIRST_VERSION, LAST_VERSION + 1)
-        }
+        self._targets: dict[Alike, _Target] = {}
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
         """As ``Apis.on_frame``."""
@@ -416,13 +440,13 @@ class CommonProduce:
             return apis.on_frame(connection, frame)
         if connection.unanswered and connection.overlapping is not row.overlapping:
             return apis.on_frame(connection, frame)
-        target = self._targets[request.version].get(request.name) or self._found(request)
+        target = self._targets.get(request.alike) or self._found(request.alike)
         partition = None if target is None else self._hosted.get(target.topic_partition)
-        if target is None or partition is None or not target.accepts(partition, request.acks):
+        if target is None or partition is None or not target.accepts(partition):
             return apis.on_frame(connection, frame)
         if self._authorization is not None and not self._may_write(connection, target):
             return apis.on_frame(connection, frame)
-        throttle = self._throttle(connection, request, frame) if apis.throttles else None
+        throttle = self._throttle(connection, target, frame) if apis.throttles else None
         started_ns = apis.now_ns()
         most = partition.log.config.max_message_bytes
         batch = plain_batch(frame[request.start : request.stop], most)
@@ -458,10 +482,10 @@ class CommonProduce:
         return False
 
     def _throttle(
-        self, connection: ServerConnection, request: CommonRequest, frame: memoryview
+        self, connection: ServerConnection, target: _Target, frame: memoryview
     ) -> RequestThrottle | None:
-        client_id, size = request.client_id.decode(), len(frame) - header_bytes(request)
-        return self._apis.throttle_of(ApiKey.PRODUCE, connection, client_id, size)
+        size = len(frame) - target.header_bytes
+        return self._apis.throttle_of(ApiKey.PRODUCE, connection, target.client_id, size)
 
     def _may_write(self, connection: ServerConnection, target: _Target) -> bool:
         """Whether the guard of Produce would let the client write, without a line of audit: that is
@@ -519,7 +543,7 @@ class CommonProduce:
         throttle = call.throttle
         if throttle is None:
             return True
-        at_once = call.request.acks == ACKS_LEADER or call.partition.commits_alone
+        at_once = call.target.acks == ACKS_LEADER or call.partition.commits_alone
         if call.connection.unanswered or not at_once:
             return False
         return throttle.has_room(call.bytes_of(frames))
@@ -635,13 +659,13 @@ class CommonProduce:
         """Whether responses leave with those of the same read, up to the one with ``info``."""
         connection = call.connection
         return not (connection.unanswered or connection.closed) and (
-            call.request.acks == ACKS_LEADER or self._is_complete(call, info)
+            call.target.acks == ACKS_LEADER or self._is_complete(call, info)
         )
 
     @staticmethod
     def _is_complete(call: _Call, info: LogAppendInfo) -> bool:
         """Whether the replicas that ``acks`` names have the records."""
-        if call.request.acks == ACKS_LEADER:
+        if call.target.acks == ACKS_LEADER:
             return True
         return call.partition.acknowledged(info.last_offset + 1) is _NO_ERROR
 
@@ -679,7 +703,7 @@ class CommonProduce:
                 reply.send_packed(partial(target.response, correlation_id, info))
 
         result = AppendResult(target.topic_partition, ErrorCode.NONE, info)
-        self._appends.await_replicas(result, max(0, call.request.timeout_ms), respond)
+        self._appends.await_replicas(result, call.target.timeout_ms, respond)
         self._end_turn(call)
         return reply
 
@@ -700,7 +724,7 @@ class CommonProduce:
         """As ``_await_replicas`` for a row of requests."""
         parked = _ParkedRow(self._apis, self._handler, call, correlation_ids, infos, frames)
         ends = [info.last_offset + 1 for info in infos]
-        timeout_ms = max(0, call.request.timeout_ms)
+        timeout_ms = call.target.timeout_ms
         topic_partition = call.target.topic_partition
         self._appends.await_replicas_of_row(topic_partition, ends, timeout_ms, parked.respond)
         return parked
@@ -735,14 +759,17 @@ class CommonProduce:
             call.connection.overlapping = None
             call.throttle.pause()
 
-    def _found(self, request: CommonRequest) -> _Target | None:
+    def _found(self, alike: Alike) -> _Target | None:
         """Return the target of a partition that this broker hosts, and remember it."""
-        named = named_partition(request.name, request.version)
-        if named is None or named.topic in INTERNAL_TOPICS or self._hosted.get(named) is None:
+        version, data = alike
+        terms = terms_of(alike) if len(data) <= MAX_ALIKE_BYTES else None
+        named = None if terms is None else named_partition(terms.name, version)
+        if terms is None or named is None:
             return None
-        if sum(map(len, self._targets.values())) >= MAX_TARGETS:
-            for targets in self._targets.values():
-                targets.clear()
-        target = _Target(named, request.version)
-        self._targets[request.version][request.name] = target
+        if named.topic in INTERNAL_TOPICS or self._hosted.get(named) is None:
+            return None
+        if len(self._targets) >= MAX_TARGETS:
+            self._targets.clear()
+        target = _Target(named, version, terms)
+        self._targets[alike] = target
         return target

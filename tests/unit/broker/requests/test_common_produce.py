@@ -615,7 +615,7 @@ async def test_partitions_are_remembered_up_to_a_number_for_all_versions_togethe
         versions = range(FIRST_VERSION, LAST_VERSION + 1)
         for version in versions:
             side.transports[0].receive(Request(version=version).frame(version))
-            assert sum(map(len, side.common._targets.values())) in (1, 2)
+            assert len(side.common._targets) in (1, 2)
         assert side.served_commonly == len(versions)
     finally:
         await side.close()
