@@ -27,7 +27,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Entropy, TimerHandle
 
 if TYPE_CHECKING:
-    from minikafka.network.server import FrameHandler, ServerConnection
+    from minikafka.network.server_connection import FrameHandler, ServerConnection
 
 # A connection that has not logged in by then is closed, like an unfinished TLS handshake. Kafka
 # waits for connections.max.idle.ms, ten minutes.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from minikafka.kernel.ports import Buffer
 
 if TYPE_CHECKING:
-    from minikafka.network.server import ServerConnection
+    from minikafka.network.server_connection import ServerConnection
 
 # A whole frame with its size prefix, in one buffer or several; None for a request without reply.
 ReplyBytes: TypeAlias = Buffer | Sequence[Buffer] | None

@@ -36,7 +36,7 @@ from minikafka.network.connection_quotas import (
     ListenerLimits,
 )
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server import ServerConfig
+from minikafka.network.server_connection import ServerConfig
 from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig

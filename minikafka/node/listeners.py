@@ -27,7 +27,8 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Network, World
 from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server import FrameHandler, Server
+from minikafka.network.server import Server
+from minikafka.network.server_connection import FrameHandler
 from minikafka.node import config_views as views
 
 if TYPE_CHECKING:

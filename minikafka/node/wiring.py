@@ -66,7 +66,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.server import FrameHandler
+from minikafka.network.server_connection import FrameHandler
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
 from minikafka.node.late_handler import LateHandler

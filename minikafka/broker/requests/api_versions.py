@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from minikafka.kernel.errors import ErrorCode
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

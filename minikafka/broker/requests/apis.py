@@ -39,7 +39,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.kernel.principals import ANONYMOUS, Principal
 from minikafka.network.reply_slots import ReplyBytes, ReplySlot
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey, Release
 from minikafka.protocol.codec import (
     DecodeError,

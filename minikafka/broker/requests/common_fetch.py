@@ -6,7 +6,7 @@ in the page cache. The steps:
 
 1. ``common_fetch`` takes four numbers out of the frame that differ from request to request:
    correlation id, session id, session epoch and offset.
-2. ``_Target`` is found by all other bytes, which were read and checked when they came first. It has
+2. ``_Target`` is found by all other bytes, which are read and checked when they come first. It has
    the partition's name, the terms of the request, and the response, of which only numbers and
    records are missing.
 3. The records are read. Nothing has changed so far.
@@ -45,7 +45,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import KafkaError
 from minikafka.network.reply_slots import ReplyTimes
-from minikafka.network.server import FrameHandler, ServerConnection
+from minikafka.network.server_connection import FrameHandler, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import uuid_from_bytes, write_uvarint
 from minikafka.protocol.frames import decode_request_header
@@ -134,7 +134,7 @@ def common_fetch(frame: memoryview) -> CommonFetch | None:
     return CommonFetch(version, correlation_id, session_id, session_epoch, fetch_offset, alike)
 
 
-class Terms(NamedTuple):
+class FetchTerms(NamedTuple):
     """What requests that are alike have in common. ``name`` has the encoded topic and partition."""
 
     min_bytes: int
@@ -145,7 +145,7 @@ class Terms(NamedTuple):
     partition_max_bytes: int
 
 
-def terms_of(alike: Alike) -> Terms | None:
+def terms_of(alike: Alike) -> FetchTerms | None:
     """Read ``CommonFetch.alike``; None unless it is of a request as the module describes it. The
     name is not checked."""
     version, start, named, rest = alike
@@ -173,7 +173,7 @@ def terms_of(alike: Alike) -> Terms | None:
     if isolation not in (0, 1) or min_bytes > UNREAD_MIN_BYTES:
         return None
     epoch = int.from_bytes(named[-4:], signed=True)
-    return Terms(min_bytes, max_bytes, isolation, named[:-4], epoch, most)
+    return FetchTerms(min_bytes, max_bytes, isolation, named[:-4], epoch, most)
 
 
 class Named(NamedTuple):
@@ -185,7 +185,7 @@ class Named(NamedTuple):
 
 
 def named_partition(name: bytes, version: int) -> Named | None:
-    """Return what ``Terms.name`` names; None unless it is one partition of one topic. By id
+    """Return what ``FetchTerms.name`` names; None unless it is one partition of one topic. By id
     the name of the topic is empty."""
     partition = name[-4:]
     if version >= FIRST_BY_ID:
@@ -228,7 +228,7 @@ class _Target:
         topic_partition: TopicPartition,
         topic_id: UUID | None,
         version: int,
-        terms: Terms,
+        terms: FetchTerms,
         fetch_max_bytes: int,
     ) -> None:
         self.topic_partition = topic_partition

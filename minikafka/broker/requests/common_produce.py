@@ -52,7 +52,7 @@ from minikafka.core.log.validation import plain_batch, takes_plain_batches
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey
 from minikafka.protocol.buffer import DecodeError, read_uvarint
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_response
@@ -129,11 +129,12 @@ def common_request(frame: memoryview) -> CommonRequest | None:
         return None
     if ends is None:
         return None
+    start, stop = ends
     alike = version, frame[8:sized_at].tobytes()
-    return CommonRequest(version, correlation_id, alike, sized_at, *ends)
+    return CommonRequest(version, correlation_id, alike, sized_at, start, stop)
 
 
-class Terms(NamedTuple):
+class ProduceTerms(NamedTuple):
     """What requests that are alike have in common. ``name`` has the encoded topic and
     partition."""
 
@@ -143,7 +144,7 @@ class Terms(NamedTuple):
     name: bytes
 
 
-def terms_of(alike: Alike) -> Terms | None:
+def terms_of(alike: Alike) -> ProduceTerms | None:
     """Read ``CommonRequest.alike``; None unless it is of a request as the module describes it. The
     name is not checked."""
     version, data = alike
@@ -159,7 +160,7 @@ def terms_of(alike: Alike) -> Terms | None:
         return None
     if not client_id.isascii():
         return None
-    return Terms(client_id.decode(), acks, timeout_ms, data[at + start.size :])
+    return ProduceTerms(client_id.decode(), acks, timeout_ms, data[at + start.size :])
 
 
 def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int] | None:
@@ -177,7 +178,7 @@ def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int
     return start, stop
 
 
-def alike(
+def those_alike(
     request: CommonRequest, frame: memoryview, following: Sequence[memoryview]
 ) -> Iterator[tuple[int, memoryview]]:
     """Yield the correlation ids and the records of the frames that follow, until one differs from
@@ -217,7 +218,7 @@ def _of_another_size(
 
 
 def named_partition(name: bytes, version: int) -> TopicPartition | None:
-    """Return what ``Terms.name`` names; None unless it is one partition of one topic."""
+    """Return what ``ProduceTerms.name`` names; None unless it is one partition of one topic."""
     flexible = version >= FIRST_FLEXIBLE
     one = b"\x02" if flexible else b"\0\0\0\x01"
     start, end = (1 if flexible else 2), len(name) - len(one) - 4
@@ -251,7 +252,7 @@ class _Target:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, version: int, terms: Terms) -> None:
+    def __init__(self, topic_partition: TopicPartition, version: int, terms: ProduceTerms) -> None:
         self.topic_partition = topic_partition
         self.client_id = terms.client_id
         # The size of the header, which does not count towards a quota.
@@ -435,12 +436,13 @@ class CommonProduce:
         request = common_request(frame)
         if request is None or apis.injects_faults or self._in_order.has_parked:
             return apis.on_frame(connection, frame)
+        version, correlation_id, alike, _, start, stop = request
         row = apis.rows.get(PRODUCE)
-        if row is None or not row.first <= request.version <= row.last:
+        if row is None or not row.first <= version <= row.last:
             return apis.on_frame(connection, frame)
         if connection.unanswered and connection.overlapping is not row.overlapping:
             return apis.on_frame(connection, frame)
-        target = self._targets.get(request.alike) or self._found(request.alike)
+        target = self._targets.get(alike) or self._found(alike)
         partition = None if target is None else self._hosted.get(target.topic_partition)
         if target is None or partition is None or not target.accepts(partition):
             return apis.on_frame(connection, frame)
@@ -449,7 +451,7 @@ class CommonProduce:
         throttle = self._throttle(connection, target, frame) if apis.throttles else None
         started_ns = apis.now_ns()
         most = partition.log.config.max_message_bytes
-        batch = plain_batch(frame[request.start : request.stop], most)
+        batch = plain_batch(frame[start:stop], most)
         if batch is None:
             return apis.on_frame(connection, frame)
         call = _Call(connection, row, request, target, partition, throttle, started_ns)
@@ -466,16 +468,15 @@ class CommonProduce:
         except Exception as bug:
             apis.stop_node(bug)
             raise
-        row.times.arrived(request.version)
+        row.times.arrived(version)
         try:
             messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
             self._appends.appended(partition, 1, messages, size, moved)
             if throttle is None and apis.watch is None and self._responds_at_once(call, info):
-                response = target.response(request.correlation_id, info)
-                connection.send_at_once(response, row.times)
+                connection.send_at_once(target.response(correlation_id, info), row.times)
                 self._served(call, frame)
             else:
-                self._respond(call, (request.correlation_id,), (frame,), (info,))
+                self._respond(call, (correlation_id,), (frame,), (info,))
         except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
@@ -509,7 +510,7 @@ class CommonProduce:
             return False  # what waits for the first batch must not see the others
         most = partition.log.config.max_message_bytes
         correlation_ids, batches = [request.correlation_id], [batch]
-        for correlation_id, records in alike(request, frame, following):
+        for correlation_id, records in those_alike(request, frame, following):
             other = plain_batch(records, most)
             if other is None or not continues_producer(other, batches[-1]):
                 break

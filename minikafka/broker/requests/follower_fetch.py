@@ -48,7 +48,7 @@ from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.core.replication.fetch_session import is_full
 from minikafka.kernel.errors import KafkaError
 from minikafka.network.reply_slots import ReplyBytes
-from minikafka.network.server import FrameHandler, ServerConnection
+from minikafka.network.server_connection import FrameHandler, ServerConnection
 from minikafka.protocol.codec import decode
 from minikafka.protocol.follower_fetch import FETCH, FollowerFetchFrame, follower_fetch
 from minikafka.protocol.frames import RequestHeader, decode_request_header

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from minikafka.kernel.metrics import Counter, Histogram, Metrics, tag_value
 from minikafka.network.connected_clients import UNKNOWN, ClientSoftware
 from minikafka.network.reply_slots import ReplySlot, ReplyTimes
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 

@@ -17,7 +17,7 @@ from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.kernel.ports import Clock
 from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import RequestHeader
 
 WATCHED_MS: Final = 10_000  # after a look

@@ -28,9 +28,9 @@ from scripts.lib.cluster import Cluster
 COUNTS = (8, 64, 512)
 IN_FLIGHT = 5  # of the one connection
 RECORD_BYTES = 1 << 10
-ROUNDS = 3
-WARM_S = 0.5
-MEASURED_S = 3.0
+ROUNDS = 5
+WARM_S = 0.3
+MEASURED_S = 1.0
 LIMIT_S = 60
 # The probe pays for each request of a connection of its own, too: one read and one write of the
 # socket, where five requests in flight share both.
@@ -133,6 +133,7 @@ def run(report: Report) -> None:
                 kind: ([], []) for kind in kinds
             }
             for _ in range(ROUNDS):
+                servers.take_memory(Path(home))
                 for kind in kinds:
                     for server, found in zip((ours, bare), taken[kind], strict=True):
                         found.append(server.measure(frame, *kind))

@@ -7,6 +7,7 @@ at most. ``file_probe`` is that for a fetch.
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import struct
 import sys
@@ -18,6 +19,7 @@ import uvloop
 
 SIZE = struct.Struct(">i")
 CORRELATION_ID = struct.Struct(">4xi")
+BUFFER_BYTES = 4 << 20
 BATCH_CRC_START = 21  # bytes of a batch before its checksummed part
 
 
@@ -40,7 +42,7 @@ class Probe(asyncio.BufferedProtocol):
     def __init__(self, file: File, answer: bytes) -> None:
         self._file = file
         self._answer = answer
-        self._buffer = memoryview(bytearray(4 << 20))
+        self._buffer = memoryview(mmap.mmap(-1, BUFFER_BYTES))  # untouched pages take no memory
         self._used = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

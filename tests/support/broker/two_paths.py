@@ -22,7 +22,8 @@ from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.log.config import LogConfig
 from minikafka.core.security.authorizer import AclAction, Requester
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.network.server import Server, ServerConfig, ServerConnection
+from minikafka.network.server import Server
+from minikafka.network.server_connection import ServerConfig, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster
 

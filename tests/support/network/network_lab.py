@@ -10,7 +10,8 @@ from minikafka.network.connection_quotas import ConnectionQuotas
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.listener_tls import ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server import Server, ServerConfig, ServerConnection
+from minikafka.network.server import Server
+from minikafka.network.server_connection import ServerConfig, ServerConnection
 from minikafka.world.real.network import RealNetwork
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog

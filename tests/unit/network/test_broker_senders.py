@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.codec import decode
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.find_coordinator import (

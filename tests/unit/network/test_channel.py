@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from minikafka.network.channel import CLOSE_GRACE_MS, TAKEN, Channel, ChannelConfig
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.codec import EncodeError
 from minikafka.protocol.frames import (
     RequestHeader,

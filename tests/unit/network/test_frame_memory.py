@@ -9,7 +9,8 @@ import pytest
 
 from minikafka.network.frame_memory import FIRST_FRAME_MS, FrameMemory
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server import Server, ServerConnection
+from minikafka.network.server import Server
+from minikafka.network.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, Peer, framed
 from tests.support.world.manual_clock import ManualClock
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from minikafka.network.server import Server, ServerConnection
+from minikafka.network.server import Server
+from minikafka.network.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, framed
 
 FRAME_BYTES = 1_000

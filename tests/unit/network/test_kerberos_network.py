@@ -17,7 +17,7 @@ from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.world.sim.entropy import SimEntropy

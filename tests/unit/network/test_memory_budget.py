@@ -8,7 +8,7 @@ import pytest
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.network.memory_budget import RESPONSE_BYTES_ANYWAY, MemoryBudget
-from minikafka.network.server import LARGE_REPLY_BYTES, ServerConfig, ServerConnection
+from minikafka.network.server_connection import LARGE_REPLY_BYTES, ServerConfig, ServerConnection
 from minikafka.node import config_views
 from tests.support.network.network_lab import Lab, framed
 

@@ -9,7 +9,7 @@ import pytest
 from minikafka.core.quota.rates import RateConfig
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
 from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, framed
 
 

@@ -18,7 +18,8 @@ from minikafka.network.channel import TAKEN, Channel, ChannelConfig, LoginRefuse
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.reply_slots import ReplySlot
 from minikafka.network.sasl_network import SaslNetwork
-from minikafka.network.server import Server, ServerConnection
+from minikafka.network.server import Server
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import (
     RequestHeader,

@@ -16,7 +16,7 @@ from minikafka.network.connection_quotas import ConnectionQuotaConfig, Connectio
 from minikafka.network.large_writes import LargeWrites
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server import (
+from minikafka.network.server_connection import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
     TOGETHER_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.network.server import FRAMES_AT_ONCE, SERVED_AT_ONCE_MS, ServerConnection
+from minikafka.network.server_connection import FRAMES_AT_ONCE, SERVED_AT_ONCE_MS, ServerConnection
 from tests.support.network.network_lab import Lab, framed
 
 

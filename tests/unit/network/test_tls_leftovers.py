@@ -12,7 +12,7 @@ import pytest
 from minikafka.kernel.tls import TlsSettings
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.listener_tls import ListenerTls
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, framed
 from tests.support.security.certificates import Authority
 

@@ -18,7 +18,7 @@ from minikafka.kernel.tls import TlsSettings
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.listener_tls import ListenerTls
 from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.api_versions import ApiVersionsResponse

@@ -1,4 +1,4 @@
-"""What the common paths read out of a frame is what the decoder reads, whatever the bytes are."""
+"""The common paths read a frame as the decoder does, whatever its bytes are."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def damaged(frame: bytes, damage: list[tuple[int, int]]) -> memoryview:
     transactional_id=st.sampled_from((None, "t", "a-longer-transactional-id")),
     damage=DAMAGE,
 )
-def test_a_common_produce_is_what_the_decoder_reads(
+def test_a_common_produce_is_read_as_by_the_decoder(
     version: int,
     client_id: str | None,
     acks: int,
@@ -76,7 +76,7 @@ def test_a_common_produce_is_what_the_decoder_reads(
     session=st.sampled_from(((0, -1), (9, 1), (0, 0), (0, 1), (9, -1))),
     damage=DAMAGE,
 )
-def test_a_common_fetch_is_what_the_decoder_reads(
+def test_a_common_fetch_is_read_as_by_the_decoder(
     version: int, client_id: str | None, session: tuple[int, int], damage: list[tuple[int, int]]
 ) -> None:
     partition = FetchPartition(1, fetch_offset=5, partition_max_bytes=900)

@@ -41,7 +41,7 @@ import confluent_kafka
 
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.inside.cluster import InsideCluster
-from minikafka.network.server import ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import FrameError
 from minikafka.world.memory.links import LinkEnd
 
