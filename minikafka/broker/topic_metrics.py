@@ -81,7 +81,7 @@ class TopicMetrics:
         return sum([int(getattr(counts, attribute)) for counts in counted])
 
     def appended(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
-        counts = self.of(topic)
+        counts = self._topics.get(topic) or self.of(topic)
         counts.produce_requests += requests
         counts.messages_in += messages
         counts.bytes_in += size
@@ -93,7 +93,7 @@ class TopicMetrics:
 
     def fetched(self, topic: str, size: int) -> None:
         """Count a fetch; ``size`` is 0 for a follower's, whose bytes are ``replicated_out``."""
-        counts = self.of(topic)
+        counts = self._topics.get(topic) or self.of(topic)
         counts.fetch_requests += 1
         counts.bytes_out += size
 

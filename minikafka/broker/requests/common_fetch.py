@@ -248,8 +248,7 @@ class _Target:
         """Whether this broker leads the partition in the epoch that is named, and the topic is the
         one that is named."""
         return (
-            partition.is_leader
-            and partition.has_log
+            partition.led_log is not None
             and (self.leader_epoch in (NO_EPOCH, partition.state.leader_epoch))
             and partition.accepts_topic_id(self.topic_id)
         )

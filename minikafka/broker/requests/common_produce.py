@@ -248,6 +248,7 @@ class _Target:
         "acks",
         "client_id",
         "header_bytes",
+        "max_message_bytes",
         "timeout_ms",
         "topic_partition",
     )
@@ -261,6 +262,7 @@ class _Target:
         self.timeout_ms = max(0, terms.timeout_ms)
         self._config: LogConfig | None = None
         self._accepted = False
+        self.max_message_bytes = 0  # of the topic, once the partition was accepted
         row = PartitionProduceResponse(topic_partition.partition, 0, *_PLACE)
         response = ProduceResponse([TopicProduceResponse(topic_partition.topic, [row])], _THROTTLE)
         frame = encode_response(0, response, version)
@@ -275,13 +277,15 @@ class _Target:
     def accepts(self, partition: Partition) -> bool:
         """Whether this broker may append to the partition, which takes plain batches as they are,
         and does not flush them first."""
-        if not partition.is_leader or not partition.has_log:
+        log = partition.led_log
+        if log is None:
             return False
         if self.acks == ACKS_ALL and partition.is_under_min_isr:
             return False
-        config = partition.log.config
+        config = log.config
         if config is not self._config:
             self._config = config
+            self.max_message_bytes = config.max_message_bytes
             self._accepted = (
                 takes_plain_batches(config)
                 and config.message_timestamp_type != LOG_APPEND_TIME
@@ -450,20 +454,19 @@ class CommonProduce:
             return apis.on_frame(connection, frame)
         throttle = self._throttle(connection, target, frame) if apis.throttles else None
         started_ns = apis.now_ns()
-        most = partition.log.config.max_message_bytes
-        batch = plain_batch(frame[start:stop], most)
+        batch = plain_batch(frame[start:stop], target.max_message_bytes)
         if batch is None:
             return apis.on_frame(connection, frame)
-        call = _Call(connection, row, request, target, partition, throttle, started_ns)
+        parts = connection, row, request, target, partition, throttle, started_ns
         following = connection.following()
-        if following and self._served_together(call, batch, frame, following):
+        if following and self._served_together(_Call(*parts), batch, frame, following):
             return False
         try:
             info, moved = partition.append_valid(batch, started_ns // 1_000_000)
         except KafkaError:  # nothing has changed: the general path meets the same error
             return apis.on_frame(connection, frame)
         except OSError as failure:
-            self._disk_failed(call, failure, frame)
+            self._disk_failed(_Call(*parts), failure, frame)
             return False
         except Exception as bug:
             apis.stop_node(bug)
@@ -472,11 +475,12 @@ class CommonProduce:
         try:
             messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
             self._appends.appended(partition, 1, messages, size, moved)
-            if throttle is None and apis.watch is None and self._responds_at_once(call, info):
+            is_alone = not (connection.unanswered or connection.closed or throttle)
+            if is_alone and target.acks == ACKS_LEADER and apis.watch is None:
                 connection.send_at_once(target.response(correlation_id, info), row.times)
-                self._served(call, frame)
+                self._served(connection, row, frame, started_ns)
             else:
-                self._respond(call, (correlation_id,), (frame,), (info,))
+                self._respond(_Call(*parts), (correlation_id,), (frame,), (info,))
         except Exception as bug:  # of any kind: the batch is in the log
             apis.stop_node(bug)
             raise
@@ -508,7 +512,7 @@ class CommonProduce:
         request, partition = call.request, call.partition
         if partition.commits_alone and self._appends.is_awaited(partition):
             return False  # what waits for the first batch must not see the others
-        most = partition.log.config.max_message_bytes
+        most = call.target.max_message_bytes
         correlation_ids, batches = [request.correlation_id], [batch]
         for correlation_id, records in those_alike(request, frame, following):
             other = plain_batch(records, most)
@@ -610,20 +614,28 @@ class CommonProduce:
             return ()
         return [watch.at_once(call.row.times, call.connection, frame) for frame in frames]
 
-    def _served(self, call: _Call, frame: memoryview) -> None:
+    def _served(
+        self, connection: ServerConnection, row: ApiRow, frame: memoryview, started_ns: int
+    ) -> None:
         """As ``_handled`` of one request, which nobody watches and whose response has left."""
-        apis, started_ns = self._apis, call.started_ns
+        apis = self._apis
         took_ns = apis.now_ns() - started_ns
-        queue_us = (started_ns - call.connection.received_ns) // 1000
-        call.row.times.served(queue_us, took_ns // 1000, len(frame))
+        queue_us = (started_ns - connection.received_ns) // 1000
+        row.times.served(queue_us, took_ns // 1000, len(frame))
         apis.busy_ns += took_ns
         if took_ns >= apis.stall_ns:
-            self._note_stall(call, (frame,))
+            self._note_stall(connection, row, (frame,), started_ns)
 
-    def _note_stall(self, call: _Call, frames: Sequence[memoryview]) -> None:
+    def _note_stall(
+        self,
+        connection: ServerConnection,
+        row: ApiRow,
+        frames: Sequence[memoryview],
+        started_ns: int,
+    ) -> None:
         header, _ = decode_request_header(frames[0])
-        host, size = call.connection.client_host, sum(map(len, frames))
-        self._apis.note_if_long(call.started_ns, call.row.route, header, host, size)
+        size = sum(map(len, frames))
+        self._apis.note_if_long(started_ns, row.route, header, connection.client_host, size)
 
     def _handled(
         self,
@@ -654,7 +666,7 @@ class CommonProduce:
             request.served(queue_us, local_us, 0)
         apis.busy_ns += took_ns
         if took_ns >= apis.stall_ns:
-            self._note_stall(call, frames)
+            self._note_stall(connection, call.row, frames, started_ns)
 
     def _responds_at_once(self, call: _Call, info: LogAppendInfo) -> bool:
         """Whether responses leave with those of the same read, up to the one with ``info``."""

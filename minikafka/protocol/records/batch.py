@@ -269,17 +269,6 @@ def crc_is_valid(batch: RecordBatch) -> bool:
     return crc_of(batch.buffer, batch.position, batch.length + LOG_OVERHEAD) == batch.crc
 
 
-def stamp(
-    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
-) -> None:
-    """Set the base offset and the leader epoch of the batch at ``position``: 12 bytes, in place."""
-    (length,) = _LENGTH.unpack_from(buffer, position + 8)
-    _STAMP.pack_into(buffer, position, base_offset, length, leader_epoch)
-
-
-_LENGTH: Final = Struct(">i")
-
-
 def stamp_log_append_time(
     buffer: bytearray | memoryview, batch: RecordBatch, timestamp_ms: int
 ) -> None:

@@ -24,7 +24,6 @@ from minikafka.protocol.records.batch import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     RecordBatch,
-    stamp,
     stamp_at,
     stamp_log_append_time,
 )
@@ -208,7 +207,7 @@ class UnifiedLog:
                 f"a batch of {size} bytes exceeds a segment of {self.config.segment_bytes} bytes",
             )
         data = _writable(batch.buffer, size)
-        stamp(data, 0, first_offset, leader_epoch)
+        stamp_at(data, 0, first_offset, batch.length, leader_epoch)
         max_timestamp = batch.max_timestamp
         if append_time != NO_TIMESTAMP:
             max_timestamp = append_time

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.records.batch import RecordBatch, parse_batches, stamp
+from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.record import Record, decode_records
+from tests.support.storage.stored_batches import stamp
 
 
 @dataclass
@@ -29,7 +30,7 @@ class FakePartition:
     def append(self, data: bytes | memoryview) -> int:
         base = self.end
         batch = bytearray(data)
-        stamp(batch, 0, base, self.leader_epoch)
+        stamp(batch, base, self.leader_epoch)
         self.batches.append(bytes(batch))
         return base
 

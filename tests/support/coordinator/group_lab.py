@@ -24,8 +24,9 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
-from minikafka.protocol.records.batch import RecordBatch, parse_batch, stamp
+from minikafka.protocol.records.batch import RecordBatch, parse_batch
 from minikafka.protocol.records.record import decode_records
+from tests.support.storage.stored_batches import stamp
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog
 
@@ -121,7 +122,7 @@ class MemoryLog:
             done(self.refusal, -1)
             return
         stamped = bytearray(batch)
-        stamp(stamped, 0, self.end, 0)
+        stamp(stamped, self.end, 0)
         base_offset = self.end
         self.batches.append(bytes(stamped))
         self.end += parse_batch(stamped, 0).record_count

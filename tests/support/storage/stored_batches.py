@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minikafka.protocol.records.batch import parse_batch, stamp_at
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import encode_record
@@ -48,3 +49,8 @@ def large_record(size_bytes: int, base_offset: int = 0, key: bytes | None = b"k"
 def garbage(base_offset: int = 0, count: int = 3) -> bytes:
     """Return a batch with a valid CRC and invalid records."""
     return stored_batch(b"\xff" * 40, count, base_offset)
+
+
+def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
+    """Set what a log assigns to a batch, in place."""
+    stamp_at(batch, 0, base_offset, parse_batch(batch, 0).length, leader_epoch)

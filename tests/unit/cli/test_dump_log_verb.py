@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.main import FAILED, OK, main
-from minikafka.protocol.records.batch import stamp
 from minikafka.protocol.records.builder import build_batch
+from tests.support.storage.stored_batches import stamp
 
 
 def test_names_of_headers_that_no_terminal_can_show(
@@ -19,7 +19,7 @@ def test_names_of_headers_that_no_terminal_can_show(
     data = b""
     for offset, name in enumerate(names):
         batch = bytearray(build_batch([(1, b"k", b"v", [(name, b"x")])]))
-        stamp(batch, 0, offset, 0)
+        stamp(batch, offset, 0)
         data += batch
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(data)

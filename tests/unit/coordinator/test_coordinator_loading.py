@@ -21,13 +21,13 @@ from minikafka.core.group.shard import GroupShard
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from minikafka.protocol.records.batch import TRANSACTIONAL_FLAG, parse_batch, stamp
+from minikafka.protocol.records.batch import TRANSACTIONAL_FLAG, parse_batch
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import ControlRecordType, EndTxnMarker
 from minikafka.protocol.records.control import encode_end_txn_marker as encode_marker
 from minikafka.protocol.records.record import encode_record as record_bytes
 from tests.support.coordinator.group_lab import GroupLab, LabClock, MemoryLog, run
-from tests.support.storage.stored_batches import stored_batch
+from tests.support.storage.stored_batches import stamp, stored_batch
 from tests.support.world.recording_log import RecordingLog
 
 
@@ -127,7 +127,7 @@ def test_a_batch_that_overlaps_the_previous_one_is_skipped() -> None:
     lab.commit({("t", 1): 3, ("t", 2): 3})
     overlapping = bytearray(lab.log.batches[1])
     assert parse_batch(overlapping, 0).base_offset == 2
-    stamp(overlapping, 0, 1, 0)
+    stamp(overlapping, 1, 0)
     lab.log.batches[1] = bytes(overlapping)
     reload(lab)
     assert lab.committed() == {("t", 1): 1, ("t", 2): 2}

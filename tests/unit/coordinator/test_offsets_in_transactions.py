@@ -14,8 +14,9 @@ from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import CommittedOffset, OffsetCommitted
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.records.batch import parse_batch, stamp
+from minikafka.protocol.records.batch import parse_batch
 from tests.support.coordinator.group_lab import GROUP, PARTITION, GroupLab
+from tests.support.storage.stored_batches import stamp
 from tests.support.storage.transactions import marker
 
 E = ErrorCode
@@ -34,7 +35,7 @@ def marked(lab: GroupLab, committed: bool, producer_id: int = PID) -> int:
     """The marker is in the log, at this offset."""
     offset = lab.log.end
     batch = bytearray(marker(producer_id, 0, committed))
-    stamp(batch, 0, offset, 0)
+    stamp(batch, offset, 0)
     lab.log.batches.append(bytes(batch))
     lab.log.end += 1
     return offset

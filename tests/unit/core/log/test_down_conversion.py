@@ -10,7 +10,7 @@ from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records import legacy
-from minikafka.protocol.records.batch import CorruptRecordError, stamp, stamp_log_append_time
+from minikafka.protocol.records.batch import CorruptRecordError, stamp_log_append_time
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import (
@@ -20,6 +20,7 @@ from minikafka.protocol.records.legacy import (
 from minikafka.protocol.records.record import Record, decode_records, encode_record
 from tests.support.protocol.golden import golden
 from tests.support.protocol.message_sets import decode_message_set
+from tests.support.storage.stored_batches import stamp
 
 NOW = 1_700_000_000_000
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
@@ -169,7 +170,7 @@ def test_from_set_to_batch_to_set(
         encode_message_set(sent, magic, codec), LogConfig(), AppendOrigin.CLIENT, NOW
     )
     stored = bytearray(batch.buffer)
-    stamp(stored, 0, base, 3)
+    stamp(stored, base, 3)
     expected = [
         r._replace(offset=base + r.offset, timestamp=r.timestamp if magic else -1) for r in sent
     ]

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
+    LOG_OVERHEAD,
     MAX_SEQUENCE,
     CorruptRecordError,
     crc_is_valid,
     increment_sequence,
     parse_batches,
-    stamp,
+    stamp_at,
     stamp_log_append_time,
 )
 from minikafka.protocol.records.builder import build_batch
@@ -166,9 +167,9 @@ def test_message_sets_are_refused_as_unsupported_format(magic: int) -> None:
     assert caught.value.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-def test_stamping_changes_twelve_bytes_and_keeps_the_crc() -> None:
+def test_stamping_changes_offset_and_epoch_and_keeps_the_crc() -> None:
     data = bytearray(b"xx" + GOLDEN)
-    stamp(data, 2, 2**40, 12)
+    stamp_at(data, 2, 2**40, len(GOLDEN) - LOG_OVERHEAD, 12)
     assert data[10:14] == GOLDEN[8:12]
     assert data[18:] == GOLDEN[16:]
     (batch,) = parse_batches(memoryview(data)[2:])
