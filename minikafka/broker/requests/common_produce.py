@@ -414,6 +414,11 @@ class _ParkedRow:
         return encode_response(correlation_id, response, version)
 
 
+def _is_committed(partition: Partition, info: LogAppendInfo) -> bool:
+    """Whether the replicas in sync have the records."""
+    return partition.acknowledged(info.last_offset + 1) is _NO_ERROR
+
+
 class CommonProduce:
     """Serves the common Produce request, and gives all other frames to ``apis``."""
 
@@ -475,8 +480,8 @@ class CommonProduce:
         try:
             messages, size = info.last_offset - info.first_offset + 1, batch.length + LOG_OVERHEAD
             self._appends.appended(partition, 1, messages, size, moved)
-            is_alone = not (connection.unanswered or connection.closed or throttle)
-            if is_alone and target.acks == ACKS_LEADER and apis.watch is None:
+            is_plain = throttle is None and apis.watch is None
+            if is_plain and self._responds_at_once(connection, target, partition, info):
                 connection.send_at_once(target.response(correlation_id, info), row.times)
                 self._served(connection, row, frame, started_ns)
             else:
@@ -580,7 +585,7 @@ class CommonProduce:
         connection, last, count = call.connection, infos[-1], len(infos)
         replies: Sequence[PendingReply | None] | _ParkedRow | None = None
         watched: Sequence[WatchedTimes] = ()
-        if self._responds_at_once(call, last):
+        if self._responds_at_once(connection, call.target, call.partition, last):
             watched = self._watched(call, frames)
             responses = call.target.responses(correlation_ids, infos)
             throttle = call.throttle
@@ -668,19 +673,19 @@ class CommonProduce:
         if took_ns >= apis.stall_ns:
             self._note_stall(connection, call.row, frames, started_ns)
 
-    def _responds_at_once(self, call: _Call, info: LogAppendInfo) -> bool:
+    @staticmethod
+    def _responds_at_once(
+        connection: ServerConnection, target: _Target, partition: Partition, info: LogAppendInfo
+    ) -> bool:
         """Whether responses leave with those of the same read, up to the one with ``info``."""
-        connection = call.connection
-        return not (connection.unanswered or connection.closed) and (
-            call.target.acks == ACKS_LEADER or self._is_complete(call, info)
-        )
+        if connection.unanswered or connection.closed:
+            return False
+        return target.acks == ACKS_LEADER or _is_committed(partition, info)
 
     @staticmethod
     def _is_complete(call: _Call, info: LogAppendInfo) -> bool:
         """Whether the replicas that ``acks`` names have the records."""
-        if call.target.acks == ACKS_LEADER:
-            return True
-        return call.partition.acknowledged(info.last_offset + 1) is _NO_ERROR
+        return call.target.acks == ACKS_LEADER or _is_committed(call.partition, info)
 
     def _reply(
         self, call: _Call, correlation_id: int, info: LogAppendInfo, frame: memoryview
