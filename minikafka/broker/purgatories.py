@@ -130,10 +130,7 @@ class ReplicaPurgatories:
         self.produce = make("Produce", produce_purge_interval)
         self.fetch = make("Fetch", fetch_purge_interval)
         self.delete_records = make("DeleteRecords", delete_records_purge_interval)
-        self._tried = [
-            (reaper.purgatory.is_watched, reaper.check_and_complete)
-            for reaper in (self.fetch, self.produce, self.delete_records)
-        ]
+        self._in_order = (self.fetch, self.produce, self.delete_records)
 
     def log_end_moved(self, topic_partition: TopicPartition) -> None:
         """Try the parked fetches of followers, after records were appended that are not committed
@@ -162,9 +159,9 @@ class ReplicaPurgatories:
     def partition_changed(self, topic_partition: TopicPartition) -> None:
         """Try all operations that watch the partition, after a change of a watermark or of its
         role, or after its removal."""
-        for is_watched, check_and_complete in self._tried:
-            if is_watched(topic_partition):  # mostly by none
-                check_and_complete(topic_partition)
+        for reaper in self._in_order:
+            if reaper.purgatory.is_watched(topic_partition):  # mostly by none
+                reaper.check_and_complete(topic_partition)
 
     def partitions_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """As ``partition_changed`` for several partitions; an operation that watches many of them

@@ -27,7 +27,7 @@ from minikafka.network.server_connection import (
     ServerConfig,
     ServerConnection,
 )
-from minikafka.protocol.frames import FrameReader, ReadBuffers
+from minikafka.protocol.frames import FrameReader
 
 if TYPE_CHECKING:
     from minikafka.network.listener_sasl import ListenerSasl
@@ -66,7 +66,7 @@ class Server:
         self.budget = budget or MemoryBudget()
         self.memory = self.budget.requests
         self.frame_memory = FrameMemory(self.budget, clock)
-        self._read_buffers = ReadBuffers()
+        self._spare_buffers: list[memoryview] = []  # of all connections
         self.large_writes = LargeWrites()
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
@@ -96,7 +96,7 @@ class Server:
     def queued_requests(self) -> tuple[int, int]:
         """Return how many requests wait to be served, and how many for their replies."""
         open_ = self._connections.values()
-        return sum(len(c._held) for c in open_), sum(len(c.unanswered) for c in open_)
+        return sum(c.held_count for c in open_), sum(len(c.unanswered) for c in open_)
 
     async def start(self, host: str, port: int, holding: bool = False) -> int:
         """Listen and return the port. Raises OSError (address in use). With ``holding``,
@@ -148,7 +148,7 @@ class Server:
 
     def new_reader(self) -> FrameReader:
         return FrameReader(
-            self._config.socket_request_max_bytes, reuse=True, buffers=self._read_buffers
+            self._config.socket_request_max_bytes, reuse=True, spare=self._spare_buffers
         )
 
     def opened(self, connection: ServerConnection) -> None:

@@ -78,7 +78,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "__weakref__",
+        "__weakref__",  # for tests
         "_active",
         "_after_replies",
         "_awaits_buffer",
@@ -165,7 +165,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._queued_bytes = 0  # bound: queued_max_bytes
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
-        self._frames: Sequence[memoryview] = ()  # those of one read, while they are served
+        self._frames: Sequence[memoryview] = ()  # of a read with several, while they are served
         self._served = 0  # of these, with the one that is being served
         self._held: Sequence[memoryview] = ()  # received frames that wait for a limit or a reply
         self._broken: FrameError | None = None  # the stream cannot be parsed beyond this point
@@ -174,7 +174,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._in_read = False
         self._flushing = False  # ``_flush_soon`` or ``write_large`` is scheduled
         self._resuming = False
-        self._has_large_buffer = False  # as ``_frame_memory`` knows
+        self._has_large_buffer = False  # as the server's ``frame_memory`` knows
         self._awaits_buffer = False  # the frame under way may not take more memory yet
         self._read_paused = self._write_paused = False
         self._muted_until_ms = 0
@@ -364,6 +364,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Refuse larger frames; None stands for ``socket.request.max.bytes``."""
         limit = self._config.socket_request_max_bytes if max_bytes is None else max_bytes
         self._reader.max_frame_bytes = limit
+
+    @property
+    def held_count(self) -> int:
+        """How many received frames wait to be served."""
+        return len(self._held)
 
     @property
     def is_held(self) -> bool:
@@ -633,8 +638,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._flush()
             if self._refused or self._unmute is not None or now() >= until_ms or self._is_full():
                 break
-        self._frames = ()
-        return self._served
+        served, self._frames, self._served = self._served, (), 0
+        return served
 
     def _check_invalid_size(self, error: FrameError, login: ConnectionLogin | None) -> None:
         """Refuse a frame for its size, when every frame before it is served."""

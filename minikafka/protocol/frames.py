@@ -30,21 +30,11 @@ WIDE_FRAMES = 4
 # producer that was held up once sends a second's records in one frame, and small ones afterwards.
 SMALL_READS = 64
 
-# Buffers that readers have given back and that the next ones take. More are rarely needed at once.
+# Buffers that readers have given back for the next ones. More are rarely needed at once.
 SPARE_BUFFERS = 16
 _NO_BUFFER = memoryview(b"")
 
 _read_size = struct.Struct(">i").unpack_from
-
-
-class ReadBuffers:
-    """Buffers of BUFFER_BYTES that many readers of one event loop take in turn.
-
-    Between two reads a connection mostly waits for a request, and no byte of one has arrived: ten
-    thousand idle connections then need one buffer (``FrameReader.rest``)."""
-
-    def __init__(self) -> None:
-        self.spare: list[memoryview] = []  # bound: SPARE_BUFFERS
 
 
 class FrameError(ValueError):
@@ -65,20 +55,21 @@ class FrameReader:
     at most ``kept_bytes``. After FrameError the reader cannot be used, except that
     ``buffer_updated(0)`` parses the same bytes again when ``max_frame_bytes`` has been raised.
 
-    The reader takes its buffer from ``buffers`` at the first ``get_buffer``, and gives it back in
-    ``rest``.
+    The reader takes its buffer from ``spare``, which the readers of an event loop share, and gives
+    it back in ``rest``. Between two reads a connection mostly waits for a request, and no byte of
+    one has arrived: ten thousand idle connections then need one buffer.
     """
 
     __slots__ = (
         "_big",
         "_big_filled",
         "_big_size",
-        "_buffers",
         "_end",
         "_kept_bytes",
         "_received_frame",
         "_reuse",
         "_small_reads",
+        "_spare",
         "_start",
         "_view",
         "_wide_bytes",
@@ -91,12 +82,12 @@ class FrameReader:
         max_frame_bytes: int,
         reuse: bool,
         kept_bytes: int = BIG_BYTES,
-        buffers: ReadBuffers | None = None,
+        spare: list[memoryview] | None = None,
     ) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._reuse = reuse
         self._kept_bytes = kept_bytes
-        self._buffers = ReadBuffers() if buffers is None else buffers
+        self._spare: list[memoryview] = [] if spare is None else spare  # bound: SPARE_BUFFERS
         self._view = _NO_BUFFER
         self._start = 0  # of what was filled but not handed out
         self._end = 0
@@ -141,7 +132,7 @@ class FrameReader:
         if self._big_size:
             return self._big_buffer()
         if not self._view:
-            spare = self._buffers.spare
+            spare = self._spare
             self._view = spare.pop() if spare else memoryview(bytearray(BUFFER_BYTES))
             if not self._wide_bytes:
                 return self._view
@@ -215,9 +206,8 @@ class FrameReader:
         or is a large one that is still of use. The frames that were found are not valid any more.
         """
         if self._start == self._end and len(self._view) == BUFFER_BYTES:
-            spare = self._buffers.spare
-            if len(spare) < SPARE_BUFFERS:
-                spare.append(self._view)
+            if len(self._spare) < SPARE_BUFFERS:
+                self._spare.append(self._view)
             self._view = _NO_BUFFER
             self._start = self._end = 0
         elif self._small_reads >= SMALL_READS:

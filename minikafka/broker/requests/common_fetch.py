@@ -2,13 +2,13 @@
 
 It is a Fetch of version 10 to 17 for one partition that this broker leads, without a session or in
 a session of a consumer that has no other partition. There are enough records for it, and they are
-in the page cache. The steps:
+in the page cache. A client id of more than some 300 bytes is unusual. The steps:
 
 1. ``common_fetch`` takes four numbers out of the frame that differ from request to request:
    correlation id, session id, session epoch and offset.
-2. ``_Target`` is found by all other bytes, which are read and checked when they come first. It has
-   the partition's name, the terms of the request, and the response, of which only numbers and
-   records are missing.
+2. ``_Target`` is found by the request's form: all other bytes, which are read and checked when they
+   come first. It has the partition's name, the terms of the request, and the response, of which
+   only numbers and records are missing.
 3. The records are read. Nothing has changed so far.
 4. The session goes on, and the response leaves with those of the same read.
 
@@ -57,9 +57,11 @@ LAST_VERSION: Final = ApiKey.FETCH.max_version
 FIRST_FLEXIBLE: Final = ApiKey.FETCH.first_flexible
 FIRST_BY_ID: Final = 13
 FIRST_WITHOUT_REPLICA_ID: Final = 15
-MAX_TARGETS: Final = 10_000  # each about a kilobyte
+# A form has a client id, which any client can make up, a response a partition of this broker.
+MAX_TARGETS: Final = 10_000  # each has some 600 bytes
+MAX_PACKED: Final = 20_000  # responses, each has some 900 bytes
 JOINED_BYTES: Final = 32 * 1024  # of records: fewer are copied, more are sent as they were read
-MAX_BYTES: Final = 450  # of a request; a client id may have 32 KB
+MAX_REQUEST_BYTES: Final = 450  # a client id may have 32 KB
 NO_OFFSET: Final = -1
 _LEAST_BYTES: Final = 10  # of the header
 
@@ -88,12 +90,13 @@ def _places(version: int) -> tuple[int, int]:
 
 
 _PLACES: Final = {version: _places(version) for version in range(FIRST_VERSION, LAST_VERSION + 1)}
-# Version, the bytes up to the session, those up to the offset, and the rest.
-Alike: TypeAlias = tuple[int, bytes, bytes, bytes]
+# What many requests have in common: the version, the bytes up to the session, those up to the
+# offset, and the rest.
+FetchForm: TypeAlias = tuple[int, bytes, bytes, bytes]
 
 
 class CommonFetch(NamedTuple):
-    """A Fetch request of a consumer for one partition. ``alike`` are its version and its bytes
+    """A Fetch request of a consumer for one partition. ``form`` is its version and its bytes
     without these numbers."""
 
     version: int
@@ -101,14 +104,14 @@ class CommonFetch(NamedTuple):
     session_id: int
     session_epoch: int
     offset: int
-    alike: Alike
+    form: FetchForm
 
 
 def common_fetch(frame: memoryview) -> CommonFetch | None:
     """Read a frame; None if it cannot be a Fetch request as the module describes it. What is in
-    ``alike`` is not checked."""
+    ``form`` is not checked."""
     size = len(frame)
-    if not _LEAST_BYTES <= size <= MAX_BYTES or frame[0] or frame[1] != FETCH:
+    if not _LEAST_BYTES <= size <= MAX_REQUEST_BYTES or frame[0] or frame[1] != FETCH:
         return None
     _, version, correlation_id, length = _read_header(frame)
     if version not in _PLACES:
@@ -124,18 +127,18 @@ def common_fetch(frame: memoryview) -> CommonFetch | None:
         session_id == NO_SESSION
     ):
         return None
-    alike = (
+    form = (
         version,
         frame[8:session].tobytes(),
         frame[session + 8 : offset].tobytes(),
         frame[offset + 8 :].tobytes(),
     )
     (fetch_offset,) = _OFFSET.unpack_from(frame, offset)
-    return CommonFetch(version, correlation_id, session_id, session_epoch, fetch_offset, alike)
+    return CommonFetch(version, correlation_id, session_id, session_epoch, fetch_offset, form)
 
 
 class FetchTerms(NamedTuple):
-    """What requests that are alike have in common. ``name`` has the encoded topic and partition."""
+    """What requests of one form have in common. ``name`` has the encoded topic and partition."""
 
     min_bytes: int
     max_bytes: int
@@ -145,10 +148,10 @@ class FetchTerms(NamedTuple):
     partition_max_bytes: int
 
 
-def terms_of(alike: Alike) -> FetchTerms | None:
-    """Read ``CommonFetch.alike``; None unless it is of a request as the module describes it. The
+def fetch_terms(form: FetchForm) -> FetchTerms | None:
+    """Read ``CommonFetch.form``; None unless it is of a request as the module describes it. The
     name is not checked."""
-    version, start, named, rest = alike
+    version, start, named, rest = form
     length = int.from_bytes(start[:2], signed=True)
     at = 2 + max(length, 0)
     if len(named) < 4 or not start[2:at].isascii():
@@ -209,7 +212,7 @@ def named_partition(name: bytes, version: int) -> Named | None:
 
 
 class _Target:
-    """What requests for one partition have in common that are alike, and the response to them."""
+    """What requests of one form have in common, and the response to them."""
 
     __slots__ = (
         "isolation",
@@ -227,9 +230,9 @@ class _Target:
         self,
         topic_partition: TopicPartition,
         topic_id: UUID | None,
-        version: int,
         terms: FetchTerms,
         fetch_max_bytes: int,
+        packed: PackedFetchResponse,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -241,8 +244,7 @@ class _Target:
         self.max_bytes = min(max_bytes, self.partition_max_bytes)
         self.min_bytes = max(1, min(terms.min_bytes, max_bytes))
         self.isolation = _ISOLATION[terms.isolation_level]
-        has_aborted = self.isolation is Isolation.TXN_COMMITTED
-        self.response = PackedFetchResponse(topic_partition, topic_id, version, has_aborted).parts
+        self.response = packed.parts
 
     def names(self, partition: Partition) -> bool:
         """Whether this broker leads the partition in the epoch that is named, and the topic is the
@@ -250,7 +252,12 @@ class _Target:
         return (
             partition.led_log is not None
             and (self.leader_epoch in (NO_EPOCH, partition.state.leader_epoch))
-            and partition.accepts_topic_id(self.topic_id)
+            # Mostly it is the same object: to compare two takes Python.
+            and (
+                self.topic_id is None
+                or self.topic_id is partition.topic_id
+                or self.topic_id == partition.topic_id
+            )
         )
 
 
@@ -283,7 +290,9 @@ class CommonFetches:
         self._sessions = sessions
         self._most_bytes = config.fetch_max_bytes
         self._times: RequestTimes | None = None  # with the first request
-        self._targets: dict[Alike, _Target] = {}
+        self._targets: dict[FetchForm, _Target] = {}
+        # By version, isolation level and name.
+        self._packed: dict[tuple[int, int, bytes], PackedFetchResponse] = {}
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool | None:
         """As ``Apis.on_frame``."""
@@ -295,7 +304,8 @@ class CommonFetches:
         if row is None or not row.first <= request.version <= row.last:
             return self._otherwise(connection, frame)
         started_ns = apis.now_ns()
-        target = self._targets.get(request.alike) or self._found(request.alike)
+        known = self._targets.get(request.form)
+        target = known or self._new_target(request.form)
         if target is None:
             return self._otherwise(connection, frame)
         times = self._times or self._times_of(row)
@@ -307,6 +317,8 @@ class CommonFetches:
             raise
         if not replied:
             return self._otherwise(connection, frame)
+        if known is None:
+            self._remember(request.form, target)
         times.arrived(request.version)
         now_ns = apis.now_ns()
         local_us = (now_ns - started_ns) // 1000
@@ -365,20 +377,32 @@ class CommonFetches:
         self._times = times = row.times_of(row.request_class())
         return times
 
-    def _found(self, alike: Alike) -> _Target | None:
-        """Return the target of a partition that this broker hosts, and remember it."""
-        version, terms = alike[0], terms_of(alike)
+    def _new_target(self, form: FetchForm) -> _Target | None:
+        """Return the target of a partition that this broker hosts."""
+        version, terms = form[0], fetch_terms(form)
         named = None if terms is None else named_partition(terms.name, version)
         if terms is None or named is None:
             return None
-        topic, topic_id, partition = named
+        topic, topic_id, index = named
         if topic_id is not None:
             topic = self._hosted.topic_name(topic_id) or ""
-        topic_partition = TopicPartition(topic, partition)
-        if self._hosted.get(topic_partition) is None:
+        topic_partition = TopicPartition(topic, index)
+        partition = self._hosted.get(topic_partition)
+        if partition is None:
             return None
+        if topic_id == partition.topic_id:
+            topic_id = partition.topic_id
+        isolation = terms.isolation_level
+        packed = self._packed.get((version, isolation, terms.name))
+        if packed is None:
+            if len(self._packed) >= MAX_PACKED:
+                self._packed.clear()
+            packed = PackedFetchResponse(topic_partition, topic_id, version, bool(isolation))
+            self._packed[version, isolation, terms.name] = packed
+        return _Target(topic_partition, topic_id, terms, self._most_bytes, packed)
+
+    def _remember(self, form: FetchForm, target: _Target) -> None:
+        """Remember the target of a client that has got records."""
         if len(self._targets) >= MAX_TARGETS:
             self._targets.clear()
-        target = _Target(topic_partition, topic_id, version, terms, self._most_bytes)
-        self._targets[alike] = target
-        return target
+        self._targets[form] = target

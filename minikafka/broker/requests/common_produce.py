@@ -1,7 +1,8 @@
 """The Produce request that most producers send, served in one straight line.
 
 It is a Produce of version 7 to 11 with acks 1 or all, without a transactional id, for one partition
-of this broker, with one batch that has no attributes (no compression, no transaction). The steps:
+of this broker, with one batch that has no attributes (no compression, no transaction). A client id
+of more than some 300 bytes is unusual, and so is a topic of more than 126. The steps:
 
 1. ``common_request`` finds the records in the frame. There are no message objects.
 2. ``_Target`` is found by all bytes before them but the correlation id, which were read and checked
@@ -43,6 +44,7 @@ from minikafka.broker.replication.record_appends import (
 )
 from minikafka.broker.replication.transactional_appends import TransactionalAppends
 from minikafka.broker.requests.apis import ApiRow, Apis, PendingReply
+from minikafka.broker.requests.packed_produce import PackedProduceResponse
 from minikafka.broker.requests.produce import ProduceHandler
 from minikafka.broker.requests.request_times import WatchedTimes
 from minikafka.core.log.append import LogAppendInfo
@@ -56,11 +58,6 @@ from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey
 from minikafka.protocol.buffer import DecodeError, read_uvarint
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_response
-from minikafka.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, RecordBatch
 
 if TYPE_CHECKING:
@@ -70,8 +67,10 @@ PRODUCE: Final = int(ApiKey.PRODUCE)
 FIRST_VERSION: Final = LAST_DEPRECATED[ApiKey.PRODUCE] + 1  # the others are counted by client
 FIRST_FLEXIBLE: Final = ApiKey.PRODUCE.first_flexible
 LAST_VERSION: Final = 11
-MAX_TARGETS: Final = 10_000  # each about a kilobyte
-MAX_ALIKE_BYTES: Final = 400  # most of it a client id, which may have 32 KB
+# A form has a client id, which any client can make up, a response a partition of this broker.
+MAX_TARGETS: Final = 10_000  # each has some 500 bytes
+MAX_PACKED: Final = 20_000  # responses, each has some 700 bytes
+MAX_FORM_BYTES: Final = 400  # most of it a client id, which may have 32 KB
 
 _read_header = Struct(">hhih").unpack_from  # key, version, correlation id, length of the client id
 # After the client id: tags of the header, transactional id, acks, time-out, topics + 1.
@@ -81,14 +80,10 @@ _read_length = Struct(">h").unpack_from
 _read_size = Struct(">i").unpack_from
 _ACKS: Final = (ACKS_LEADER, ACKS_ALL)
 _NO_ERROR: Final = ErrorCode.NONE
-_OFFSETS: Final = Struct(">qqq")  # base offset, log append time, log start offset
-_PLACE: Final = (-2, -3, -4)  # in their place, while a response is encoded
-_THROTTLE_MS: Final = Struct(">i")
-_THROTTLE: Final = -5  # in its place, likewise
 
-
-# Version, and the bytes from the length of the client id up to the size of the records.
-Alike: TypeAlias = tuple[int, bytes]
+# What many requests have in common: the version, and the bytes from the length of the client id up
+# to the size of the records.
+ProduceForm: TypeAlias = tuple[int, bytes]
 
 
 class CommonRequest(NamedTuple):
@@ -97,7 +92,7 @@ class CommonRequest(NamedTuple):
 
     version: int
     correlation_id: int
-    alike: Alike
+    form: ProduceForm
     sized_at: int
     start: int
     stop: int
@@ -105,7 +100,8 @@ class CommonRequest(NamedTuple):
 
 def common_request(frame: memoryview) -> CommonRequest | None:
     """Read a frame; None if it cannot be a Produce request as the module describes it. Neither its
-    records nor what is in ``alike`` are checked."""
+    records nor what is in ``form`` are checked: the decoder may refuse it, and then
+    ``plain_batch`` refuses the records."""
     if len(frame) < BATCH_OVERHEAD or frame[0] or frame[1] != PRODUCE:
         return None
     try:
@@ -130,12 +126,12 @@ def common_request(frame: memoryview) -> CommonRequest | None:
     if ends is None:
         return None
     start, stop = ends
-    alike = version, frame[8:sized_at].tobytes()
-    return CommonRequest(version, correlation_id, alike, sized_at, start, stop)
+    form = version, frame[8:sized_at].tobytes()
+    return CommonRequest(version, correlation_id, form, sized_at, start, stop)
 
 
 class ProduceTerms(NamedTuple):
-    """What requests that are alike have in common. ``name`` has the encoded topic and
+    """What requests of one form have in common. ``name`` has the encoded topic and
     partition."""
 
     client_id: str
@@ -144,10 +140,10 @@ class ProduceTerms(NamedTuple):
     name: bytes
 
 
-def terms_of(alike: Alike) -> ProduceTerms | None:
-    """Read ``CommonRequest.alike``; None unless it is of a request as the module describes it. The
+def produce_terms(form: ProduceForm) -> ProduceTerms | None:
+    """Read ``CommonRequest.form``; None unless it is of a request as the module describes it. The
     name is not checked."""
-    version, data = alike
+    version, data = form
     at = 2 + max(int.from_bytes(data[:2], signed=True), 0)
     client_id = data[2:at]
     if version >= FIRST_FLEXIBLE:
@@ -178,7 +174,7 @@ def _ends_of_records(frame: memoryview, at: int, version: int) -> tuple[int, int
     return start, stop
 
 
-def those_alike(
+def of_the_same_form(
     request: CommonRequest, frame: memoryview, following: Sequence[memoryview]
 ) -> Iterator[tuple[int, memoryview]]:
     """Yield the correlation ids and the records of the frames that follow, until one differs from
@@ -232,29 +228,32 @@ def named_partition(name: bytes, version: int) -> TopicPartition | None:
 
 
 class _Target:
-    """What requests for one partition have in common that are alike, and the response to them.
+    """What requests of one form have in common, and the responses to them.
 
     ``accepts`` remembers its outcome for a configuration, which a change replaces by another
-    object."""
+    object. ``max_message_bytes`` is that of the topic, once it has returned True."""
 
     __slots__ = (
         "_accepted",
         "_config",
-        "_end",
-        "_middle",
-        "_pack",
-        "_size",
-        "_tags",
         "acks",
         "client_id",
         "header_bytes",
         "max_message_bytes",
+        "packed",
         "timeout_ms",
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, version: int, terms: ProduceTerms) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        version: int,
+        terms: ProduceTerms,
+        packed: PackedProduceResponse,
+    ) -> None:
         self.topic_partition = topic_partition
+        self.packed = packed
         self.client_id = terms.client_id
         # The size of the header, which does not count towards a quota.
         self.header_bytes = 10 + len(terms.client_id) + (version >= FIRST_FLEXIBLE)
@@ -262,17 +261,7 @@ class _Target:
         self.timeout_ms = max(0, terms.timeout_ms)
         self._config: LogConfig | None = None
         self._accepted = False
-        self.max_message_bytes = 0  # of the topic, once the partition was accepted
-        row = PartitionProduceResponse(topic_partition.partition, 0, *_PLACE)
-        response = ProduceResponse([TopicProduceResponse(topic_partition.topic, [row])], _THROTTLE)
-        frame = encode_response(0, response, version)
-        offsets = frame.index(_OFFSETS.pack(*_PLACE))
-        self._size = len(frame) - 4
-        self._middle = frame[8:offsets]
-        throttle = frame.rindex(_THROTTLE_MS.pack(_THROTTLE))
-        self._end = frame[offsets + _OFFSETS.size : throttle]
-        self._tags = frame[throttle + _THROTTLE_MS.size :]
-        self._pack = Struct(f">ii{len(self._middle)}sqqq{len(self._end)}si{len(self._tags)}s").pack
+        self.max_message_bytes = 0
 
     def accepts(self, partition: Partition) -> bool:
         """Whether this broker may append to the partition, which takes plain batches as they are,
@@ -292,32 +281,6 @@ class _Target:
                 and config.flush_messages == NO_LIMIT
             )
         return self._accepted
-
-    def response(self, correlation_id: int, info: LogAppendInfo, throttle_ms: int = 0) -> bytes:
-        """Return the response to a successful append, as a frame."""
-        return self._pack(
-            self._size,
-            correlation_id,
-            self._middle,
-            info.first_offset,
-            info.log_append_time,
-            info.log_start_offset,
-            self._end,
-            throttle_ms,
-            self._tags,
-        )
-
-    def responses(
-        self, correlation_ids: Sequence[int], infos: Sequence[LogAppendInfo]
-    ) -> list[bytes]:
-        """As ``response`` of each."""
-        pack, size, middle, end, tags = self._pack, self._size, self._middle, self._end, self._tags
-        return [
-            pack(size, number, middle, first, appended_ms, start, end, 0, tags)
-            for number, (first, _, _, _, appended_ms, start, _, _, _) in zip(
-                correlation_ids, infos, strict=True
-            )
-        ]
 
 
 class _Call:
@@ -399,7 +362,7 @@ class _ParkedRow:
         if outcome:
             responses = list(map(partial(self._refusal, outcome), correlation_ids, infos))
         else:
-            responses = call.target.responses(correlation_ids, infos)
+            responses = call.target.packed.responses(correlation_ids, infos)
         call.connection.send_row(slots, responses)
         remote_us = (self._apis.now_ns() - handled_ns) // 1000
         sizes = [slot.request_bytes for slot in slots]
@@ -414,8 +377,10 @@ class _ParkedRow:
         return encode_response(correlation_id, response, version)
 
 
-def _is_committed(partition: Partition, info: LogAppendInfo) -> bool:
-    """Whether the replicas in sync have the records."""
+def _is_complete(target: _Target, partition: Partition, info: LogAppendInfo) -> bool:
+    """Whether the replicas that ``acks`` names have the records."""
+    if target.acks == ACKS_LEADER:
+        return True
     return partition.acknowledged(info.last_offset + 1) is _NO_ERROR
 
 
@@ -437,7 +402,8 @@ class CommonProduce:
         self._appends = appends
         self._in_order = in_order
         self._authorization = authorization
-        self._targets: dict[Alike, _Target] = {}
+        self._targets: dict[ProduceForm, _Target] = {}
+        self._packed: dict[tuple[int, bytes], PackedProduceResponse] = {}  # by version and name
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
         """As ``Apis.on_frame``."""
@@ -445,13 +411,14 @@ class CommonProduce:
         request = common_request(frame)
         if request is None or apis.injects_faults or self._in_order.has_parked:
             return apis.on_frame(connection, frame)
-        version, correlation_id, alike, _, start, stop = request
+        version, correlation_id, form, _, start, stop = request
         row = apis.rows.get(PRODUCE)
         if row is None or not row.first <= version <= row.last:
             return apis.on_frame(connection, frame)
         if connection.unanswered and connection.overlapping is not row.overlapping:
             return apis.on_frame(connection, frame)
-        target = self._targets.get(alike) or self._found(alike)
+        known = self._targets.get(form)
+        target = known or self._new_target(form)
         partition = None if target is None else self._hosted.get(target.topic_partition)
         if target is None or partition is None or not target.accepts(partition):
             return apis.on_frame(connection, frame)
@@ -462,6 +429,8 @@ class CommonProduce:
         batch = plain_batch(frame[start:stop], target.max_message_bytes)
         if batch is None:
             return apis.on_frame(connection, frame)
+        if known is None:
+            self._remember(form, target)
         parts = connection, row, request, target, partition, throttle, started_ns
         following = connection.following()
         if following and self._served_together(_Call(*parts), batch, frame, following):
@@ -482,8 +451,8 @@ class CommonProduce:
             self._appends.appended(partition, 1, messages, size, moved)
             is_plain = throttle is None and apis.watch is None
             if is_plain and self._responds_at_once(connection, target, partition, info):
-                connection.send_at_once(target.response(correlation_id, info), row.times)
-                self._served(connection, row, frame, started_ns)
+                connection.send_at_once(target.packed.response(correlation_id, info), row.times)
+                self._record_served(connection, row, frame, started_ns)
             else:
                 self._respond(_Call(*parts), (correlation_id,), (frame,), (info,))
         except Exception as bug:  # of any kind: the batch is in the log
@@ -519,7 +488,7 @@ class CommonProduce:
             return False  # what waits for the first batch must not see the others
         most = call.target.max_message_bytes
         correlation_ids, batches = [request.correlation_id], [batch]
-        for correlation_id, records in those_alike(request, frame, following):
+        for correlation_id, records in of_the_same_form(request, frame, following):
             other = plain_batch(records, most)
             if other is None or not continues_producer(other, batches[-1]):
                 break
@@ -587,12 +556,12 @@ class CommonProduce:
         watched: Sequence[WatchedTimes] = ()
         if self._responds_at_once(connection, call.target, call.partition, last):
             watched = self._watched(call, frames)
-            responses = call.target.responses(correlation_ids, infos)
+            responses = call.target.packed.responses(correlation_ids, infos)
             throttle = call.throttle
             if throttle is not None:
                 throttle.size = call.bytes_of(frames)
                 throttle_ms = self._settle(call, throttle)
-                responses[-1] = call.target.response(correlation_ids[-1], last, throttle_ms)
+                responses[-1] = call.target.packed.response(correlation_ids[-1], last, throttle_ms)
             times = watched[-1] if watched else call.row.times
             connection.send_all_at_once(responses, count, times)
             if throttle is not None:
@@ -619,7 +588,7 @@ class CommonProduce:
             return ()
         return [watch.at_once(call.row.times, call.connection, frame) for frame in frames]
 
-    def _served(
+    def _record_served(
         self, connection: ServerConnection, row: ApiRow, frame: memoryview, started_ns: int
     ) -> None:
         """As ``_handled`` of one request, which nobody watches and whose response has left."""
@@ -680,12 +649,7 @@ class CommonProduce:
         """Whether responses leave with those of the same read, up to the one with ``info``."""
         if connection.unanswered or connection.closed:
             return False
-        return target.acks == ACKS_LEADER or _is_committed(partition, info)
-
-    @staticmethod
-    def _is_complete(call: _Call, info: LogAppendInfo) -> bool:
-        """Whether the replicas that ``acks`` names have the records."""
-        return call.target.acks == ACKS_LEADER or _is_committed(call.partition, info)
+        return _is_complete(target, partition, info)
 
     def _reply(
         self, call: _Call, correlation_id: int, info: LogAppendInfo, frame: memoryview
@@ -695,16 +659,16 @@ class CommonProduce:
         connection = call.connection
         if connection.closed:
             return None
-        if not self._is_complete(call, info):
+        if not _is_complete(call.target, call.partition, info):
             return self._await_replicas(call, correlation_id, info, frame)
         if call.throttle is not None or self._apis.watch is not None:
             reply = self._pending(call, correlation_id, frame)
-            reply.send_packed(partial(call.target.response, correlation_id, info))
+            reply.send_packed(partial(call.target.packed.response, correlation_id, info))
             self._end_turn(call)
             return reply
         slot = connection.open_slot(len(frame))
         slot.times = call.row.times
-        slot.send(call.target.response(correlation_id, info))
+        slot.send(call.target.packed.response(correlation_id, info))
         return None
 
     def _await_replicas(
@@ -718,7 +682,7 @@ class CommonProduce:
             if results[0].error:
                 reply(self._handler.response(listener, version, results))
             else:
-                reply.send_packed(partial(target.response, correlation_id, info))
+                reply.send_packed(partial(target.packed.response, correlation_id, info))
 
         result = AppendResult(target.topic_partition, ErrorCode.NONE, info)
         self._appends.await_replicas(result, call.target.timeout_ms, respond)
@@ -730,7 +694,7 @@ class CommonProduce:
         page watches, or of a client with a quota, each waits for itself."""
         if call.connection.closed or self._apis.watch is not None or call.throttle is not None:
             return False
-        return not self._is_complete(call, first)
+        return not _is_complete(call.target, call.partition, first)
 
     def _park_row(
         self,
@@ -777,17 +741,25 @@ class CommonProduce:
             call.connection.overlapping = None
             call.throttle.pause()
 
-    def _found(self, alike: Alike) -> _Target | None:
-        """Return the target of a partition that this broker hosts, and remember it."""
-        version, data = alike
-        terms = terms_of(alike) if len(data) <= MAX_ALIKE_BYTES else None
+    def _new_target(self, form: ProduceForm) -> _Target | None:
+        """Return the target of a partition that this broker hosts."""
+        version, data = form
+        terms = produce_terms(form) if len(data) <= MAX_FORM_BYTES else None
         named = None if terms is None else named_partition(terms.name, version)
         if terms is None or named is None:
             return None
         if named.topic in INTERNAL_TOPICS or self._hosted.get(named) is None:
             return None
+        packed = self._packed.get((version, terms.name))
+        if packed is None:
+            if len(self._packed) >= MAX_PACKED:
+                self._packed.clear()
+            packed = PackedProduceResponse(named, version)
+            self._packed[version, terms.name] = packed
+        return _Target(named, version, terms, packed)
+
+    def _remember(self, form: ProduceForm, target: _Target) -> None:
+        """Remember the target of a client that may write, and has sent valid records."""
         if len(self._targets) >= MAX_TARGETS:
             self._targets.clear()
-        target = _Target(named, version, terms)
-        self._targets[alike] = target
-        return target
+        self._targets[form] = target

@@ -223,8 +223,17 @@ class UnifiedLog:
             aborted = self.producers.states.update(batch, first_offset, max_timestamp)
             if aborted is not None:
                 self._note_aborted(segment, aborted)
-        start, latest, epoch = self.log_start_offset, max_timestamp, leader_epoch
-        row = first_offset, last_offset, latest, last_offset, append_time, start, epoch, size, False
+        row = (
+            first_offset,
+            last_offset,
+            max_timestamp,
+            last_offset,
+            append_time,
+            self.log_start_offset,
+            leader_epoch,
+            size,
+            False,
+        )
         return _new_info(LogAppendInfo, row)
 
     def append_together(

@@ -15,7 +15,6 @@ from minikafka.protocol.frames import (
     WIDE_BYTES,
     FrameError,
     FrameReader,
-    ReadBuffers,
 )
 
 LIMIT = 100 << 20
@@ -184,8 +183,8 @@ def test_readers_that_share_buffers_find_the_frames_that_each_alone_would_find(
     streams: list[list[bytes]], rng: random.Random
 ) -> None:
     """A reader rests between any two reads, or does not, as one whose frames still wait."""
-    buffers = ReadBuffers()
-    readers = [FrameReader(LIMIT, reuse=True, buffers=buffers) for _ in streams]
+    spare: list[memoryview] = []
+    readers = [FrameReader(LIMIT, reuse=True, spare=spare) for _ in streams]
     left = [b"".join(map(framed, sent)) for sent in streams]
     found: list[list[bytes]] = [[] for _ in streams]
     while any(left):
@@ -214,8 +213,8 @@ def feed_some(reader: FrameReader, chunk: bytes, rng: random.Random) -> Iterator
 
 @pytest.mark.mission("CON-1")
 def test_readers_between_two_frames_need_one_buffer_together() -> None:
-    buffers = ReadBuffers()
-    readers = [FrameReader(LIMIT, reuse=True, buffers=buffers) for _ in range(100)]
+    spare: list[memoryview] = []
+    readers = [FrameReader(LIMIT, reuse=True, spare=spare) for _ in range(100)]
     seen = set()
     for reader in readers:
         seen.add(id(reader.get_buffer(-1).obj))

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minikafka.broker.requests.common_fetch import FIRST_VERSION, JOINED_BYTES, LAST_VERSION
+from minikafka.broker.requests.common_fetch import (
+    FIRST_BY_ID,
+    FIRST_VERSION,
+    JOINED_BYTES,
+    LAST_VERSION,
+)
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
@@ -27,6 +32,11 @@ from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
 )
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import (
@@ -319,19 +329,60 @@ async def test_a_bug_of_the_common_path_ends_the_node(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.mission("FET-20")
-async def test_partitions_are_remembered_up_to_a_number_for_all_versions_together(
+async def test_forms_and_responses_are_remembered_up_to_a_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client may name each partition in each version."""
-    monkeypatch.setattr("minikafka.broker.requests.common_fetch.MAX_TARGETS", 2)
+    """A client may name each partition in each version, and make up client ids."""
+    monkeypatch.setattr("minikafka.broker.requests.common_fetch.MAX_TARGETS", 3)
+    monkeypatch.setattr("minikafka.broker.requests.common_fetch.MAX_PACKED", 2)
     async with Side(with_common=True) as side:
-        records = build_batch([(NOW, None, b"v", ())])
-        topics = [TopicProduceData(TOPIC, [PartitionProduceData(0, records)])]
-        header, produce = RequestHeader(0, 9, 1), ProduceRequest(None, 1, 100, topics)
-        side.transports[0].receive(encode_request(header, produce))
+        append_one(side)
         before, versions = side.served_commonly, range(FIRST_VERSION, LAST_VERSION + 1)
         for version in versions:
-            fetch = Fetch(version=version, session=FINAL_EPOCH, min_bytes=1)
-            side.transports[0].receive(fetch.frame(version, side))
-            assert len(side.common_fetches._targets) in (1, 2)
-        assert side.served_commonly - before == len(versions)
+            for client_id in ("a", "b"):
+                fetch = Fetch(version=version, client_id=client_id)
+                side.transports[0].receive(fetch.frame(version, side))
+                assert len(side.common_fetches._targets) in (1, 2, 3)
+                assert len(side.common_fetches._packed) in (1, 2)
+        assert side.served_commonly - before == 2 * len(versions)
+
+
+@pytest.mark.mission("FET-20")
+async def test_only_a_client_that_has_got_records_is_remembered() -> None:
+    async with Side(with_common=True) as side:
+        side.transports[0].receive(Fetch(max_wait_ms=0).frame(1, side))
+        assert not side.common_fetches._targets
+        append_one(side)
+        side.transports[0].receive(Fetch(max_wait_ms=0).frame(2, side))
+        assert len(side.common_fetches._targets) == 1
+
+
+@pytest.mark.mission("FET-20")
+async def test_a_topic_that_is_made_again_without_an_id_is_another_one() -> None:
+    """An old controller sends none."""
+    async with Side(with_common=True) as side:
+        append_one(side)
+        fetch = Fetch(version=FIRST_BY_ID, max_wait_ms=0)
+        side.transports[0].receive(fetch.frame(1, side))
+        assert side.fetched_commonly == 1
+        rows = [StopReplicaPartitionState(partition, -2, True) for partition in PARTITIONS]
+        topics = [StopReplicaTopicState(TOPIC, rows)]
+        stop = StopReplicaRequest(controller_id=9, controller_epoch=1, topic_states=topics)
+        await side.node.command(stop, 4)
+        side.cluster.metadata.topic_ids.clear()
+        await side.cluster.elect(
+            1, isr=(1,), epoch=0, replicas=(1,), partitions=[0], topic_id=ZERO_UUID, version=4
+        )
+        append_one(side)
+        side.transports[0].receive(fetch.frame(2, side))
+        await side.settle()
+        assert side.fetched_commonly == 1
+        side.transports[0].receive(Fetch(version=FIRST_BY_ID - 1).frame(3, side))
+        assert side.fetched_commonly == 2
+
+
+def append_one(side: Side) -> None:
+    records = build_batch([(NOW, None, b"v", ())])
+    topics = [TopicProduceData(TOPIC, [PartitionProduceData(0, records)])]
+    header, produce = RequestHeader(0, 9, 1), ProduceRequest(None, 1, 100, topics)
+    side.transports[0].receive(encode_request(header, produce))

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from minikafka.broker.requests import common_fetch, common_produce
+from minikafka.core.log.validation import plain_batch
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.codec import decode
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_request
@@ -20,14 +21,19 @@ from minikafka.protocol.records.builder import build_batch
 from tests.support.broker.replicas import TOPIC, TOPIC_ID
 
 CLIENT_IDS = st.sampled_from(("c", "", "a-client", None))
-DAMAGE = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3)
+# Where, how many bytes are taken out, and what is put in their place.
+Change = tuple[int, int, bytes]
+DAMAGE = st.lists(
+    st.tuples(st.integers(0, 10_000), st.integers(0, 2), st.binary(max_size=2)), max_size=3
+)
 
 
-def damaged(frame: bytes, damage: list[tuple[int, int]]) -> memoryview:
+def damaged(frame: bytes, damage: list[Change]) -> memoryview:
     """Replace bytes of a frame without its size, but for the API key."""
     changed = bytearray(frame[4:])
-    for place, value in damage:
-        changed[2 + place % (len(changed) - 2)] = value
+    for where, count, new in damage:
+        place = 2 + where % (len(changed) - 2)
+        changed[place : place + count] = new
     return memoryview(changed)
 
 
@@ -44,7 +50,7 @@ def test_a_common_produce_is_read_as_by_the_decoder(
     client_id: str | None,
     acks: int,
     transactional_id: str | None,
-    damage: list[tuple[int, int]],
+    damage: list[Change],
 ) -> None:
     records = build_batch([(0, None, b"value", ())])
     topics = [TopicProduceData(TOPIC, [PartitionProduceData(1, records)])]
@@ -52,12 +58,13 @@ def test_a_common_produce_is_read_as_by_the_decoder(
     request = ProduceRequest(transactional_id, acks, 100, topics)
     frame = damaged(encode_request(header, request), damage)
     common = common_produce.common_request(frame)
-    terms = None if common is None else common_produce.terms_of(common.alike)
+    terms = None if common is None else common_produce.produce_terms(common.form)
     if common is None or terms is None:
         assert damage or transactional_id is not None or acks == 0
         return
     named = common_produce.named_partition(terms.name, common.version)
     assume(named is not None and named.topic == TOPIC)  # as others are not hosted
+    assume(plain_batch(frame[common.start : common.stop], 1_000) is not None)
     header, body = decode_request_header(frame)
     read = decode(ProduceRequest, header.api_version, frame, body)
     assert (common.version, common.correlation_id) == (header.api_version, header.correlation_id)
@@ -77,7 +84,10 @@ def test_a_common_produce_is_read_as_by_the_decoder(
     damage=DAMAGE,
 )
 def test_a_common_fetch_is_read_as_by_the_decoder(
-    version: int, client_id: str | None, session: tuple[int, int], damage: list[tuple[int, int]]
+    version: int,
+    client_id: str | None,
+    session: tuple[int, int],
+    damage: list[Change],
 ) -> None:
     partition = FetchPartition(1, fetch_offset=5, partition_max_bytes=900)
     topic = FetchTopic(TOPIC, TOPIC_ID if version >= common_fetch.FIRST_BY_ID else ZERO_UUID)
@@ -92,7 +102,7 @@ def test_a_common_fetch_is_read_as_by_the_decoder(
     )
     frame = damaged(encode_request(RequestHeader(1, version, 7, client_id), request), damage)
     common = common_fetch.common_fetch(frame)
-    terms = None if common is None else common_fetch.terms_of(common.alike)
+    terms = None if common is None else common_fetch.fetch_terms(common.form)
     if common is None or terms is None:
         assert damage or session not in ((0, -1), (9, 1))
         return

@@ -604,18 +604,35 @@ async def test_with_a_quota_the_next_request_waits_for_the_response() -> None:
 
 
 @pytest.mark.mission("FAST-2")
-async def test_partitions_are_remembered_up_to_a_number_for_all_versions_together(
+async def test_forms_and_responses_are_remembered_up_to_a_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client may name each partition in each version."""
-    monkeypatch.setattr("minikafka.broker.requests.common_produce.MAX_TARGETS", 2)
-    side = Side(with_common=True)
-    await side.open()
-    try:
+    """A client may name each partition in each version, and make up client ids."""
+    monkeypatch.setattr("minikafka.broker.requests.common_produce.MAX_TARGETS", 3)
+    monkeypatch.setattr("minikafka.broker.requests.common_produce.MAX_PACKED", 2)
+    async with Side(with_common=True) as side:
         versions = range(FIRST_VERSION, LAST_VERSION + 1)
         for version in versions:
-            side.transports[0].receive(Request(version=version).frame(version))
-            assert len(side.common._targets) in (1, 2)
-        assert side.served_commonly == len(versions)
-    finally:
-        await side.close()
+            for client_id in ("a", "b"):
+                request = Request(version=version, client_id=client_id)
+                side.transports[0].receive(request.frame(version))
+                assert len(side.common._targets) in (1, 2, 3)
+                assert len(side.common._packed) in (1, 2)
+        assert side.served_commonly == 2 * len(versions)
+
+
+@pytest.mark.mission("FAST-2")
+async def test_only_a_client_that_may_write_and_has_valid_records_is_remembered() -> None:
+    """Others could make the broker forget those of all clients, again and again."""
+    async with Side(with_common=True, is_guarded=True) as side:
+        frame = Request().frame(1)
+        damaged = bytearray(frame)
+        damaged[-5] ^= 0xFF  # in the records
+        side.writers.allows = False
+        side.transports[0].receive(frame)
+        side.writers.allows = True
+        side.transports[0].receive(bytes(damaged))
+        await side.settle()
+        assert not side.common._targets
+        side.transports[1].receive(frame)
+        assert len(side.common._targets) == 1
