@@ -37,19 +37,24 @@ async def call_broker(
 async def call_every_broker(
     session: ClusterSession, call: Call[R], deadline_ms: int
 ) -> dict[int, R]:
-    """Carry out a call to every broker and return the results by broker id. Raises KafkaError."""
+    """Carry out a call to every broker and return the results by broker id. A broker that leaves
+    the cluster meanwhile has none; in Kafka the call fails when its time is up. Raises
+    KafkaError."""
     nodes = await session.metadata.wait_until(
         lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the brokers"
     )
-    broker_ids = sorted(nodes)
+    found: dict[int, R] = {}
 
-    async def one(broker_id: int) -> R:
-        return await session.retrying(
-            lambda: session.call(broker_id, call, deadline_ms), deadline_ms
-        )
+    async def one(broker_id: int) -> None:
+        async def attempt() -> None:
+            known = session.metadata.view.nodes
+            if broker_id in known or not known:  # a broker that starts knows none
+                found[broker_id] = await session.call(broker_id, call, deadline_ms)
 
-    found = await asyncio.gather(*map(one, broker_ids))
-    return dict(zip(broker_ids, found, strict=True))
+        await session.retrying(attempt, deadline_ms)
+
+    await asyncio.gather(*map(one, sorted(nodes)))
+    return dict(sorted(found.items()))
 
 
 async def call_controller(

@@ -12,7 +12,9 @@ from minikafka.client import (
     CreatedTopic,
     NewTopic,
 )
+from minikafka.client.admin.broker_calls import call_every_broker
 from minikafka.client.config import parse_bootstrap_servers
+from minikafka.core.client.calls import Call
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
@@ -68,6 +70,20 @@ async def test_validating_creates_nothing() -> None:
     async with administering() as (admin, _):
         await admin.create_topics([NewTopic("t", 1, 1)], validate_only=True)
         assert await admin.list_topics() == []
+
+
+@jumping
+async def test_a_broker_that_leaves_has_no_result_of_a_call_to_all() -> None:
+    async with administering() as (admin, cluster):
+        session, call = (
+            admin.session,
+            Call(DescribeClusterRequest(), lambda found: found.cluster_id),
+        )
+        found = await call_every_broker(session, call, session.deadline_ms())
+        assert found == {1: "fake", 2: "fake"}
+        cluster.stop_broker(2)  # the metadata of the client has it still
+        found = await call_every_broker(session, call, session.deadline_ms())
+        assert found == {1: "fake"}
 
 
 @jumping
