@@ -116,10 +116,10 @@ def common_fetch(frame: memoryview) -> CommonFetch | None:
     _, version, correlation_id, length = _read_header(frame)
     if version not in _PLACES:
         return None
-    session, offset = _PLACES[version]
+    session, from_end = _PLACES[version]
     if length > 0:
         session += length
-    offset = size - offset
+    offset = size - from_end
     if session + _SESSION.size > offset:
         return None
     session_id, session_epoch = _SESSION.unpack_from(frame, session)

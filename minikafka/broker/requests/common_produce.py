@@ -5,9 +5,9 @@ of this broker, with one batch that has no attributes (no compression, no transa
 of more than some 300 bytes is unusual, and so is a topic of more than 126. The steps:
 
 1. ``common_request`` finds the records in the frame. There are no message objects.
-2. ``_Target`` is found by all bytes before them but the correlation id, which were read and checked
-   when they came first. It has the partition's name, the terms of the request, and the response, of
-   which only numbers are missing.
+2. ``_Target`` is found by the request's form: all bytes before the records but the correlation id,
+   which are read and checked when they come first. It has the partition's name, the terms of the
+   request, and the response, of which only numbers are missing.
 3. ``plain_batch`` checks the records.
 4. Requests of the same read that differ in their records alone are taken along: a producer keeps
    several in flight. The partition appends their batches with one write, and with acks=all they
