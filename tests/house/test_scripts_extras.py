@@ -1,0 +1,67 @@
+"""Every script installs the extras that its modules under scripts/lib import."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.hidden_packages import modules_outside, program_hiding
+
+ROOT = Path(__file__).parents[2]
+SETUP = re.compile(r"^ *scripts/setup (?P<extras>[\w ]+)$", re.M)
+MODULE = re.compile(r"-m (scripts\.lib\.\w+)")
+ELSEWHERE = {"scripts.lib.smoke"}  # run by the Python of an installed wheel
+IMPORT_ALL = """
+import importlib, sys
+for name in {names!r}:
+    importlib.import_module(name)
+print(*sorted(name for name in sys.modules if name.startswith("scripts.lib.")))
+"""
+
+
+def modules_below(name: str) -> Iterator[str]:
+    """Yield the module ``name``, or the modules of the package but for its ``__main__``."""
+    path = ROOT / name.replace(".", "/")
+    if not path.is_dir():
+        yield name
+        return
+    for file in sorted(path.rglob("*.py")):
+        if file.name not in ("__main__.py", "__init__.py"):
+            yield ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def scripts() -> dict[str, tuple[frozenset[str], tuple[str, ...]]]:
+    """Return the extras and the modules of each script that installs extras and runs modules."""
+    found = {}
+    for script in sorted((ROOT / "scripts").iterdir()):
+        text = script.read_text() if script.is_file() else ""
+        if modules := tuple(dict.fromkeys(MODULE.findall(text))):
+            extras = (match["extras"].split() for match in SETUP.finditer(text))
+            found[script.name] = frozenset(e for each in extras for e in each), modules
+    return found
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, set[str]]:
+    """Import the modules of each script without the packages that it does not install."""
+    running = {}
+    for script, (extras, modules) in scripts().items():
+        names = [name for module in modules for name in modules_below(module)]
+        command = program_hiding(modules_outside(extras), IMPORT_ALL.format(names=names))
+        running[script] = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    failed = {name: each.stderr[-800:] for name, each in running.items() if each.returncode}
+    assert not failed
+    return {name: set(each.stdout.split()) for name, each in running.items()}
+
+
+def test_a_script_imports_only_what_it_installs(imported: dict[str, set[str]]) -> None:
+    assert "scripts.lib.reaper" in imported["demo"]
+
+
+def test_every_module_belongs_to_a_script(imported: dict[str, set[str]]) -> None:
+    every = {name for name in modules_below("scripts.lib")}
+    assert every - set().union(*imported.values()) == ELSEWHERE
