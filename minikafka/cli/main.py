@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from minikafka.cli.kafka_form import KAFKA_FORMS, WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.extras import MissingExtraError
 from minikafka.kernel.lazy_module import LazyModule
 
 if TYPE_CHECKING:
@@ -205,7 +206,14 @@ def run_verb(verb: Verb, args: argparse.Namespace) -> int:
         # The reader of the pipe has ended, as `| head -1` does: drop the rest of the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (ConfigError, KafkaError, ports.CoordinationError, OSError, TimeoutError) as error:
+    except (
+        ConfigError,
+        KafkaError,
+        MissingExtraError,
+        ports.CoordinationError,
+        OSError,
+        TimeoutError,
+    ) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
         return FAILED
     except UnicodeDecodeError as error:

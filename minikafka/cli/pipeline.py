@@ -16,6 +16,7 @@ from minikafka.cli.client_properties import command_config
 from minikafka.cli.options import add_json_argument
 from minikafka.cli.output import show
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.extras import require
 from minikafka.spark.java import JavaError
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import duration_ms
@@ -32,7 +33,6 @@ from minikafka.spark.pipeline.run_lock import only_replay, only_run
 from minikafka.spark.pipeline.run_log import fresh_log, stderr_in
 from minikafka.spark.pipeline.spec import Spec, load_spec
 
-NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "yaml")
 PIPELINES = "pipelines"  # the folder in PySpark, from 4.1 on
 FAILED = 1
 
@@ -140,11 +140,7 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"not installed: {', '.join(missing)} (in a checkout: pip install '.[spark]')"
-        )
+    require("spark", "minikafka pipeline")
     if not (_folder_of("pyspark") / PIPELINES).is_dir():
         raise ConfigError("pipelines need PySpark 4.1 or newer: this one has no spark-pipelines")
     handler: Callable[[argparse.Namespace], None] = args.handler

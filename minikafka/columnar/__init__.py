@@ -4,7 +4,6 @@ The Spark data source and the client's ``poll_arrow`` and ``send_arrow`` use it,
 where they need it. Start reading at ``decode.py`` and ``encode.py``.
 """
 
-from importlib.util import find_spec
+from minikafka.kernel.extras import require
 
-if missing := [name for name in ("numpy", "pyarrow") if find_spec(name) is None]:
-    raise ImportError(f"{' and '.join(missing)} missing: pip install 'minikafka[arrow]'")
+require("arrow", "reading and writing Arrow columns")

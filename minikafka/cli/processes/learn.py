@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from minikafka.cli.options import at_least
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.extras import require
 
 DEFAULT_PORT = 8090
 HOST = "127.0.0.1"
-NEEDED = ("starlette", "uvicorn")
 LANGUAGES = ("en", "zh")
 
 
@@ -46,12 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve the page until SIGTERM or SIGINT, or write the static site."""
     if args.site is not None:
         return write_site(args)
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"the page needs {' and '.join(missing)}: pip install 'minikafka[ui]' "
-            "(in a checkout: pip install '.[ui]')"
-        )
+    require("ui", "the page")
     mode = opened(args)
     from minikafka.world.real.world import run as run_loop
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from minikafka.dashboard.acting.act_fields import ActError
 from minikafka.dashboard.tooling.tools import allowed_acts, offered_tools
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.extras import require
 
 DEFAULT_MOST = 40_000
 REACH_MS = 4000  # time in which a cluster that is there responds
@@ -42,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if importlib.util.find_spec("mcp") is None:
-        raise ConfigError(
-            "the package mcp is not installed: pip install 'minikafka[mcp]' "
-            "(in a checkout: pip install '.[mcp]')"
-        )
+    require("mcp", "minikafka mcp")
     from minikafka.world.real.world import run
 
     config = client_config(args)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,6 @@ from minikafka.world.real.loop_thread import LoopThread
 if TYPE_CHECKING:
     from minikafka.inside.cluster import InsideCluster
 
-NEEDED: Final = ("starlette", "uvicorn")  # the extra `ui`
 ADDRESS_WITHIN_S: Final = 20.0
 STOP_WITHIN_S: Final = 5.0
 # What a user of the testing API would call; the page shows it where no process has a pid.
@@ -50,11 +48,6 @@ class BrokerProcesses(Protocol):
     async def act(self, verb: str, broker: int) -> None:
         """Raises SupervisorError, or whatever makes it fail."""
         ...
-
-
-def is_installed() -> bool:
-    """Whether the extra `ui` is."""
-    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
 class PageProcess:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.extras import require
 
 DEFAULT_PORT = 8081
 HOST = "127.0.0.1"
-NEEDED = ("starlette", "uvicorn", "fastavro", "google.protobuf", "grpc_tools", "jsonschema")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    check_installed()
+    require("registry", "the registry")
     users = {} if args.users is None else users_of(Path(args.users))
     client = client_config(args, client_id="minikafka-registry")
     from minikafka.world.real.world import run as run_loop
@@ -59,16 +58,6 @@ def run(args: argparse.Namespace) -> int:
         except* (KafkaError, ConfigError, OSError) as failed:
             raise failed.exceptions[0] from None
     return 0
-
-
-def check_installed() -> None:
-    """Raises ConfigError if the extra `registry` is not installed."""
-    missing = [name for name in NEEDED if not _is_there(name)]
-    if missing:
-        raise ConfigError(
-            f"the registry needs {', '.join(missing)}: pip install 'minikafka[registry]' "
-            "(in a checkout: pip install '.[registry]')"
-        )
 
 
 def users_of(path: Path) -> Mapping[str, str]:
@@ -84,13 +73,6 @@ def users_of(path: Path) -> Mapping[str, str]:
     if not users:
         raise ConfigError(f"{path} names no user")
     return users
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # the package that the module is in
-        return False
 
 
 async def _serve(args: argparse.Namespace, client: ClientConfig, users: Mapping[str, str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 from pathlib import Path
 
 from minikafka.cli.connect import client_config
@@ -13,10 +12,10 @@ from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.extras import require
 
 DEFAULT_PORT = 8080
 HOST = "127.0.0.1"
-NEEDED = ("starlette", "uvicorn")
 REQUEST_TIMEOUT_MS = 5_000
 
 
@@ -54,12 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve the page until SIGTERM or SIGINT."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"the page needs {' and '.join(missing)}: pip install 'minikafka[ui]' "
-            "(in a checkout: pip install '.[ui]')"
-        )
+    require("ui", "the page")
     if args.recording is not None and args.record is not None:
         raise ConfigError("--record: not with --recording, which is one already")
     if args.recording is not None and not Path(args.recording).is_file():

@@ -27,8 +27,6 @@ from minikafka.cli.processes.embedded_zookeeper import (
     server_status,
 )
 from minikafka.cli.processes.page import PageProcess, page_beside
-from minikafka.cli.processes.page import is_installed as page_is_installed
-from minikafka.cli.processes.registry import check_installed as check_registry_installed
 from minikafka.cli.processes.registry_beside import (
     PORT_HINT,
     RegistryProcess,
@@ -41,6 +39,7 @@ from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.dashboard.acting.supervision import Greeting, SupervisorError
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.extras import how_to_get, missing_modules, require
 from minikafka.kernel.listeners import DEBUG_LISTENER
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG
@@ -117,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
     events.configure("ERROR")
     if args.registry is not None:
-        check_registry_installed()
+        require("registry", "the registry")
     if args.inside:
         return up_inside(args)
     if args.zookeeper is None:
@@ -167,12 +166,10 @@ def has_page(args: argparse.Namespace) -> bool:
     """Whether to start the page, which is an extra."""
     if args.no_page:
         return False
-    if not page_is_installed() and args.page_port is not None:
-        complain(
-            "the page needs the extra ui: pip install 'minikafka[ui]' "
-            "(in a checkout: pip install '.[ui]')"
-        )
-    return page_is_installed()
+    missing = missing_modules("ui")
+    if missing and args.page_port is not None:
+        complain(how_to_get("ui", "the page", missing))
+    return not missing
 
 
 def free_debug_ports(base_port: int, brokers: int) -> list[int]:

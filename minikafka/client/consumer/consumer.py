@@ -32,6 +32,7 @@ from minikafka.core.client.offsets import (
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.extras import imports_of
 from minikafka.kernel.ports import World
 
 if TYPE_CHECKING:
@@ -325,9 +326,10 @@ class Consumer(Client):
 
         The columns are those of Spark's Kafka connector: key, value, topic, partition, offset,
         timestamp, timestampType (1: the broker's time), headers. Bounds and bytes are as with
-        ``poll_many``. Raises as ``poll``, and ImportError without pyarrow.
+        ``poll_many``. Raises as ``poll``, and MissingExtraError.
         """
-        from minikafka.client.consumer.arrow_tables import decode_run, table_of
+        with imports_of("arrow", "poll_arrow"):
+            from minikafka.client.consumer.arrow_tables import decode_run, table_of
 
         limit = _NO_LIMIT if max_records is None else max_records
         take = partial(self._positions.take_runs, decode_run, limit, max_bytes)

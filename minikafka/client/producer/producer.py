@@ -37,6 +37,7 @@ from minikafka.core.client.producer.run_encoding import encode_runs, record_size
 from minikafka.core.client.producer.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.extras import imports_of
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.record import Header
 
@@ -300,9 +301,10 @@ class Producer(Client):
         ignored, so that a table of ``poll_arrow`` can be sent as it is (it has partitions). Keys
         and values are binary or strings; the serializers have no part in it. A row with a null
         partition gets one as by ``send``; one without a timestamp gets the present. Raises as
-        ``send_many``, ValueError for columns that do not fit, and ImportError without pyarrow.
+        ``send_many``, ValueError for columns that do not fit, and MissingExtraError.
         """
-        from minikafka.client.producer.arrow_rows import ArrowRows
+        with imports_of("arrow", "send_arrow"):
+            from minikafka.client.producer.arrow_rows import ArrowRows
 
         rows = ArrowRows(table, self._wall_ms())
         deadline_ms = self.session.world.clock.monotonic_ms() + self._config.max_block_ms

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from minikafka.kernel.extras import imports_of
 from minikafka.spark.formats.registry_access import (
     AVRO,
     JSON,
@@ -121,18 +122,19 @@ class Encoding:
 @lru_cache(maxsize=MOST_FORMATS)
 def format_of(schema: RegisteredSchema, message: str | None) -> ColumnFormat:
     """Return the format of a schema; the second time without parsing it. Raises FormatError."""
-    if schema.kind == AVRO:
-        from minikafka.spark.formats.avro_format import AvroFormat
+    with imports_of("registry", f"a schema of type {schema.kind}"):
+        if schema.kind == AVRO:
+            from minikafka.spark.formats.avro_format import AvroFormat
 
-        return AvroFormat(schema, message)
-    if schema.kind == JSON:
-        from minikafka.spark.formats.json_format import JsonFormat
+            return AvroFormat(schema, message)
+        if schema.kind == JSON:
+            from minikafka.spark.formats.json_format import JsonFormat
 
-        return JsonFormat(schema, message)
-    if schema.kind == PROTOBUF:
-        from minikafka.spark.formats.protobuf_format import ProtobufFormat
+            return JsonFormat(schema, message)
+        if schema.kind == PROTOBUF:
+            from minikafka.spark.formats.protobuf_format import ProtobufFormat
 
-        return ProtobufFormat(schema, message)
+            return ProtobufFormat(schema, message)
     raise FormatError(f"schemas of type {schema.kind} are not known")
 
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 import pytest
 
 from minikafka.cli import main
-from minikafka.cli.processes import ui
 from minikafka.dashboard.asgi_server import bind
 from minikafka.inside.cluster import InsideCluster
 from tests.support.page_server import HOST, PageServer
@@ -69,15 +68,6 @@ def test_the_next_port_is_taken_unless_one_is_given(
         words = ["ui", "--bootstrap-server", f"{HOST}:1", "--port", str(port)]
         assert main.main(words) == main.FAILED
     assert f"port {port} is in use" in capsys.readouterr().err
-
-
-def test_without_its_extra_it_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(ui, "NEEDED", ("starlette", "no_such_package"))
-    assert main.main(["ui", "--bootstrap-server", f"{HOST}:1"]) == main.FAILED
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "no_such_package: pip install 'minikafka[ui]'" in line
 
 
 def test_a_missing_recording_is_named(capsys: pytest.CaptureFixture[str]) -> None:

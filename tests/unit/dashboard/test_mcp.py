@@ -360,25 +360,3 @@ def test_wrong_usage_is_one_line(more: list[str], reason: str) -> None:
     assert done.stdout == ""
     assert reason in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-
-
-def test_without_the_package_the_extra_is_named() -> None:
-    hidden = (
-        "import importlib.util, sys\n"
-        "found = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name: None if name == 'mcp' else found(name)\n"
-        "from minikafka.cli.main import main\n"
-        "sys.exit(main(['mcp', '--bootstrap-server', 'h:1']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", hidden],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **ENVIRONMENT},
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "minikafka: the package mcp is not installed: pip install 'minikafka[mcp]' "
-        "(in a checkout: pip install '.[mcp]')\n"
-    )

@@ -29,7 +29,7 @@ def test_the_page_is_an_extra(
     starts: bool,
     said: str,
 ) -> None:
-    monkeypatch.setattr(up, "page_is_installed", lambda: installed)
+    monkeypatch.setattr(up, "missing_modules", lambda _: [] if installed else ["uvicorn"])
     parser = argparse.ArgumentParser()
     up.add_arguments(parser)
     assert up.has_page(parser.parse_args(options)) is starts
