@@ -22,12 +22,11 @@ from rich.table import Table
 
 from minikafka.spark.java import JavaError, default_cache, find_java_home
 from scripts.lib.cluster import Cluster
-from scripts.lib.flights.pipeline import Outcome, run_pipeline
+from scripts.lib.flights.pipeline import QUIET, Outcome, Say, run_pipeline
 from scripts.lib.flights.plot import plot
 
 TOPIC = "flights"
 PLOT = Path("docs/flights-hourly.png")
-QUIET = {"log_level": 2}  # librdkafka's lines about the broker that we kill ourselves
 PARTITIONS = 6
 Flight = tuple[bytes | None, bytes]  # tail number, the flight as JSON
 
@@ -57,8 +56,9 @@ def load_flights() -> list[Flight]:
 class Loader:
     """Produces everything with acks=all; kills the leader of partition 0 half-way."""
 
-    def __init__(self, cluster: Cluster, measured: Measured) -> None:
+    def __init__(self, cluster: Cluster, measured: Measured, say: Say) -> None:
         self._cluster = cluster
+        self._say = say
         self._measured = measured
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         self._producer = Producer(
@@ -121,10 +121,13 @@ class Loader:
         if not self._measured.killed:
             if position >= total // 2:
                 self._measured.killed = self.leader()
+                leads = f"broker {self._measured.killed}, which leads partition 0"
+                self._say(f"kills {leads}, on purpose (kill -9)")
                 self._killed_at = time.monotonic()
                 self._cluster.kill_broker(self._measured.killed)
         elif not self._restarted and self.leader() not in (-1, self._measured.killed):
             self._measured.leaderless_s = time.monotonic() - self._killed_at
+            self._say("another broker leads partition 0: starts the killed one again")
             self._cluster.restart_broker(self._measured.killed)
             self._restarted = True
 
@@ -221,6 +224,11 @@ def show(measured: Measured, outcome: Outcome, problems: list[str], console: Con
 
 def run(directory: Path, console: Console, measured: Measured) -> tuple[Outcome, list[str]]:
     """The cluster's part, then the pipeline's; what came out, and what is wrong, in words."""
+
+    def say(what: str) -> None:
+        console.print(f"demo: {what}", highlight=False, soft_wrap=True)
+
+    say("loads the flights, and starts ZooKeeper and three brokers")
     sent = load_flights()
     measured.records = len(sent)
     measured.megabytes = sum(len(value) for _, value in sent) / 1e6
@@ -232,13 +240,16 @@ def run(directory: Path, console: Console, measured: Measured) -> tuple[Outcome,
         ) as progress,
     ):
         measured.ready_s = cluster.seconds_to_ready
-        loader = Loader(cluster, measured)
+        loader = Loader(cluster, measured, say)
         loader.create_topic()
+        say(f"produces {len(sent):,} flights with acks=all")
         loader.load(sent, progress)
+        say("reads them all with another client, kafka-python")
         started = time.monotonic()
         found = consume(cluster.bootstrap, len(sent), progress)
         measured.consume_s = time.monotonic() - started
-        outcome = run_pipeline(cluster.bootstrap, directory, sent, progress)
+        outcome = run_pipeline(cluster.bootstrap, directory, sent, progress, say)
+    say("compares what came out with what went in")
     measured.content = content_hash(by_key(sent))
     refused = sorted(set(measured.refused))
     return outcome, [*verify(sent, found), *refused, *outcome.problems]

@@ -36,8 +36,10 @@ SOURCE_PARTITIONS, TARGET_PARTITIONS = 6, 3
 SLICE = 900  # flights, about those of a day
 SLICE_S = 0.1
 DEADLINE_S = 300  # for anything to happen
+QUIET = {"log_level": 2}  # without librdkafka's lines about brokers that are killed on purpose
 # Long after the year: it closes all hours of it, and its own stays open.
 LAST = b'{"origin":"END","carrier":"UA","time_hour":"2014-06-01T00:00:00Z","dep_delay":0}'
+Say = Callable[[str], None]  # shows a line: what the demo does now
 ROWS = re.compile(r"query=\S*flights_hourly batch=\d+ rows=[1-9]")
 
 
@@ -112,7 +114,7 @@ class LiveFlights:
         self._records = records
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20,
-             "compression.type": "lz4", "log_level": 2}
+             "compression.type": "lz4", **QUIET}
         )  # fmt: skip
         self.run = PipelineProcess(folder)
 
@@ -123,7 +125,7 @@ class LiveFlights:
         if self.run.is_running:
             self.run.kill()
 
-    def write(self, outcome: Outcome, show: Callable[[int], object]) -> None:
+    def write(self, outcome: Outcome, show: Callable[[int], object], say: Say) -> None:
         began = time.monotonic()
         killed_at = 0.0
         half = len(self._records) // 2
@@ -133,6 +135,7 @@ class LiveFlights:
             if first >= half and not killed_at:
                 wait_for(lambda: self.run.batches > 0, self.run.check)
                 time.sleep(random.random() / 2)  # somewhere in a batch
+                say("kills Spark on purpose (kill -9), and starts it again")
                 self.run.kill()
                 killed_at, outcome.written_at_kill = time.monotonic(), first + SLICE
                 self.run = PipelineProcess(self._folder)
@@ -159,6 +162,7 @@ def run_pipeline(
     home: Path,
     records: list[tuple[bytes | None, bytes]],
     progress: Progress,
+    say: Say,
 ) -> Outcome:
     """Raises RuntimeError, TimeoutError when the pipeline ends, or does not get on."""
     outcome = Outcome()
@@ -176,7 +180,9 @@ def run_pipeline(
 
     by_time = [records[number] for number in flights["time_hour"].argsort(kind="stable")]
     with LiveFlights(bootstrap, folder, by_time) as live, Reading(bootstrap) as reading:
-        live.write(outcome, lambda count: progress.update(written, completed=count))
+        say("writes the flights again, while a pipeline of Spark computes delays by the hour")
+        live.write(outcome, lambda count: progress.update(written, completed=count), say)
+        say("waits until the pipeline has handled the rest")
         began = time.monotonic()
         wait_for(lambda: lag(bootstrap) == 0, live.run.check)
         live.close_the_year()
@@ -205,7 +211,7 @@ def make_project(bootstrap: str, folder: Path) -> Path:
 
 
 def make_topics(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     counts = {SOURCE: SOURCE_PARTITIONS, TARGET: TARGET_PARTITIONS}
     for future in admin.create_topics([NewTopic(t, n, 3) for t, n in counts.items()]).values():
         future.result(60)
@@ -214,7 +220,7 @@ def make_topics(bootstrap: str) -> None:
 def lag(bootstrap: str) -> int:
     """How many records of the source the pipeline has not handled, as any tool for lag shows it."""
     partitions = [TopicPartition(SOURCE, number) for number in range(SOURCE_PARTITIONS)]
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **QUIET})
     try:
         known = [max(0, each.offset) for each in consumer.committed(partitions, 60)]
         ends = [consumer.get_watermark_offsets(each, 60)[1] for each in partitions]
@@ -230,7 +236,7 @@ class Reading:
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False,
              "isolation.level": "read_committed", "enable.partition.eof": True,
-             "auto.offset.reset": "earliest"}
+             "auto.offset.reset": "earliest", **QUIET}
         )  # fmt: skip
 
     def __enter__(self) -> Reading:
