@@ -21,13 +21,18 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SHELLS = ("", "console", "sh", "bash", "shell")
 # How a command begins. Other lines of a block that has commands are output.
 COMMAND = re.compile(
-    r"[A-Z_]+=|(export|until|for|echo|minikafka|pip|python3|source|curl|docker-compose|prometheus"
+    r"[A-Z_]+=|(export|until|for|echo|minikafka|git|pip|python3|source|curl|docker-compose|prometheus"
     r"|spark-submit|kafka-[\w-]+\.sh) |scripts/"
 )
 # Beginnings of commands that the tests of the pages do not run, by the reason.
 NOT_RUN = {
     "CI runs them, or tests/unit/scripts": ("scripts/",),
-    "make the environment of this test": ("python3 -m venv ", "source ", "pip install "),
+    "make the environment of this test": (
+        "git clone ",
+        "python3 -m venv ",
+        "source ",
+        "pip install ",
+    ),
     "need Docker: tests/docker": (
         "docker-compose ",
         "minikafka topics list --bootstrap-server localhost:9192 ",
