@@ -268,6 +268,7 @@ class BrokerParts:
     def _make_auto_topic_creation(self) -> AutoTopicCreation:
         return AutoTopicCreation(
             views.auto_topic_creation(self._config),
+            self._world.clock,
             self._topics,
             lambda: self._controller.is_active,
             self._to_controller,

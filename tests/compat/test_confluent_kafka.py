@@ -133,3 +133,17 @@ def test_a_deleted_topic_is_gone(cluster: Cluster, topic: str) -> None:
     admin = create(cluster, topic)
     admin.delete_topics([topic])[topic].result(30)
     assert topic not in admin.list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize("broker_id", [1, 2, 3])
+def test_a_refused_auto_creation_has_its_error_on_every_broker(
+    cluster: Cluster, topic: str, broker_id: int
+) -> None:
+    create(cluster, f"{topic}.one", 1)
+    address = cluster.bootstrap.split(",")[broker_id - 1]
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "g", "allow.auto.create.topics": True}
+    )
+    refused = consumer.list_topics(f"{topic}_one", timeout=10).topics[f"{topic}_one"]
+    assert refused.error == KafkaError.TOPIC_EXCEPTION
+    consumer.close()

@@ -3,6 +3,7 @@
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import InvalidTopicError
 
 from tests.support.clients.places import Cluster, in_both_places, on_processes
 from tests.support.cluster.leaders import wait_for_leaders
@@ -108,3 +109,14 @@ def test_levels_of_a_brokers_loggers(cluster: Cluster) -> None:
     assert altered(AlterConfigOp.DELETE, "replica-fetcher", None) == "OK"
     assert levels(one) == before
     admin.close()
+
+
+def test_a_refused_auto_creation_ends_a_send_before_its_time_out(
+    cluster: Cluster, topic: str
+) -> None:
+    create(cluster, f"{topic}.one", 1)
+    for address in cluster.bootstrap.split(","):
+        producer = KafkaProducer(bootstrap_servers=address, max_block_ms=5_000)
+        with pytest.raises(InvalidTopicError):
+            producer.send(f"{topic}_one", b"v").get(10)
+        producer.close()

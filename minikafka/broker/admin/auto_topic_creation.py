@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from minikafka.broker.admin.topics import TopicAdmin
 from minikafka.broker.node_to_controller import NodeToController
@@ -16,6 +16,7 @@ from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOP
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey, Release
 from minikafka.protocol.messages.create_topics import (
     CreatableTopic,
@@ -24,6 +25,9 @@ from minikafka.protocol.messages.create_topics import (
 )
 
 CREATE_TOPICS_VERSION = 7
+# How long a response waits for the creation of its topics. The controller takes milliseconds; while
+# there is none, clients retry.
+MAX_WAIT_MS: Final = 1_000
 
 OFFSETS_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
@@ -56,7 +60,6 @@ class AutoTopicCreationConfig:
 
     auto_create_topics_enable: bool = True
     release: Release = Release.KAFKA_3_9
-    request_timeout_ms: int = 30_000
     offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
 
@@ -65,12 +68,43 @@ class AutoTopicCreationConfig:
 Respond: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
 
 
+class _Waiting:
+    """A response that waits until its topics are created or refused, or until ``expire``."""
+
+    __slots__ = ("_errors", "_left", "_respond", "_timer")
+
+    def __init__(
+        self, clock: Clock, errors: dict[str, ErrorCode], topics: int, respond: Respond
+    ) -> None:
+        """``errors`` are those after ``MAX_WAIT_MS``; ``topics`` of them are not known yet."""
+        self._errors = errors
+        self._left = topics
+        self._respond = respond
+        self._timer = clock.call_later(MAX_WAIT_MS, self._expire)
+
+    def settle(self, topic: str, error: ErrorCode) -> None:
+        if not self._left:
+            return  # expired
+        self._errors[topic] = error
+        self._left -= 1
+        if not self._left:
+            self._timer.cancel()
+            self._respond(self._errors)
+
+    def _expire(self) -> None:
+        self._left = 0
+        self._respond(self._errors)
+
+
 class AutoTopicCreation:
     """Creates unknown topics that clients request (Kafka's ``AutoTopicCreationManager``).
 
-    On the controller the topic is created before the response, whose error is LEADER_NOT_AVAILABLE:
-    clients retry. Any other broker sends CreateTopics to the controller and responds at once with
-    UNKNOWN_TOPIC_OR_PARTITION, at which clients retry too.
+    The controller creates them; any other broker sends CreateTopics to it. Either way the response
+    to the client waits for the outcome, ``MAX_WAIT_MS`` at most: LEADER_NOT_AVAILABLE for a topic
+    that exists now, or the error of its refusal. (Kafka's other brokers respond at once, and hide
+    a refusal for ever.) UNKNOWN_TOPIC_OR_PARTITION stands for an outcome that is not known. After
+    both errors clients retry. Requests for a topic that is being created share its outcome; nothing
+    is remembered after it, so a refused name is tried again.
 
     The replication factor of a topic is limited to the number of ``live_brokers``, so that a
     cluster of one broker can have groups. (Kafka waits until there are enough brokers.)
@@ -79,6 +113,7 @@ class AutoTopicCreation:
     def __init__(
         self,
         config: AutoTopicCreationConfig,
+        clock: Clock,
         admin: TopicAdmin,
         is_controller: Callable[[], bool],
         controller: NodeToController,
@@ -86,12 +121,13 @@ class AutoTopicCreation:
         log: EventLog | None = None,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._live_brokers = live_brokers
         self._admin = admin
         self._is_controller = is_controller
         self._controller = controller
         self._log = log or event_log("auto-topic-creation")
-        self._in_flight: set[str] = set()
+        self._in_flight: dict[str, list[_Waiting]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -102,69 +138,72 @@ class AutoTopicCreation:
         self._tasks = tasks
 
     def create(
-        self, topics: Sequence[str], respond: Respond, take_permits: TakePermits = take_freely
+        self, topics: Iterable[str], respond: Respond, take_permits: TakePermits = take_freely
     ) -> None:
-        """Create the topics with valid names. On the controller their partitions take permits.
-
-        ``respond`` is called once with the error of each topic: on the controller when the topics
-        are created, otherwise before this returns."""
-        assert self._tasks is not None, "topics are created after start"
-        errors: dict[str, ErrorCode] = {}
-        creatable: list[str] = []
-        for topic in topics:
-            if name_problem(topic) is not None:
-                errors[topic] = ErrorCode.INVALID_TOPIC_EXCEPTION
-            elif topic in self._in_flight:
-                errors[topic] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                creatable.append(topic)
-        self._in_flight.update(creatable)
-        if creatable and self._is_controller():
-            self._tasks.create_task(
-                self._create_here(creatable, errors, respond, take_permits),
-                name="auto-topic-creation",
-            )
+        """Create the topics with valid names, and call ``respond`` once with the error of each
+        topic. On the controller their partitions take permits."""
+        errors = {
+            topic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if name_problem(topic) is None
+            else ErrorCode.INVALID_TOPIC_EXCEPTION
+            for topic in topics
+        }
+        valid = [t for t, error in errors.items() if error is not ErrorCode.INVALID_TOPIC_EXCEPTION]
+        if not valid:
+            respond(errors)
             return
+        self.begin(valid, take_permits)
+        waiting = _Waiting(self._clock, errors, len(valid), respond)
+        for topic in valid:
+            self._in_flight[topic].append(waiting)
+
+    def begin(self, topics: Iterable[str], take_permits: TakePermits = take_freely) -> None:
+        """Create the topics, whose names are valid, without waiting."""
+        assert self._tasks is not None, "topics are created after start"
+        creatable = [topic for topic in topics if topic not in self._in_flight]
         if creatable:
-            errors |= dict.fromkeys(creatable, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._tasks.create_task(self._send_to_controller(creatable), name="auto-topic-creation")
-        respond(errors)
+            self._in_flight |= {topic: [] for topic in creatable}
+            self._tasks.create_task(
+                self._create(creatable, take_permits), name="auto-topic-creation"
+            )
+
+    async def _create(self, topics: Sequence[str], take_permits: TakePermits) -> None:
+        creatable = [self._creatable(topic) for topic in topics]
+        errors: Mapping[str, ErrorCode] = {}
+        try:
+            if self._is_controller():
+                errors = await self._create_here(creatable, take_permits)
+            else:
+                errors = await self._send_to_controller(creatable)
+        finally:
+            for topic in topics:
+                error = _client_error(errors.get(topic, ErrorCode.NOT_CONTROLLER))
+                for waiting in self._in_flight.pop(topic):
+                    waiting.settle(topic, error)
 
     async def _create_here(
-        self,
-        topics: list[str],
-        errors: dict[str, ErrorCode],
-        respond: Respond,
-        take_permits: TakePermits,
-    ) -> None:
-        try:
-            outcomes = await self._admin.create_topics(
-                [self._creatable(topic) for topic in topics], 0, False, take_permits
-            )
-        finally:
-            self._in_flight.difference_update(topics)
-        for topic, outcome in outcomes.items():
-            code = outcome.error.code if outcome.error else ErrorCode.NONE
-            # The topic exists after a time-out of 0; its leaders follow soon.
-            on_its_way = {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
-            errors[topic] = ErrorCode.LEADER_NOT_AVAILABLE if code in on_its_way else code
-        respond(errors)
+        self, topics: list[CreatableTopic], take_permits: TakePermits
+    ) -> dict[str, ErrorCode]:
+        outcomes = await self._admin.create_topics(topics, 0, False, take_permits)
+        return {
+            topic: outcome.error.code if outcome.error else ErrorCode.NONE
+            for topic, outcome in outcomes.items()
+        }
 
-    async def _send_to_controller(self, topics: list[str]) -> None:
-        """Send CreateTopics to the controller. The response is ignored, since the client requests
-        the metadata again."""
-        request = CreateTopicsRequest(
-            topics=[self._creatable(topic) for topic in topics],
-            timeout_ms=self._config.request_timeout_ms,
-        )
+    async def _send_to_controller(self, topics: list[CreatableTopic]) -> dict[str, ErrorCode]:
+        """Send CreateTopics to the controller and return the errors of its response, none if there
+        was none. The time-out of 0 lets it respond when the topics are in ZooKeeper."""
+        request = CreateTopicsRequest(topics=topics, timeout_ms=0)
+        names = [topic.name for topic in topics]
         try:
             version = self._config.release.at_most(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
-            await self._controller.request(request, version)
-            self._log.info("auto_creation_requested", topics=topics)
+            response = await self._controller.request(request, version)
         except (TimeoutError, ConnectionError) as error:
-            self._log.warning("auto_creation_failed", topics=topics, error=str(error))
-        finally:
-            self._in_flight.difference_update(topics)
+            self._log.warning("auto_creation_failed", topics=names, error=str(error))
+            return {}
+        errors = {topic.name: ErrorCode(topic.error_code) for topic in response.topics}
+        self._log.info("auto_creation_requested", topics=names, errors=errors)
+        return errors
 
     def _creatable(self, topic: str) -> CreatableTopic:
         shape = {
@@ -185,3 +224,18 @@ class AutoTopicCreation:
                 "replicas_clamped", topic=topic, requested=requested, live_brokers=live
             )
         return min(requested, live)
+
+
+# After a time-out of 0 the topic exists; its leaders follow soon.
+_CREATED: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
+)
+
+
+def _client_error(error: ErrorCode) -> ErrorCode:
+    """Return the error of a Metadata response for a topic whose creation ended with ``error``."""
+    if error in _CREATED:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if error is ErrorCode.NOT_CONTROLLER:  # a new controller may create it
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return error

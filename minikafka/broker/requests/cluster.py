@@ -47,8 +47,8 @@ SLICE = 200  # of topics and partitions: 4 ms where nothing is encoded yet
 
 
 class MetadataHandler:
-    """Serves Metadata. The response is sent at once, unless this broker is the controller and
-    creates a missing topic first, or the topics are many."""
+    """Serves Metadata. The response is sent at once, unless a missing topic is created first, or
+    the topics are many."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class FindCoordinatorHandler:
         kind = CoordinatorType(key_type)
         missing = self._lookup.missing_topic(kind)
         if missing is not None:
-            self._creation.create([missing], lambda errors: None, context.auto_creation())
+            self._creation.begin([missing], context.auto_creation())
             return NOT_AVAILABLE
         return self._lookup.find(kind, key, context.listener)
 

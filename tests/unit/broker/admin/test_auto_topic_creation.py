@@ -1,17 +1,29 @@
-"""Topics created on demand, here or by asking the controller."""
+"""Topics created on demand, here or by the controller."""
 
 import asyncio
 from typing import Any, cast
 
 import pytest
 
-from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation, AutoTopicCreationConfig
+from minikafka.broker.admin.auto_topic_creation import (
+    MAX_WAIT_MS,
+    AutoTopicCreation,
+    AutoTopicCreationConfig,
+)
 from minikafka.broker.admin.topics import TopicOutcome
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from tests.support.world.manual_clock import ManualClock
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+NO_LEADER = ErrorCode.LEADER_NOT_AVAILABLE
+INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class Admin:
-    def __init__(self, error: ErrorCode | None) -> None:
+    """Creates topics here once ``gate`` is open, with ``error``."""
+
+    def __init__(self, error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
         self.error = error
         self.created: list[Any] = []
         self.gate = asyncio.Event()
@@ -20,91 +32,150 @@ class Admin:
         self, topics: Any, timeout_ms: int, validate_only: bool, take_permits: Any
     ) -> Any:
         assert (timeout_ms, validate_only) == (0, False)
-        self.created += topics
+        self.created.append(topics)
         await self.gate.wait()
-        error = KafkaError(self.error) if self.error else None
-        return {topic.name: TopicOutcome(error) for topic in topics}
+        return {topic.name: TopicOutcome(KafkaError(self.error)) for topic in topics}
 
 
 class Controller:
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.failure = failure
-        self.requests: list[Any] = []
+    """Responds to CreateTopics once ``gate`` is open, with ``error`` or by raising ``failure``."""
+
+    def __init__(self, error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
+        self.error = error
+        self.failure: Exception | None = None
+        self.created: list[Any] = []
         self.gate = asyncio.Event()
 
-    async def request(self, message: Any, version: int) -> Any:
-        self.requests.append(message)
+    async def request(self, message: Any, version: int) -> CreateTopicsResponse:
+        assert message.timeout_ms == 0
+        self.created.append(message.topics)
         await self.gate.wait()
         if self.failure:
             raise self.failure
-        return None
+        results = [CreatableTopicResult(name=t.name, error_code=self.error) for t in message.topics]
+        return CreateTopicsResponse(topics=results)
 
 
-def creation(admin: Admin, controller: Controller, is_controller: bool) -> AutoTopicCreation:
+def creation(
+    place: Admin | Controller, clock: ManualClock | None = None, live_brokers: int | None = None
+) -> AutoTopicCreation:
     return AutoTopicCreation(
         AutoTopicCreationConfig(),
-        cast(Any, admin),
-        lambda: is_controller,
-        cast(Any, controller),
+        clock or ManualClock(),
+        cast(Any, place),
+        lambda: isinstance(place, Admin),
+        cast(Any, place),
+        None if live_brokers is None else lambda: live_brokers,
     )
 
 
+def names(created: list[Any]) -> list[list[str]]:
+    return [[topic.name for topic in topics] for topics in created]
+
+
+PLACES = pytest.mark.parametrize("place_type", [Admin, Controller])
+
+
+@PLACES
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "expected"),
     [
-        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_NOT_AVAILABLE),
-        (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, NO_LEADER),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, NO_LEADER),
+        (ErrorCode.NOT_CONTROLLER, UNKNOWN),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, INVALID),
         (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
+        (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.THROTTLING_QUOTA_EXCEEDED),
     ],
 )
-async def test_auto_creation_responds_after_the_controller_created_the_topic(
-    outcome: Any, told: Any
+async def test_the_response_waits_for_the_outcome_on_every_broker(
+    place_type: Any, outcome: ErrorCode, expected: ErrorCode
 ) -> None:
-    admin = Admin(outcome)
-    answers: list[Any] = []
-    auto = creation(admin, Controller(), True)
+    place, clock = place_type(outcome), ManualClock()
+    responses: list[Any] = []
+    auto = creation(place, clock)
     async with asyncio.TaskGroup() as tasks:
         auto.start(tasks)
-        auto.create(["a", "a b"], answers.append)
-        assert answers == []
+        auto.create(["a", "a b"], responses.append)
         await asyncio.sleep(0)
-        auto.create(["a"], answers.append)  # under way already
-        assert answers == [{"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
-        admin.gate.set()
-    assert answers[1:] == [{"a b": ErrorCode.INVALID_TOPIC_EXCEPTION, "a": told}]
-    assert [(t.name, t.num_partitions, t.replication_factor) for t in admin.created] == [
-        ("a", -1, -1)
-    ]
-
-
-@pytest.mark.parametrize("failure", [None, TimeoutError(), ConnectionError()])
-async def test_other_brokers_forward_to_the_controller_and_respond_at_once(failure: Any) -> None:
-    controller = Controller(failure)
-    answers: list[Any] = []
-    auto = creation(Admin(None), controller, False)
-    async with asyncio.TaskGroup() as tasks:
-        auto.start(tasks)
-        auto.create(["a", "b"], answers.append)
-        auto.create(["b", "c"], answers.append)
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert answers == [{"a": unknown, "b": unknown}, {"b": unknown, "c": unknown}]
+        auto.create(["b", "a"], responses.append)  # "a" is being created already
         await asyncio.sleep(0)
-        assert [[t.name for t in r.topics] for r in controller.requests] == [["a", "b"], ["c"]]
-        controller.gate.set()
+        assert responses == []
+        place.gate.set()
+    assert responses == [{"a": expected, "a b": INVALID}, {"b": expected, "a": expected}]
+    assert names(place.created) == [["a"], ["b"]]
+    clock.advance(MAX_WAIT_MS)
+    assert len(responses) == 2
+
+
+async def test_an_illegal_name_is_refused_at_once() -> None:
+    responses: list[Any] = []
+    async with asyncio.TaskGroup() as tasks:
+        auto = creation(Controller())
+        auto.start(tasks)
+        auto.create(["a b"], responses.append)
+        assert responses == [{"a b": INVALID}]
+
+
+@PLACES
+async def test_a_response_waits_for_a_bounded_time_and_the_next_one_has_the_outcome(
+    place_type: Any,
+) -> None:
+    place, clock = place_type(ErrorCode.POLICY_VIOLATION), ManualClock()
+    responses: list[Any] = []
+    auto = creation(place, clock)
     async with asyncio.TaskGroup() as tasks:
         auto.start(tasks)
-        auto.create(["a"], answers.append)  # no longer under way
-    assert len(controller.requests) == 3
+        auto.create(["a"], responses.append)
+        await asyncio.sleep(0)
+        clock.advance(MAX_WAIT_MS)
+        assert responses == [{"a": UNKNOWN}]
+        auto.create(["a"], responses.append)
+        place.gate.set()
+    assert responses[1:] == [{"a": ErrorCode.POLICY_VIOLATION}]
+    assert len(place.created) == 1
 
 
-async def test_internal_topics_have_their_own_shape() -> None:
+@pytest.mark.parametrize("failure", [TimeoutError(), ConnectionError()])
+async def test_a_controller_that_does_not_respond_leaves_the_topic_unknown(
+    failure: Exception,
+) -> None:
+    controller = Controller()
+    controller.failure = failure
+    controller.gate.set()
+    responses: list[Any] = []
+    async with asyncio.TaskGroup() as tasks:
+        auto = creation(controller)
+        auto.start(tasks)
+        auto.create(["a"], responses.append)
+    assert responses == [{"a": UNKNOWN}]
+
+
+@PLACES
+async def test_a_refused_name_is_tried_again(place_type: Any) -> None:
+    place = place_type(ErrorCode.POLICY_VIOLATION)
+    place.gate.set()
+    responses: list[Any] = []
+    auto = creation(place)
+    for place.error in (ErrorCode.POLICY_VIOLATION, ErrorCode.NONE):
+        async with asyncio.TaskGroup() as tasks:
+            auto.start(tasks)
+            auto.create(["a"], responses.append)
+    assert responses == [{"a": ErrorCode.POLICY_VIOLATION}, {"a": NO_LEADER}]
+
+
+async def test_topics_have_the_defaults_of_the_controller_and_internal_ones_their_own_shape() -> (
+    None
+):
     controller = Controller()
     controller.gate.set()
-    auto = creation(Admin(None), controller, False)
+    auto = creation(controller)
     async with asyncio.TaskGroup() as tasks:
         auto.start(tasks)
-        auto.create(["__consumer_offsets", "__transaction_state"], lambda errors: None)
-    offsets, transactions = controller.requests[0].topics
+        auto.begin(["a", "__consumer_offsets", "__transaction_state"])
+    plain, offsets, transactions = controller.created[0]
+    assert (plain.num_partitions, plain.replication_factor, plain.configs) == (-1, -1, [])
     assert (offsets.num_partitions, offsets.replication_factor) == (50, 3)
     assert {c.name: c.value for c in offsets.configs}["cleanup.policy"] == "compact"
     assert {c.name: c.value for c in transactions.configs}["min.insync.replicas"] == "2"

@@ -110,7 +110,7 @@ class Creation:
     def __init__(self) -> None:
         self.created: list[str] = []
 
-    def create(self, topics: Collection[str], callback: Any, take_permits: Any) -> None:
+    def begin(self, topics: Collection[str], take_permits: Any) -> None:
         self.created.extend(topics)
 
 
