@@ -74,6 +74,9 @@ class FetchEntry(NamedTuple):
     log_start_offset: int = -1
 
 
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
 class ReadResult(NamedTuple):
     """The result for one partition: complete batches, an error, the epoch at which the follower's
     log diverges, or the replica to fetch from instead (``preferred_read_replica``).
@@ -100,13 +103,18 @@ class ReadResult(NamedTuple):
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the response is sent at once, and a fetch session includes this result even if it
-        is unchanged."""
+        """Whether a fetch session includes this result even if it is unchanged. The response is
+        sent at once, unless it is for a consumer and the partition ``is_unknown``."""
         return (
             self.error is not ErrorCode.NONE
             or self.diverging is not None
             or self.preferred_read_replica >= 0
         )
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether this broker does not know the partition or the topic id."""
+        return self.error in _UNKNOWN
 
 
 class FetchReading(NamedTuple):
@@ -314,6 +322,15 @@ class FetchReader:
     def slices(self, params: FetchParams, may_wait: bool) -> FetchSlices:
         """Begin to read a fetch of thousands of partitions, a slice at a time."""
         return FetchSlices(self, params, may_wait)
+
+    def unknown(self, entries: Sequence[FetchEntry]) -> list[ReadResult | None]:
+        """Return for each entry the error if its partition is not known, else None."""
+        return [
+            self._failed(entry, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            if self._hosted.is_unknown(entry.topic_partition)
+            else None
+            for entry in entries
+        ]
 
     def available_bytes(self, params: FetchParams, entries: Sequence[FetchEntry]) -> int:
         """Return how many bytes of records a consumer could get at most, without a read. The first

@@ -86,6 +86,20 @@ class ColdReads:
         proceed()
 
 
+def without_errors(
+    entries: Sequence[FetchEntry], errors: Sequence[ReadResult | None], reply: FetchReply
+) -> tuple[list[FetchEntry], FetchReply]:
+    """Return the entries whose error is None, and a function that takes their results and calls
+    ``reply`` with those of all entries."""
+
+    def reply_to_all(results: Sequence[ReadResult]) -> None:
+        read = iter(results)
+        reply([next(read) if error is None else error for error in errors])
+
+    rest = [entry for entry, error in zip(entries, errors, strict=True) if error is None]
+    return rest, reply_to_all
+
+
 class RecordFetches:
     """Serves the fetches of consumers and followers (Kafka's ``ReplicaManager.fetchMessages``)."""
 
@@ -146,14 +160,21 @@ class RecordFetches:
         fetch are read in slices; then it is always called later. A follower's session may add
         entries to ``following`` while it is parked, and so results.
 
+        As in Kafka, a consumer waits for the other partitions if only some are unknown: else a
+        deleted topic would take its pacing. A follower does not wait: it has a back-off, and mostly
+        names a partition that this broker is about to lead.
+
         The fetch offsets of a follower acknowledge the records below them. If that moves a high
         watermark, the delayed operations that wait for it complete synchronously."""
         if len(entries) > ENTRIES_AT_ONCE:
             self._start_slices(params, entries, reply, contain, following)
             return
-        if self._parks_unread(params, entries):
-            self._watch(self._delayed(params, entries, reply, contain, following), entries)
-            return
+        if self._may_park_unread(params):
+            errors = self._reader.unknown(entries)
+            known, reply_to_all = without_errors(entries, errors, reply)
+            if self._lacks_bytes(params, known):
+                self._watch(self._delayed(params, known, reply_to_all, contain, following), known)
+                return
         reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
         if reading.cold:
             self._report_progress(reading)
@@ -257,7 +278,11 @@ class RecordFetches:
         if reading.cold:
             proceed = partial(self._fetch_from_disk, params, entries, reply, contain, following)
             self._cold_reads.then(params, reading.cold, proceed)
-        elif any(self._hosted.get(entry.topic_partition) is None for entry in entries):
+        elif any(
+            self._hosted.get(entry.topic_partition) is None
+            for entry, result in zip(entries, reading.results, strict=True)
+            if not result.error
+        ):
             size = sum(len(result.records) for result in reading.results)
             self._respond(params, reading, size, reply)  # a replica has gone meanwhile
         else:
@@ -272,16 +297,22 @@ class RecordFetches:
         contain: Contain | None,
         following: FollowerFetch | None,
     ) -> None:
-        nothing = not entries and (following is None or following.is_empty)
-        size, is_urgent = 0, params.max_wait_ms <= 0 or nothing
+        size, unknown, is_urgent = 0, 0, params.max_wait_ms <= 0
         for result in reading.changed:
             size += len(result.records)
             if result.is_urgent:
-                is_urgent = True
-        if is_urgent or size >= params.min_bytes:
+                if result.is_unknown and not params.is_from_follower:
+                    unknown += 1
+                else:
+                    is_urgent = True
+        nothing = len(entries) == unknown and (following is None or following.is_empty)
+        if is_urgent or nothing or size >= params.min_bytes:
             self._report_progress(reading)
             self._respond(params, reading, size, reply)
             return
+        if unknown:
+            errors = [result if result.is_unknown else None for result in reading.results]
+            entries, reply = without_errors(entries, errors, reply)
         # Made before other requests complete: their reads may take a partition offline, and then
         # this operation, which knows the partitions as they were, completes with that error.
         operation = self._delayed(params, entries, reply, contain, following)
@@ -290,16 +321,18 @@ class RecordFetches:
             self._announcer.add(reading.unsent)
         self._watch(operation, entries, following)
 
-    def _parks_unread(self, params: FetchParams, entries: Sequence[FetchEntry]) -> bool:
-        """Whether the fetch of a consumer that waits for many bytes would find fewer. Otherwise a
-        client could have the broker read megabytes with each request, and receive none."""
-        if (
-            params.min_bytes <= UNREAD_MIN_BYTES
-            or params.is_from_follower
-            or params.rack
-            or params.max_wait_ms <= 0
-        ):
-            return False
+    def _may_park_unread(self, params: FetchParams) -> bool:
+        """Whether the fetch is one of a consumer that waits for many bytes."""
+        return (
+            params.min_bytes > UNREAD_MIN_BYTES
+            and not params.is_from_follower
+            and not params.rack
+            and params.max_wait_ms > 0
+        )
+
+    def _lacks_bytes(self, params: FetchParams, entries: Sequence[FetchEntry]) -> bool:
+        """Whether such a fetch would find fewer. If it were read nevertheless, a client could have
+        the broker read megabytes with each request, and receive none."""
         try:
             return 0 < self._reader.available_bytes(params, entries) < params.min_bytes
         except (KafkaError, OSError):

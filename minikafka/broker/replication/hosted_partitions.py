@@ -55,6 +55,13 @@ class HostedPartitions:
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._offline
 
+    def is_unknown(self, topic_partition: TopicPartition) -> bool:
+        """Return whether neither this broker nor its metadata cache has the partition."""
+        return (
+            topic_partition not in self._online
+            and self.error_for(topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
     def error_for(self, topic_partition: TopicPartition) -> ErrorCode:
         """Return the error of a request for a partition that is not online here:
         KAFKA_STORAGE_ERROR if it is offline, NOT_LEADER_OR_FOLLOWER if the metadata cache has it,

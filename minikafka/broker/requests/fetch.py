@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from minikafka.broker.fetch.follower_sessions import FollowerFetch
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.broker.fetch.record_fetches import without_errors
 from minikafka.broker.fetch.sessions import (
     FETCH_VERSIONS,
     FetchContext,
@@ -153,36 +154,27 @@ class FetchHandler:
     ) -> None:
         """Fetch from the partitions that the client may read, and refuse the others. As in Kafka, a
         topic id that is unknown is not decided about."""
+        errors: list[ReadResult | None] = []
         if params.is_from_follower:
             is_follower = authorization.may_follow(context)
             if following is not None and not is_follower:
                 following.take_in_all()
-            refused = frozenset[int]() if is_follower else frozenset(range(len(entries)))
+            if not is_follower:
+                errors = [_refusal(entry) for entry in entries]
         else:
             topics = [e.topic_partition.topic for e in entries if e.topic_partition.topic]
-            readable = await authorization.readable(context, topics)
-            refused = frozenset(
-                place
-                for place, entry in enumerate(entries)
-                if entry.topic_partition.topic and entry.topic_partition.topic not in readable
-            )
-        if not refused:
-            fetches = self._replicas.fetches
+            refused = set(topics).difference(await authorization.readable(context, topics))
+            if refused:
+                errors = [
+                    _refusal(e) if e.topic_partition.topic in refused else None for e in entries
+                ]
+        fetches = self._replicas.fetches
+        if not errors:
             fetches.fetch(params, entries, respond, context.contain, following)
             return
-
-        def respond_to_all(results: Sequence[ReadResult]) -> None:
-            read = iter(results)
-            respond(
-                [
-                    _refusal(entry) if place in refused else next(read)
-                    for place, entry in enumerate(entries)
-                ]
-            )
-
-        allowed = [entry for place, entry in enumerate(entries) if place not in refused]
+        allowed, respond_to_all = without_errors(entries, errors, respond)
         if allowed:
-            self._replicas.fetches.fetch(params, allowed, respond_to_all, context.contain)
+            fetches.fetch(params, allowed, respond_to_all, context.contain)
         else:
             respond_to_all(())
 
