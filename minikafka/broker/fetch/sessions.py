@@ -202,14 +202,16 @@ class FetchSessions:
         replica_id: int,
     ) -> FetchContext:
         """As ``context``, for an incremental request."""
+        requests = {key_of(entry): entry for entry in named}
         if named:
             self._limit()
+            self._keep_names(session_id, requests)
         try:
             session = self.cache.resume(
                 session_id,
                 epoch,
                 version.by_id,
-                {key_of(entry): entry for entry in named},
+                requests,
                 forgotten,
                 self._clock.monotonic_ms(),
             )
@@ -236,6 +238,16 @@ class FetchSessions:
             )
 
         return FetchContext(entries, respond)
+
+    def _keep_names(self, session_id: int, requests: dict[PartitionKey, FetchEntry]) -> None:
+        """Give requests by an unknown topic id the name that their session has for it: the topic
+        may be deleted, and its name may be that of another one (Kafka's ``CachedPartition``)."""
+        session = self.cache.get(session_id)
+        if session is not None:
+            for key, entry in requests.items():
+                if not entry.topic_partition.topic and key in session.partitions:
+                    named = session.partitions[key].request.topic_partition
+                    requests[key] = entry._replace(topic_partition=named)
 
     def only_of(
         self, session_id: int, epoch: int, key: PartitionKey

@@ -146,11 +146,23 @@ async def test_an_id_not_known_yet_is_resolved_later() -> None:
 
 async def test_a_recreated_topic_is_not_taken_for_the_old_one() -> None:
     async with ReplicaCluster([1]) as cluster:
-        node = await alone(cluster)
+        node = await alone(cluster, 1)
         session = fetch(node, {0: 0}, version=LAST).session_id
-        node.partition().topic_id = UUID(int=78)
-        response = fetch(node, {}, (session, 1), version=LAST)
-        assert partitions_of(response)[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        del cluster.metadata.topic_ids[TOPIC_ID]
+        hosted, partition = node.replicas.hosted, node.partition()
+        hosted.remove(TP)
+        hosted.add(partition)
+        hosted.identify(partition, UUID(int=78))
+        for epoch, offsets in ((1, {}), (2, {0: 0})):  # in the session, and named again
+            response = fetch(node, offsets, (session, epoch), version=LAST)
+            assert partitions_of(response)[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        hosted.remove(TP)
+        for epoch, offsets in ((3, {}), (4, {0: 0})):
+            response = fetch(node, offsets, (session, epoch), version=LAST)
+            assert partitions_of(response)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # An id that the session does not have is unknown.
+        response = fetch(node, {7: 0}, (session, 5), version=LAST)
+        assert partitions_of(response)[7].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_parked_fetch_overtaken_by_the_next_gets_an_epoch_error() -> None:
