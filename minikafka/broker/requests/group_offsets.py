@@ -242,9 +242,12 @@ class OffsetFetchHandler:
 def _requested(
     topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
 ) -> list[TopicPartition]:
-    return [
+    """Return the partitions in the order of the request. As in Kafka, the response has a partition
+    once that is named twice."""
+    named = (
         TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes
-    ]
+    )
+    return list(dict.fromkeys(named))
 
 
 def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
