@@ -63,7 +63,7 @@ _RANGES = {
     ConfigType.LONG: (-(2**63), 2**63 - 1),
 }
 
-_UNITS_MS = {".hours": 60 * 60 * 1000, ".minutes": 60 * 1000}
+_UNITS_MS = {".hours": 60 * 60 * 1000, ".minutes": 60 * 1000, ".ms": 1}
 
 Validator = Callable[[Any], str | None]  # None: fine; a text: what is wrong with the value
 
@@ -136,12 +136,13 @@ class Setting:
         return next((item for item in items if valid is not None and valid((item,))), value)
 
     def parse_synonym(self, name: str, value: str) -> Any:
-        """Parse a value given under ``name``: the key itself, or a synonym in hours or minutes.
+        """Parse a value given under ``name``: the key itself, or a broker's synonym, which may be
+        in hours or minutes.
 
-        Kafka converts any negative number of hours or minutes to -1. Raises ConfigError.
+        Kafka converts any negative time of a broker's key to -1. Raises ConfigError.
         """
-        unit = next((u for end, u in _UNITS_MS.items() if name.endswith(end)), 1)
-        if unit == 1 or name == self.name:
+        unit = next((u for end, u in _UNITS_MS.items() if name.endswith(end)), None)
+        if unit is None or name == self.name:
             return self.parse(value)
         return self.parse(max(self._convert(value) * unit, -1))
 

@@ -114,6 +114,18 @@ def is_dynamic(name: str) -> bool:
     return name in DYNAMIC_CONFIG.settings
 
 
+def is_custom(name: str) -> bool:
+    """Whether no table has the key. As in Kafka it may be altered at run time, without effect:
+    deployments set keys of other vendors. Keys for a plug-in are not custom, since they have one.
+    """
+    known = BROKER_CONFIG
+    return not (
+        any(name in keys for keys in (known.settings, known.ignored, known.refused, known.free))
+        or name in DYNAMIC_CONFIG.settings
+        or name.startswith((LISTENER_PREFIX, *known.plugin_keys))
+    )
+
+
 def is_password(name: str) -> bool:
     """Whether ZooKeeper has the value encrypted."""
     return name.endswith(_PASSWORDS)
@@ -123,7 +135,9 @@ def refusal(names: Collection[str], per_broker: bool) -> str | None:
     """Return why these keys cannot be altered at run time, of one broker (``per_broker``) or of
     all; None if they can (Kafka's ``DynamicBrokerConfig.validateConfigs``)."""
     rules: Mapping[str, Collection[str]] = {
-        "Cannot update these configs dynamically": {n for n in names if not is_dynamic(n)},
+        "Cannot update these configs dynamically": {
+            n for n in names if not (is_dynamic(n) or is_custom(n))
+        },
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix": TLS_STORES.intersection(names),
         "Cannot update these configs at default cluster level, broker id must be specified": {

@@ -199,8 +199,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("log.roll.jitter.ms", None, "Up to so much is taken off that age, so that not all logs roll at once; log.roll.jitter.hours if unset.", at_least(0)),
     _int("log.roll.jitter.hours", 0, "As log.roll.jitter.ms, in hours.", at_least(0)),
     _list("log.cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete")),
-    _long("log.retention.bytes", -1, "Most bytes a partition keeps; -1 for no limit.", at_least(-1)),
-    _long("log.retention.ms", None, "How long a partition keeps data, -1 for ever; log.retention.minutes if unset.", lambda v: None if v == -1 or v >= 1 else "Value must be -1 or at least 1"),
+    _long("log.retention.bytes", -1, "Most bytes a partition keeps; negative for no limit."),
+    _long("log.retention.ms", None, "How long a partition keeps data, negative for ever; log.retention.minutes if unset."),
     _int("log.retention.minutes", None, "As log.retention.ms, in minutes; log.retention.hours if unset."),
     _int("log.retention.hours", 168, "As log.retention.ms, in hours."),
     _long("log.retention.check.interval.ms", 300000, "How often retention looks for what may go.", at_least(1)),
@@ -329,7 +329,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _bool("remote.log.copy.disable", False, "Tiered storage is not part of this broker.", None, (), False),
     _bool("remote.log.delete.on.disable", False, "Tiered storage is not part of this broker.", None, (), False),
     _bool("remote.storage.enable", False, "Tiered storage is not part of this broker.", lambda v: "tiered storage is not supported" if v else None, (), False),
-    _long("retention.bytes", -1, "Most bytes a partition keeps.", at_least(-1), ("log.retention.bytes",)),
+    _long("retention.bytes", -1, "Most bytes a partition keeps; negative for no limit.", None, ("log.retention.bytes",)),
     _long("retention.ms", 604800000, "How long a partition keeps data.", at_least(-1), ("log.retention.ms", "log.retention.minutes", "log.retention.hours")),
     _int("segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14), ("log.segment.bytes",)),
     _int("segment.index.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4), ("log.index.size.max.bytes",)),
@@ -347,6 +347,9 @@ def _together(values: Mapping[str, Any]) -> str | None:
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides"
             " property is set."
         )
+    retention = (values[f"log.retention.{unit}"] for unit in ("ms", "minutes", "hours"))
+    if next(value for value in retention if value is not None) == 0:
+        return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     delay, idle = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
     if 0 <= values[idle] <= values[delay]:
         return (

@@ -121,8 +121,7 @@ class ConfigEntries:
         for all; the value of any other is hidden: it may be a secret."""
         base = self._broker_def.settings.get(key_without_prefix(name))
         if base is None:
-            synonym = ConfigSynonym(name, None, ConfigSource.STATIC_BROKER_CONFIG)
-            return ConfigEntry(name, None, synonym.source, None, None, True, True, (synonym,))
+            return _hidden(self._named_synonyms([name]))
         row = replace(base, name=name, effective=self._broker_def.row(name) is not None)
         synonyms = self._named_synonyms([name, base.name], row)
         return _entry(row, synonyms[0].value, synonyms, read_only=not is_dynamic(name))
@@ -131,11 +130,14 @@ class ConfigEntries:
         """Return the dynamic settings that apply to all brokers."""
         shown = []
         for name, text in sorted(self._broker.cluster.items()):
-            row = self._broker_def.settings.get(name) or self._row_of(name)
+            row = self._row_of(name)
             synonym = ConfigSynonym(
                 name, _text(row, text), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             )
-            shown.append(_entry(row, synonym.value, (synonym,), read_only=False))
+            if row is None:
+                shown.append(_hidden([synonym]))
+            else:
+                shown.append(_entry(row, synonym.value, (synonym,), read_only=False))
         return shown
 
     def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]:
@@ -154,10 +156,10 @@ class ConfigEntries:
         unknown = sorted(set(given) - set(self._topic_def.settings))
         return entries + [_unknown(name, given[name]) for name in unknown]
 
-    def _row_of(self, name: str) -> Setting:
-        """Return the row of an altered key that the table of the broker has not: one of a listener,
-        or one that exists only at run time."""
-        return self._broker_def.row(name) or _RUN_TIME[name]
+    def _row_of(self, name: str) -> Setting | None:
+        """Return the row of an altered key, which may be one of a listener or exist only at run
+        time; None for a custom key."""
+        return self._broker_def.row(name) or _RUN_TIME.get(name)
 
     def _own_synonyms(self, row: Setting) -> tuple[ConfigSynonym, ...]:
         return self._named_synonyms(_FAMILIES.get(row.name, (row.name,)), row)
@@ -236,6 +238,13 @@ def _entry(
         sensitive,
         synonyms,
     )
+
+
+def _hidden(synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
+    """Return the entry of a key that no table has. Its value is hidden: it may be a secret."""
+    name, source = synonyms[0].name, synonyms[0].source
+    hidden = tuple(ConfigSynonym(s.name, None, s.source) for s in synonyms)
+    return ConfigEntry(name, None, source, None, None, True, True, hidden)
 
 
 def _unknown(name: str, value: str) -> ConfigEntry:

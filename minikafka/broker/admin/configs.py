@@ -127,8 +127,8 @@ class ConfigAdminManager:
         """Check and write the configuration. False if the znode has changed since it was read."""
         before, version = await kept(kind, entity)
         of_this_broker = kind == paths.BROKER_CONFIGS and entity != paths.DEFAULT_ENTITY
-        if of_this_broker:
-            before = self._dynamic.passwords.decrypted(before)
+        if kind == paths.BROKER_CONFIGS:  # as in Kafka, invalid settings go with the next change
+            before = self._dynamic.valid(before, of_this_broker)
         after = changed(before, changes, rows)
         if kind == paths.TOPIC_CONFIGS:
             self._check_topic_config(after)

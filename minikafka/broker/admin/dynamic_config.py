@@ -132,8 +132,8 @@ class DynamicBrokerConfig:
         Changes that cannot be applied are logged, and the configuration stays as it is. As in
         Kafka, the settings are described nevertheless."""
         before = self.current
-        self.cluster = MappingProxyType(self._readable(cluster, per_broker=False))
-        self.own = MappingProxyType(self._readable(self.passwords.decrypted(own), per_broker=True))
+        self.cluster = MappingProxyType(self.valid(cluster, per_broker=False))
+        self.own = MappingProxyType(self.valid(own, per_broker=True))
         try:
             merged = self._merge(self.cluster, self.own)
             self._check_change(merged)
@@ -175,7 +175,10 @@ class DynamicBrokerConfig:
         known = self._broker_def
         return name in known.settings or name in known.ignored or name.startswith(LISTENER_PREFIX)
 
-    def _readable(self, given: Mapping[str, str], per_broker: bool) -> dict[str, str]:
+    def valid(self, stored: Mapping[str, str], per_broker: bool) -> dict[str, str]:
+        """Return the valid settings among those that ZooKeeper has for this broker (``per_broker``)
+        or for all (Kafka's ``fromPersistentProps``). The others are logged."""
+        given = self.passwords.decrypted(stored) if per_broker else stored
         source = "broker" if per_broker else "cluster"
         taken = {}
         for name, text in given.items():

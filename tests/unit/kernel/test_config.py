@@ -155,6 +155,8 @@ def test_topic_defaults_come_from_the_broker() -> None:
         ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180000),
         ({"log.retention.minutes": "3", "log.retention.ms": "7"}, 7),
         ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.ms": "-2"}, -1),
+        ({"log.retention.hours": "0", "log.retention.minutes": "-9"}, -1),
     ],
 )
 def test_hours_and_minutes_give_way_to_milliseconds(
@@ -166,8 +168,9 @@ def test_hours_and_minutes_give_way_to_milliseconds(
         BROKER_CONFIG.parse(ZK | {"log.roll.hours": "1", "log.roll.jitter.hours": "2"})
     )
     assert (defaults["segment.ms"], defaults["segment.jitter.ms"]) == (3600000, 7200000)
-    with pytest.raises(ConfigError, match=r"log\.retention\.ms"):
-        BROKER_CONFIG.parse(ZK | {"log.retention.ms": "0"})
+    for unit in ("ms", "minutes", "hours"):
+        with pytest.raises(ConfigError, match=r"log\.retention\.ms must be unlimited"):
+            BROKER_CONFIG.parse(ZK | {f"log.retention.{unit}": "0"})
 
 
 def test_every_default_passes_its_own_validator() -> None:

@@ -216,7 +216,7 @@ async def test_only_dynamic_broker_configs_can_be_altered(lab: Lab) -> None:
     assert await lab.store.entity_config("brokers", "<default>") == everywhere
     notices = await lab.store.config_change_notices(await lab.store.config_changes())
     assert [n.entity_path for n in notices] == ["brokers/1", "brokers/<default>"]
-    for fixed in ("broker.id", "log.dirs", "log.roll.hours", "no.such.key"):
+    for fixed in ("broker.id", "log.dirs", "log.roll.hours", "super.users", "node.id"):
         ((code, message),) = fate(await lab.alter((BROKER, "", {fixed: "1"})))
         assert code is ErrorCode.INVALID_REQUEST
         assert message == f"Cannot update these configs dynamically: Set({fixed})"
@@ -224,6 +224,47 @@ async def test_only_dynamic_broker_configs_can_be_altered(lab: Lab) -> None:
     assert code is ErrorCode.INVALID_REQUEST
     wanted = "Invalid value x for configuration log.segment.bytes: Not a number of type INT"
     assert message == wanted
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+async def test_custom_keys_are_stored_and_described_without_their_values(
+    lab: Lab, name: str
+) -> None:
+    """As in Kafka: deployments set keys of other vendors."""
+    given = {"confluent.balancer.enable": "true", "log.retention.ms": "-2"}
+    assert fate(await lab.alter((BROKER, name, given))) == [(ErrorCode.NONE, None)]
+    changes = [("my.own.key", SET, "secret"), ("log.retention.ms", DELETE, None)]
+    assert fate(await lab.increment((BROKER, name, changes))) == [(ErrorCode.NONE, None)]
+    after = {"confluent.balancer.enable": "true", "my.own.key": "secret"}
+    assert await lab.store.entity_config("brokers", name or "<default>") == after
+    before = lab.dynamic.current
+    lab.dynamic.update(*((after, {}) if name == "" else ({}, after)))
+    assert lab.dynamic.current.given == before.given
+    for described in {"1", name}:
+        entry = (await lab.describe(BROKER, described))["my.own.key"]
+        assert (entry.value, entry.is_sensitive, entry.read_only) == (None, True, True)
+        assert entry.config_source == (2 if name else 3)
+        assert [(s.value, s.source) for s in entry.synonyms] == [(None, entry.config_source)]
+
+
+async def test_a_negative_retention_is_unlimited(lab: Lab) -> None:
+    given = {"log.retention.ms": "-2", "log.retention.bytes": "-7"}
+    assert fate(await lab.alter((BROKER, "", given))) == [(ErrorCode.NONE, None)]
+    lab.dynamic.update(given, {})
+    found = await lab.describe(TOPIC, "t")
+    assert (found["retention.ms"].value, found["retention.bytes"].value) == ("-1", "-7")
+    ((code, message),) = fate(await lab.alter((BROKER, "", {"log.retention.ms": "0"})))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert message == "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+
+
+async def test_a_stored_setting_that_is_invalid_does_not_stop_the_next_change(lab: Lab) -> None:
+    stored = {"broker.id": "4", "max.connections": "many", "log.segment.bytes": "1000"}
+    await lab.store.change_entity_config("brokers", "<default>", stored, None)
+    changes = [("num.io.threads", SET, "3")]
+    assert fate(await lab.increment((BROKER, "", changes))) == [(ErrorCode.NONE, None)]
+    after = {"log.segment.bytes": "1000", "num.io.threads": "3"}
+    assert await lab.store.entity_config("brokers", "<default>") == after
 
 
 async def test_concurrent_alterations_are_not_lost(lab: Lab) -> None:
@@ -310,7 +351,8 @@ def test_per_broker_config_overrides_the_default_and_listeners_are_notified() ->
 def test_invalid_settings_written_by_other_tools_are_ignored() -> None:
     dynamic = DynamicBrokerConfig(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"}))
     dynamic.update(
-        {"max.connections": "many", "broker.id": "4", "min.insync.replicas": "2"}, {"x.y": "1"}
+        {"max.connections": "many", "broker.id": "4", "min.insync.replicas": "2"},
+        {"log.dirs": "/elsewhere"},
     )
     assert dynamic.current.integer("min.insync.replicas") == 2
     assert dynamic.current.integer("broker.id") == -1
