@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import re
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
+from uuid import UUID
 
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import Call, raise_gravest
@@ -22,20 +23,21 @@ from minikafka.core.client.cluster_view import (
 )
 from minikafka.core.client.consumer import list_offsets_call
 from minikafka.core.client.errors import LOGIN_REFUSED, STALE_METADATA, Retries
-from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, TopicPartition
+from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import BlockingConnection
 from minikafka.spark.missing_acls import SEEN, missing_acl
 from minikafka.spark.options import TopicSelection
-from minikafka.spark.read.offsets import Offsets, names
+from minikafka.spark.read.offsets import Offsets, TopicIds, names
 from minikafka.world.real.wall_clock import WallClock
 
 R = TypeVar("R")
 
 _ATTEMPTS_FOR_NEW_TOPICS: Final = 3
 _MOST_KEPT: Final = 4  # clusters that one process reads from in turns
+_NO_IDS: Final[Mapping[str, UUID]] = {}
 _METADATA_VERSION: Final = 11  # at most; from version 12 on topics may lack names
 
 
@@ -213,17 +215,47 @@ class Cluster:
     def describe_everywhere(self, topics: Iterable[str] | None) -> None:
         """Add the partitions of ``topics`` that any broker knows to the metadata.
 
-        A broker that has just started may not know all partitions yet. Brokers that cannot be
-        reached are skipped."""
+        A broker that has just started may not know all partitions yet."""
+        for topic in self._views_everywhere(topics):
+            known = self.topics.get(topic.name, topic)
+            if known.topic_id == topic.topic_id:
+                partitions = {**topic.partitions, **known.partitions}
+                self.topics[topic.name] = replace(known, partitions=partitions)
+
+    def _views_everywhere(self, topics: Iterable[str] | None) -> Iterator[TopicView]:
+        """Yield ``topics`` as each broker knows them. Brokers that cannot be reached are skipped,
+        as are topics with an error."""
         request = metadata_request(topics)
         for address in self._addresses.values():
             with suppress(KafkaError):
                 response = self._open(address).request(request, _METADATA_VERSION)
-                for topic in map(topic_view, response.topics):
-                    if topic.error is ErrorCode.NONE:
-                        known = self.topics.get(topic.name, topic)
-                        partitions = {**topic.partitions, **known.partitions}
-                        self.topics[topic.name] = replace(known, partitions=partitions)
+                yield from (
+                    topic
+                    for topic in map(topic_view, response.topics)
+                    if topic.error is ErrorCode.NONE
+                )
+
+    def topic_ids(self, topics: Iterable[str]) -> TopicIds:
+        """Return the ids of those ``topics`` that are in the metadata with an id."""
+        found = {name: self.topics[name].topic_id for name in topics if name in self.topics}
+        return {name: each for name, each in found.items() if each != ZERO_UUID}
+
+    def check_topic_ids(self, known: Mapping[str, UUID]) -> None:
+        """Raise KafkaError INCONSISTENT_TOPIC_ID if the metadata have another id of a topic than
+        the ``known`` one, and a broker still gives the known one.
+
+        The metadata of one of the two are stale, and ids have no order. So a topic counts as
+        created again only when all brokers that can be reached give the other id."""
+        current = self.topic_ids(known)
+        other = {name for name, each in current.items() if each != known[name]}
+        if not other:
+            return
+        for topic in self._views_everywhere(sorted(other)):
+            if topic.topic_id == known[topic.name]:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                    f"topic {topic.name}: brokers give different topic ids",
+                )
 
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the partitions to read. Raises KafkaError.
@@ -247,18 +279,23 @@ class Cluster:
         return found
 
     def partitions_there(
-        self, subscription: TopicSelection, expected: Iterable[TopicPartition] = ()
+        self,
+        subscription: TopicSelection,
+        expected: Iterable[TopicPartition] = (),
+        known_ids: Mapping[str, UUID] = _NO_IDS,
     ) -> list[TopicPartition]:
         """Return the partitions to read, without those that do not exist. Raises KafkaError.
 
         A partition in ``expected`` is left out only if no broker knows it. If it were left out by
-        mistake and found again later, the stream would read it as a new one, from its start."""
+        mistake and found again later, the stream would read it as a new one, from its start. For
+        the same reason all brokers must give another id of a topic than that in ``known_ids``."""
         topics = _topics_of(subscription)
 
         def attempt() -> None:
             for name, code in self.describe(topics).items():
                 if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise KafkaError(code, f"topic {name}: {_reason(code)}")
+            self.check_topic_ids(known_ids)
 
         self.retrying(attempt, "topics")
         found = self._known(subscription)
@@ -280,15 +317,25 @@ class Cluster:
             return [each for each in subscription.partitions if each in there]
         return _partitions_of(topics, self.topics)
 
-    def leader(self, partition: TopicPartition) -> int:
+    def leader(self, partition: TopicPartition, topic_id: UUID = ZERO_UUID) -> int:
         """Return the broker id of a partition's leader, from the metadata if they have the topic.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
-        known = self.topics.get(partition.topic)
-        if known is None or partition.partition not in known.partitions:
-            code = self.describe([partition.topic]).get(partition.topic)
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE; UNKNOWN_TOPIC_ID if the
+        topic has another id than ``topic_id``, unless that is zero."""
+        topic = partition.topic
+        wanted = {} if topic_id == ZERO_UUID else {topic: topic_id}
+
+        def is_other() -> bool:
+            return any(each != topic_id for each in self.topic_ids(wanted).values())
+
+        known = self.topics.get(topic)
+        if known is None or partition.partition not in known.partitions or is_other():
+            code = self.describe([topic]).get(topic)
             if code is not None:
-                raise KafkaError(code, f"topic {partition.topic}: {_reason(code)}")
+                raise KafkaError(code, f"topic {topic}: {_reason(code)}")
+            self.check_topic_ids(wanted)
+            if is_other():
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {topic} was created again")
         view = self.topics[partition.topic].partitions.get(partition.partition)
         if view is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")

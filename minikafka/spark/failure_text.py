@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -34,6 +35,12 @@ def cause_of(error: BaseException | str) -> str:
         lines = [_MODULE.sub("", in_java) if _ERROR.fullmatch(in_java) else in_java]
     first = lines[0].strip() if lines else type(error).__name__
     return _STATE.sub("", first)[:_LONGEST]
+
+
+def print_to_stderr(line: str) -> None:
+    """Print what a user shall know although nothing fails, to the log of a driver or executor."""
+    sys.stderr.write(f"minikafka: {line}\n")
+    sys.stderr.flush()
 
 
 def _raised(lines: list[str]) -> Iterator[str]:

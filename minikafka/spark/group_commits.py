@@ -5,7 +5,6 @@ offsets: a query restarts from its checkpoint."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -17,6 +16,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.coordinators import BlockingCoordinators
+from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.read.offsets import Offsets
 from minikafka.world.real.wall_clock import WallClock
 
@@ -55,7 +55,7 @@ class GroupCommits:
             )
         )
         self._group = group
-        self._complain = complain or _print_to_stderr
+        self._complain = complain or print_to_stderr
         self._clock = WallClock()
         self._committed: Offsets = {}
         self._not_before_ms: float = 0
@@ -102,8 +102,3 @@ def _reason(error: KafkaError) -> str:
     known = ErrorCode.UNKNOWN_MEMBER_ID if error.code in _ADVICE_OF_MEMBERS else error.code
     advice = _ADVICE.get(known)
     return f"{error.code.name}, {advice}" if advice else str(error)
-
-
-def _print_to_stderr(line: str) -> None:
-    sys.stderr.write(f"minikafka: {line}\n")
-    sys.stderr.flush()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import kafka
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients.confluent import partition_of
 
@@ -89,6 +96,25 @@ def consume_by_kafka_python(bootstrap: str, topic: str, partitions: int, isolati
         raise AssertionError(f"the end of {topic} was not reached: {ends}")
     consumer.close()
     return sorted(rows, key=lambda row: row[:2])
+
+
+def create_again(bootstrap: str, topic: str, partitions: int = 3) -> None:
+    """Delete a topic, and create one of its name when it is gone."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic], operation_timeout=60)[topic].result(60)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[
+                topic
+            ].result(60)
+        except KafkaException as error:
+            name = error.args[0].name()
+            if name != "TOPIC_ALREADY_EXISTS" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def numbered(first: int, count: int) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.kafka_side import groups_of, offsets_of_group, produce
+from tests.spark.kafka_side import create_again, groups_of, offsets_of_group, produce
 from tests.support.clients.places import Cluster
 
 pytest.importorskip("pyspark")
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from minikafka.spark.options import stream_options
-from minikafka.spark.read.offsets import offsets_of, start_in
+from minikafka.spark.read.offsets import offsets_of, start_in, topic_ids_in
 from minikafka.spark.read.planning import DataLossError
 from minikafka.spark.read.stream_reader import StreamReader
 
@@ -86,10 +86,11 @@ def test_the_end_of_the_first_batch_holds_the_start(
     fill(cluster, topic, 2)
     assert reader.partitions(start, end) == []
     following = reader.latestOffset(end, ALL)
-    assert following == {topic: {"0": 5, "1": 0, "2": 0}}
+    assert following[topic] == {"0": 5, "1": 0, "2": 0}
+    assert topic_ids_in(following).keys() == {topic}
     assert values(reader, end, following) == [b"0-0", b"0-1"]
     assert reader.latestOffset(following, ALL) is following
-    assert reader.reportLatestOffset() == following
+    assert reader.reportLatestOffset() == {topic: following[topic]}
 
 
 def test_after_a_restart_it_goes_on_where_the_checkpoint_is(
@@ -119,7 +120,7 @@ def test_a_limit_is_shared_and_available_now_ends_where_it_began(
     while (following := reader.latestOffset(end, limit)) != end:
         seen += values(reader, end, following)
         end = following
-    assert end == {topic: {"0": 40, "1": 10, "2": 0}}
+    assert end[topic] == {"0": 40, "1": 10, "2": 0}
     assert len(seen) == 50
 
 
@@ -134,7 +135,7 @@ def test_it_waits_for_enough_records_but_not_for_ever(
     fill(cluster, topic, 4)
     assert reader.latestOffset(first, ALL) is first
     fill(cluster, topic, 1)
-    assert reader.latestOffset(first, ALL) == {topic: {"0": 6, "1": 0, "2": 0}}
+    assert reader.latestOffset(first, ALL)[topic] == {"0": 6, "1": 0, "2": 0}
     hasty = reader_of(topic, minOffsetsPerTrigger="50", maxTriggerDelay="0s")
     hasty.latestOffset(start, ALL)
     assert hasty.latestOffset(start, ALL) != start
@@ -209,6 +210,27 @@ def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
     fill(cluster, topic, 9)
     with pytest.raises(DataLossError, match="was deleted and created again"):
         until(lambda: strict.latestOffset(end, ALL), lambda _: False)
+    new = until(lambda: mild.latestOffset(gone, ALL), lambda answer: answer != gone)
+    assert len(values(mild, gone, new)) == 9
+
+
+def test_a_topic_created_again_between_planning_and_reading(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    """The tasks of the batch notice; the next batch begins at the start of the new topic."""
+    fill(cluster, topic, 3)
+    strict, mild = reader_of(topic), reader_of(topic, failOnDataLoss="false")
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, ALL)
+    assert len(values(strict, start, end)) == 3  # the process keeps the metadata
+    create_again(cluster.bootstrap, topic)
+    fill(cluster, topic, 9)
+    with pytest.raises(DataLossError, match=f"{topic}-0 at offset 0: topic {topic} was deleted"):
+        until(lambda: values(strict, start, end), lambda _: False)
+    assert values(mild, start, end) == []
+    following = until(lambda: mild.latestOffset(end, ALL), lambda answer: answer != end)
+    assert len(values(mild, end, following)) == 9
+    assert topic_ids_in(following) != topic_ids_in(end)
 
 
 def test_an_unknown_topic_is_named_at_once(reader_of: MakeReader) -> None:
@@ -234,7 +256,7 @@ def test_a_batch_that_is_done_is_committed_to_the_group(
     assert offsets_of_group(cluster.bootstrap, group) == {0: 3, 1: 0, 2: 0}
     reader.latestOffset(following, ALL)
     assert offsets_of_group(cluster.bootstrap, group) == {0: 3, 1: 2, 2: 0}
-    assert reader.reportLatestOffset() == following
+    assert reader.reportLatestOffset() == {topic: following[topic]}
 
 
 @pytest.mark.mission("SPO-1")

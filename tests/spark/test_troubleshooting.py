@@ -18,7 +18,7 @@ from minikafka.spark.failure_text import cause_of
 from minikafka.spark.group_commits import GroupCommits
 from minikafka.spark.java import find_java_home
 from minikafka.spark.pipeline.run_lock import only_run
-from tests.spark.kafka_side import produce
+from tests.spark.kafka_side import create_again, produce
 from tests.spark.test_spark_exactly_once import Query
 from tests.support.clients.places import Cluster
 from tests.support.security.sasl_brokers import OAUTHBEARER
@@ -91,6 +91,14 @@ def deleted_records(place: Place) -> None:
     admin = AdminClient({"bootstrap.servers": place.cluster.bootstrap})
     for future in admin.delete_records([TopicPartition(place.topic, 0, 5)]).values():
         future.result(60)
+    place.run(place.stream())
+
+
+def topic_created_again(place: Place) -> None:
+    """It has more records than the query has read."""
+    place.run(place.stream())
+    create_again(place.cluster.bootstrap, place.topic)
+    produce(place.cluster.bootstrap, place.topic, [{"value": b"x", "partition": 0}] * 9)
     place.run(place.stream())
 
 
@@ -186,6 +194,7 @@ SYMPTOMS: dict[str, Callable[[Place], None]] = {
         wrong_option,
         start_beyond_the_end,
         deleted_records,
+        topic_created_again,
         older_checkpoint,
         other_tasks,
         group_with_members,

@@ -11,20 +11,28 @@ from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.consumer.fetch_request import (
     FETCH_VERSION,
+    FETCH_VERSION_OF_IDS,
     FetchLimits,
     FetchPosition,
     fetch_request,
     fetched_partitions,
     is_fetched_again,
 )
-from minikafka.kernel.cluster import NO_EPOCH
+from minikafka.kernel.cluster import NO_EPOCH, ZERO_UUID
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
+from minikafka.protocol.messages.fetch import PartitionData
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import BlockingConnection
+from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.missing_acls import READ, missing_acl
 from minikafka.spark.read.offsets import EARLIEST, LATEST
-from minikafka.spark.read.planning import ADVICE_FAIL, DataLossError, OffsetRange
+from minikafka.spark.read.planning import (
+    ADVICE_FAIL,
+    ADVICE_RECREATED,
+    DataLossError,
+    OffsetRange,
+    recreated_text,
+)
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -36,8 +44,11 @@ class RangeReader:
 
     All offsets of the range existed when it was planned. If some do not exist any more, because
     records or the topic were deleted, ``read`` raises DataLossError, or skips them if
-    ``fail_on_data_loss`` is False. It raises KafkaError REQUEST_TIMED_OUT if no record arrives for
-    ``poll_timeout_ms``.
+    ``fail_on_data_loss`` is False, and prints the loss to standard error. It raises KafkaError
+    REQUEST_TIMED_OUT if no record arrives for ``poll_timeout_ms``.
+
+    Requests give the id of the topic, so that the leader never sends records of a topic that was
+    created again, however old the metadata here are. Brokers before 3.1 lack such requests.
     """
 
     def __init__(
@@ -51,7 +62,7 @@ class RangeReader:
         self._cluster = cluster
         self._range = offset_range
         self._partition = offset_range.topic_partition
-        self._slice = Slice(*offset_range)
+        self._slice = Slice(*offset_range[:4])
         options = cluster.options
         self._limits = FetchLimits(
             options.fetch_max_wait_ms,
@@ -72,7 +83,6 @@ class RangeReader:
         while self.position < self._range.end:
             leader = self._leader()
             if leader is None:
-                self._lost(f"{self._partition} was deleted")
                 return
             try:
                 yield from self._read_from(self._cluster.connection_to(leader), schema)
@@ -87,16 +97,28 @@ class RangeReader:
                     raise
 
     def _leader(self) -> int | None:
-        """Return the broker id of the leader, None if the partition does not exist. Raises
-        KafkaError."""
+        """Return the broker id of the leader, None if the partition does not exist any more, which
+        is a data loss. Raises DataLossError, KafkaError."""
+        topic, known = self._range.topic, self._range.topic_id
         try:
             return self._cluster.retrying(
-                lambda: self._cluster.leader(self._partition), f"reading {self._partition}"
+                lambda: self._cluster.leader(self._partition, known),
+                f"reading {self._partition}",
+                final=(ErrorCode.UNKNOWN_TOPIC_ID,),
             )
         except KafkaError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return None
-            raise
+                self._lost(f"{self._partition} was deleted")
+            elif error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+                new = self._cluster.topics[topic].topic_id
+                self._lost(
+                    f"{self._partition} at offset {self.position}: "
+                    f"{recreated_text(topic, known, new)}",
+                    ADVICE_RECREATED,
+                )
+            else:
+                raise
+        return None
 
     def _read_from(
         self, connection: BlockingConnection, schema: pa.Schema
@@ -110,7 +132,7 @@ class RangeReader:
     def _fetch_and_decode(
         self, connection: BlockingConnection, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        connection.send(self._request(), FETCH_VERSION)
+        self._send_request(connection)
         while True:
             data = self._receive(connection)
             records = data.records if data.records is not None else memoryview(b"")
@@ -123,7 +145,7 @@ class RangeReader:
             self.position = following
             done = following >= self._range.end
             if not done:
-                connection.send(self._request(), FETCH_VERSION)
+                self._send_request(connection)
             aborted = [(each.producer_id, each.first_offset)
                        for each in data.aborted_transactions or ()]  # fmt: skip
             for rows in decode_to_arrow(
@@ -134,11 +156,14 @@ class RangeReader:
             if done:
                 return
 
-    def _request(self) -> FetchRequest:
+    def _send_request(self, connection: BlockingConnection) -> None:
         known = ClusterView(topics=self._cluster.topics).partition(self._partition)
         epoch = NO_EPOCH if known is None else known.leader_epoch
         position = FetchPosition(epoch, self.position)
-        return fetch_request(self._limits, [(self._partition, position)])
+        request = fetch_request(self._limits, [(self._partition, position)])
+        request.topics[0].topic_id = self._range.topic_id
+        has_id = self._range.topic_id != ZERO_UUID
+        connection.send(request, FETCH_VERSION_OF_IDS if has_id else FETCH_VERSION)
 
     def _receive(self, connection: BlockingConnection) -> PartitionData:
         """Wait for a Fetch response and return the data of the partition. Raises KafkaError."""
@@ -178,6 +203,7 @@ class RangeReader:
             self._lost(f"{self._partition} ends before offset {self.position}")
             self.position = self._range.end
 
-    def _lost(self, what: str) -> None:
+    def _lost(self, what: str, advice: str = ADVICE_FAIL) -> None:
         if self._fail_on_data_loss:
-            raise DataLossError(f"{what}. {ADVICE_FAIL}")
+            raise DataLossError(f"{what}. {advice}")
+        print_to_stderr(f"data loss: {what}")

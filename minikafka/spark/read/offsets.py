@@ -6,21 +6,27 @@ source's ``initialOffset`` again if it repeats the first batch after a crash. Th
 stores its starting offsets in ``<checkpoint>/sources/<n>/0``; a Python data source does not get the
 path of the checkpoint. So the starting offsets are the name of an additional "topic" without
 partitions. The name has spaces, so no Kafka topic has this name, and readers of the JSON that do
-not know it, such as the official connector, find no partition in it."""
+not know it, such as the official connector, find no partition in it.
+
+In the same way each end offset has the ids of its topics (``with_topic_ids``), because a topic that
+was deleted and created again has other records at the same offsets."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import TopicPartition, parse_topic_id, topic_id_text
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+TopicIds: TypeAlias = dict[str, UUID]  # by topic; those that a broker gives, so none is zero
 
+_TOPIC_IDS: Final = "topic ids"
 _START: Final = "starting offsets"
 UNRESOLVED_START: Final[Mapping[str, Any]] = {_START: {}}  # of a query that has no checkpoint yet
 
@@ -82,12 +88,36 @@ def with_start(
     return {**offsets_json(end), f"{_START} {json.dumps(offsets_json(start))}": {}}
 
 
-def with_remark(latest: Mapping[TopicPartition, int], remark: str) -> dict[str, dict[str, int]]:
-    """Return latest offsets with a remark for those who read the progress of the query.
+def with_topic_ids(offset: Mapping[str, Any], topic_ids: Mapping[str, UUID]) -> dict[str, Any]:
+    """Return an end offset with the ids of its topics in it. Brokers before 2.8 give no ids."""
+    if not topic_ids:
+        return dict(offset)
+    texts = {topic: topic_id_text(each) for topic, each in sorted(topic_ids.items())}
+    return {**offset, f"{_TOPIC_IDS} {json.dumps(texts)}": {}}
 
-    It is the name of an entry without partitions, too. ``remark`` has spaces."""
-    assert " " in remark, "topics have no spaces in their names"
-    return {**offsets_json(latest), remark: {}}
+
+def topic_ids_in(offset: Mapping[str, Any]) -> TopicIds:
+    """Return the topic ids in an end offset, none if it was written without them.
+
+    Raises ValueError for a malformed entry."""
+    for name in offset:
+        if name.startswith(f"{_TOPIC_IDS} "):
+            texts = json.loads(name.removeprefix(f"{_TOPIC_IDS} "))
+            return {topic: parse_topic_id(text) for topic, text in texts.items()}
+    return {}
+
+
+def with_remarks(
+    latest: Mapping[TopicPartition, int], remarks: Iterable[str]
+) -> dict[str, dict[str, int]]:
+    """Return latest offsets with remarks for those who read the progress of the query.
+
+    A remark is the name of an entry without partitions, too. It has spaces."""
+    found = offsets_json(latest)
+    for remark in remarks:
+        assert " " in remark, "topics have no spaces in their names"
+        found[remark] = {}
+    return found
 
 
 def remarks_in(latest: Mapping[str, Any]) -> list[str]:

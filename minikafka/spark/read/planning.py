@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, topic_id_text
 from minikafka.spark.read.offsets import Offsets, names
 
 _MAX_OFFSET = (1 << 63) - 1
@@ -18,17 +19,26 @@ ADVICE_FAIL = (
 )
 
 
+ADVICE_RECREATED = (
+    'Set the option "failOnDataLoss" to "false" if a stream shall read the new topic from its '
+    "beginning, or start it with a new checkpoint. Run a batch again."
+)
+
+
 class DataLossError(RuntimeError):
     """Records to be read do not exist any more, and ``failOnDataLoss`` is true."""
 
 
 class OffsetRange(NamedTuple):
-    """The offsets ``start <= offset < end`` of one partition."""
+    """The offsets ``start <= offset < end`` of one partition.
+
+    They are those of the topic with the id ``topic_id``, which is zero if it is not known."""
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: UUID = ZERO_UUID
 
     @property
     def size(self) -> int:
@@ -37,6 +47,34 @@ class OffsetRange(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+def recreated_text(topic: str, old: UUID, new: UUID) -> str:
+    return (
+        f"topic {topic} was deleted and created again: its id was {topic_id_text(old)} and is "
+        f"{topic_id_text(new)} now"
+    )
+
+
+class Recreated(NamedTuple):
+    """The start of a batch without topics that were deleted and created again, and a message for
+    each of these. Their partitions are new to the query."""
+
+    start: Offsets
+    losses: list[str]
+
+
+def without_recreated(
+    start: Mapping[TopicPartition, int], known: Mapping[str, UUID], current: Mapping[str, UUID]
+) -> Recreated:
+    """Drop the partitions of topics whose id is not the ``known`` one any more.
+
+    A topic without an id on one of the sides counts as the same."""
+    other = {topic for topic in known.keys() & current.keys() if known[topic] != current[topic]}
+    return Recreated(
+        {each: offset for each, offset in start.items() if each.topic not in other},
+        [recreated_text(topic, known[topic], current[topic]) for topic in sorted(other)],
+    )
 
 
 class RangePlan(NamedTuple):
@@ -50,8 +88,9 @@ def plan_ranges(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     earliest_of_new: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, UUID],
 ) -> RangePlan:
-    """Plan the ranges between two offsets of a stream.
+    """Plan the ranges between two offsets of a stream, in topics with these ids.
 
     A partition that is only in ``end`` is new and is read from its offset in ``earliest_of_new``. A
     new partition that is missing there was deleted meanwhile, which is a data loss, as are a new
@@ -75,7 +114,8 @@ def plan_ranges(
         if last < first:
             losses.append(f"the end of {partition} went back from {first} to {last}")
         else:
-            ranges.append(OffsetRange(*partition, first, last))
+            topic_id = topic_ids.get(partition.topic, ZERO_UUID)
+            ranges.append(OffsetRange(*partition, first, last, topic_id))
     return RangePlan(ranges, losses)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.options import AtOffsets, AtTimestamp, AtTimestamps, Edge, ReadOptions
 from minikafka.spark.read.offsets import EARLIEST, LATEST, Offsets
@@ -95,7 +95,12 @@ def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
     Raises ValueError if the options do not fit the partitions or if a start is beyond its end;
     KafkaError."""
     partitions = cluster.partitions(options.subscription)
+    # Before the offsets: a task notices offsets of a topic that was created again meanwhile.
+    topic_ids = cluster.topic_ids({each.topic for each in partitions})
     start = starting_offsets(cluster, options, partitions)
     end = ending_offsets(cluster, options, partitions)
     check_start_within(start, end)
-    return [OffsetRange(*each, start[each], end[each]) for each in partitions]
+    return [
+        OffsetRange(*each, start[each], end[each], topic_ids.get(each.topic, ZERO_UUID))
+        for each in partitions
+    ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.cluster import Cluster, pause
+from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.group_commits import GroupCommits
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import ReadOptions
@@ -19,20 +20,25 @@ from minikafka.spark.read.offsets import (
     LATEST,
     UNRESOLVED_START,
     Offsets,
+    TopicIds,
     is_unresolved,
     offsets_json,
     offsets_of,
     start_in,
-    with_remark,
+    topic_ids_in,
+    with_remarks,
     with_start,
+    with_topic_ids,
 )
 from minikafka.spark.read.planning import (
     ADVICE_FAIL,
+    ADVICE_RECREATED,
     DataLossError,
     check_start_within,
     new_records,
     plan_ranges,
     rate_limit,
+    without_recreated,
 )
 from minikafka.spark.read.resolving import may_start_at_latest, starting_offsets
 from minikafka.spark.spark_api import (
@@ -44,8 +50,6 @@ from minikafka.spark.spark_api import (
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -57,6 +61,16 @@ class StartUnknownError(RuntimeError):
     """The checkpoint does not have the starting offsets of the query's first batch."""
 
 
+class _Latest(NamedTuple):
+    """The latest offset of each partition, and the ids of the topics.
+
+    The ids were looked up before the offsets. So the offsets may be those of a topic that was
+    created again since, which the tasks notice; an id is never newer than its offsets."""
+
+    offsets: Offsets
+    topic_ids: TopicIds
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads the batches of a query. Spark keeps one reader in one process while the query
     runs, so connections and metadata are kept between batches.
@@ -65,7 +79,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     batch after a crash. The result must not depend on the time of the call, so ``initialOffset``
     returns a constant. ``latestOffset`` resolves the starting offsets and returns them within the
     end offset of the first batch, which Spark writes to ``<checkpoint>/offsets/0`` before the batch
-    runs: that write decides where the query starts."""
+    runs: that write decides where the query starts.
+
+    Each end offset has the ids of its topics. A topic with another id than in the offset before was
+    deleted and created again: a data loss. If the query goes on, its partitions are new, and are
+    read from their earliest offsets."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self._schema = schema
@@ -76,10 +94,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group = GroupCommits(options.client, options.group)
         self._clock = WallClock()
         self._available_now = False
-        self._end_of_available_now: Offsets | None = None
-        self._latest: Offsets = {}
-        self._topic_ids: dict[str, UUID] = {}
+        self._end_of_available_now: _Latest | None = None
+        self._latest = _Latest({}, {})
+        self._losses: list[str] = []  # for the progress of the next batch
         self._partitions: list[TopicPartition] = []
+        self._topic_ids: TopicIds = {}  # of the partitions
         self._partitions_at_ms: int | None = None
         self._triggered_at_ms: int | None = None
 
@@ -96,31 +115,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        if not self._latest:
+        if not self._latest.offsets:
             return None
         failure = None if self._group is None else self._group.failure
-        return with_remark(self._latest, failure) if failure else offsets_json(self._latest)
+        return with_remarks(self._latest.offsets, [*self._losses, *([failure] if failure else ())])
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         if is_unresolved(start):
             return self._end_of_first_batch(limit)
-        begin = offsets_of(start)
-        self._latest = self._find_latest(begin)
+        known = topic_ids_in(start)
+        begin = self._find_latest(offsets_of(start), known)
         if self._group is not None:
             # Spark plans a batch when the one before is done: all up to ``begin`` is processed.
-            self._group.commit({each: at for each, at in begin.items() if each in self._latest})
+            latest = self._latest.offsets
+            self._group.commit({each: at for each, at in begin.items() if each in latest})
         if self._is_too_early(begin):
             return start
-        end = self._limited(begin, limit)
-        return start if end == begin else offsets_json(end)
+        end, topic_ids = self._limited(begin, limit), self._latest.topic_ids
+        if end == begin and topic_ids == known:
+            return start
+        return with_topic_ids(offsets_json(end), topic_ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         options = self._options
-        until = offsets_of(end)
+        until, topic_ids = offsets_of(end), topic_ids_in(end)
         begin = self._start_of_first_batch(end) if is_unresolved(start) else offsets_of(start)
-        plan = plan_ranges(begin, until, self._earliest_of_new(begin, until))
-        if plan.losses and options.fail_on_data_loss:
-            raise DataLossError(f"{'; '.join(plan.losses)}. {ADVICE_FAIL}")
+        begin, recreated = without_recreated(begin, topic_ids_in(start), topic_ids)
+        self._check_losses(recreated, ADVICE_RECREATED)
+        plan = plan_ranges(begin, until, self._earliest_of_new(begin, until), topic_ids)
+        self._check_losses(plan.losses, ADVICE_FAIL)
+        self._losses = plan.losses
+        for loss in (*recreated, *plan.losses):
+            print_to_stderr(f"data loss: {loss}")
         return tasks_of(plan.ranges, options)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -145,12 +171,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises ValueError, before anything is in the checkpoint, for a start beyond the end."""
         partitions = self._cluster.partitions(self._options.subscription)
-        begin = self._resolve_start(partitions)
-        self._latest = self._find_latest(begin)
+        topic_ids = self._cluster.topic_ids({each.topic for each in partitions})
+        begin = self._find_latest(self._resolve_start(partitions), topic_ids)
         if self._options.fail_on_data_loss:
-            check_start_within(begin, self._latest)
+            check_start_within(begin, self._latest.offsets)
         self._triggered_at_ms = self._clock.monotonic_ms()
-        return with_start(self._limited(begin, limit), begin)
+        end = with_start(self._limited(begin, limit), begin)
+        return with_topic_ids(end, self._latest.topic_ids)
 
     def _start_of_first_batch(self, end: Mapping[str, Any]) -> Offsets:
         """Return where the first batch starts; ``end`` is its end offset in the checkpoint.
@@ -175,32 +202,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limited(self, begin: Offsets, limit: ReadLimit) -> Offsets:
         """Return the end offsets of the next batch: the latest ones, or lower ones if ``limit``
         is smaller."""
+        latest = self._latest.offsets
         if isinstance(limit, ReadMaxRows):
-            new = self._earliest_of_new(begin, self._latest)
-            return rate_limit(limit.max_rows, begin, self._latest, new)
-        return self._latest
+            return rate_limit(limit.max_rows, begin, latest, self._earliest_of_new(begin, latest))
+        return latest
 
     # ---- the cluster
 
-    def _find_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        if self._available_now:
-            if self._end_of_available_now is None:
-                self._end_of_available_now = self._look_up_latest(begin)
-            return self._end_of_available_now
-        latest = self._look_up_latest(begin)
-        if latest == begin:
-            pause(_POLL_MS)
-            latest = self._look_up_latest(begin)
-        return latest
+    def _find_latest(self, start: Offsets, known: TopicIds) -> Offsets:
+        """Look up the latest offsets, and return ``start`` without topics that were created again
+        since they had the ``known`` ids.
 
-    def _look_up_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        """Look up the latest offsets of all partitions. Raises KafkaError, DataLossError.
+        Raises KafkaError; DataLossError for such topics if ``failOnDataLoss`` is true."""
+        if not self._available_now:
+            self._latest = self._look_up_latest(start, known)
+            if self._latest.offsets == start:
+                pause(_POLL_MS)
+                self._latest = self._look_up_latest(start, known)
+        elif self._end_of_available_now is None:
+            self._latest = self._end_of_available_now = self._look_up_latest(start, known)
+        begin, recreated = without_recreated(start, known, self._latest.topic_ids)
+        self._check_losses(recreated, ADVICE_RECREATED)
+        self._losses += [each for each in recreated if each not in self._losses]
+        return begin
+
+    def _look_up_latest(self, begin: Mapping[TopicPartition, int], known: TopicIds) -> _Latest:
+        """Look up the latest offsets of all partitions. Raises KafkaError.
 
         Repeat this, ``fetchOffset.numRetries`` times in all, if a latest offset is below what was
         read, because a new leader may lag behind, or if a topic was deleted meanwhile."""
         last = max(1, self._options.fetch_retries) - 1
         for attempt in range(last + 1):
-            partitions = self._current_partitions(begin)
+            partitions = self._current_partitions(begin, known)
             try:
                 latest = self._cluster.list_offsets(
                     dict.fromkeys(partitions, LATEST), missing_is_final=attempt < last
@@ -208,35 +241,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or attempt == last:
                     raise
-                self._partitions_at_ms = None
             else:
-                self._check_topic_ids()  # list_offsets may have fetched metadata again
                 if all(latest[each] >= begin.get(each, 0) for each in partitions):
                     break
+            self._partitions_at_ms = None
             pause(self._options.fetch_retry_interval_ms)
-        return latest
+        topics = {each.topic for each in latest}
+        topic_ids = {**known, **self._topic_ids}  # a broker of an older version gives none
+        return _Latest(latest, {name: i for name, i in topic_ids.items() if name in topics})
 
-    def _current_partitions(self, begin: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def _current_partitions(
+        self, begin: Iterable[TopicPartition], known: TopicIds
+    ) -> list[TopicPartition]:
         now_ms = self._clock.monotonic_ms()
         looked_up_ms = self._partitions_at_ms
         if looked_up_ms is None or now_ms - looked_up_ms >= _METADATA_MAX_AGE_MS:
             self._cluster.topics.clear()
-            self._partitions = self._cluster.partitions_there(self._options.subscription, begin)
+            self._partitions = self._cluster.partitions_there(
+                self._options.subscription, begin, known
+            )
+            self._topic_ids = self._cluster.topic_ids({each.topic for each in self._partitions})
             self._partitions_at_ms = now_ms
-            self._check_topic_ids()
         return self._partitions
 
-    def _check_topic_ids(self) -> None:
-        """Raise DataLossError if a topic was deleted and created again, and ``failOnDataLoss`` is
-        true. The new topic has other records at the same offsets."""
-        for name, view in self._cluster.topics.items():
-            known = self._topic_ids.setdefault(name, view.topic_id)
-            if known != view.topic_id and ZERO_UUID not in (known, view.topic_id):
-                self._topic_ids[name] = view.topic_id
-                if self._options.fail_on_data_loss:
-                    raise DataLossError(
-                        f"topic {name} was deleted and created again. {ADVICE_FAIL}"
-                    )
+    def _check_losses(self, losses: Sequence[str], advice: str) -> None:
+        """Raise DataLossError for losses if ``failOnDataLoss`` is true."""
+        if losses and self._options.fail_on_data_loss:
+            raise DataLossError(f"{'; '.join(losses)}. {advice}")
 
     def _earliest_of_new(
         self, begin: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
@@ -258,7 +289,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_ms = self._clock.monotonic_ms()
         last_ms = self._triggered_at_ms
         overdue = last_ms is None or now_ms - last_ms >= self._options.max_trigger_delay_ms
-        if not overdue and new_records(begin, self._latest) < least:
+        if not overdue and new_records(begin, self._latest.offsets) < least:
             return True
         self._triggered_at_ms = now_ms
         return False

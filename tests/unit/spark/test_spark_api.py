@@ -26,9 +26,13 @@ from pyspark.sql.types import (
 
 from minikafka.spark import spark_api
 from minikafka.spark.option_parsing import OptionError
+from minikafka.spark.read.planning import DataLossError
 from minikafka.spark.source import DefaultSource
 from minikafka.spark.spark_api import BlindStreamReader, RowStreamWriter, SparkTooOldError
 from tests.unit.spark.read.test_spark_first_batches import (
+    BEFORE,
+    OF_NEW,
+    OLD,
     SCHEMA,
     STARTS,
     Checkpoint,
@@ -66,8 +70,8 @@ class BlindDriver(Driver):
         return True
 
 
-def blind(topic: Topic, starting: str) -> Any:
-    reader = topic.reader(starting)
+def blind(topic: Topic, starting: str, **options: str) -> Any:
+    reader = topic.reader(starting, **options)
     reader._options = replace(reader._options, max_offsets_per_trigger=None)
     return BlindStreamReader(reader)
 
@@ -100,6 +104,19 @@ def test_a_driver_that_does_not_pass_the_start_is_killed_at_each_step(
             assert checkpoint.commits >= 3
             return
     raise AssertionError("60 steps were not enough for two runs")
+
+
+@pytest.mark.mission("SPV-2")
+def test_a_topic_created_again_between_two_runs_is_noticed_when_the_batch_is_planned() -> None:
+    topic, checkpoint = Topic(topic_id=OLD), Checkpoint()
+    BlindDriver(blind(topic, "earliest"), checkpoint, None).run("often")
+    topic.create_again(30)
+    for _ in range(2):  # the end of the batch is in the checkpoint then
+        with pytest.raises(DataLossError, match="topic t was deleted and created again"):
+            BlindDriver(blind(topic, "earliest"), checkpoint, None).run("often")
+    mild = blind(topic, "earliest", failOnDataLoss="false")
+    BlindDriver(mild, checkpoint, None).run("often")
+    assert checkpoint.numbers() == [*range(BEFORE), *range(OF_NEW, OF_NEW + 30)]
 
 
 @pytest.mark.mission("SPV-3")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -31,6 +32,7 @@ from minikafka.spark.options import TopicSelection
 pytestmark = pytest.mark.mission("SPK-1", "SPK-2")
 
 BROKERS = {1: "a", 2: "b"}
+OLD, NEW = UUID(int=1), UUID(int=2)
 END = 7
 
 
@@ -40,6 +42,7 @@ class Brokers:
 
     def __init__(self) -> None:
         self.views: dict[str, dict[str, int] | None] = {"a": {"t": 2}, "b": {"t": 2}}
+        self.topic_ids: dict[str, UUID] = {}  # as each host gives them
         self.leader = 1
         self.dead: set[str] = set()
         self.leader_epoch = 4
@@ -70,7 +73,10 @@ class Brokers:
                 ]
             )
         assert isinstance(message, MetadataRequest)
-        return self._metadata(self.views[host], message.topics)
+        response = self._metadata(self.views[host], message.topics)
+        for topic in response.topics:
+            topic.topic_id = self.topic_ids.get(host, ZERO_UUID)
+        return response
 
     def _metadata(self, view: dict[str, int] | None, wanted: Any) -> MetadataResponse:
         names = sorted(view or {}) if wanted is None else [each.name for each in wanted]
@@ -265,3 +271,56 @@ def test_a_partition_that_kept_metadata_lack_is_looked_up(brokers: Brokers) -> N
     assert cluster.leader(TopicPartition("t", 2)) == 1
     with pytest.raises(KafkaError, match="t-3 does not exist"):
         cluster.leader(TopicPartition("t", 3))
+
+
+def test_a_topic_counts_as_created_again_only_if_no_broker_gives_its_old_id(
+    brokers: Brokers,
+) -> None:
+    """Which of two ids is the older one, nobody can see: one broker has stale metadata."""
+    wanted, known = TopicSelection(topics=("t",)), {"t": OLD}
+    brokers.topic_ids = {"a": NEW, "b": OLD}
+    with pytest.raises(KafkaError, match=r"INCONSISTENT_TOPIC_ID: .* different topic ids"):
+        cluster_of().partitions_there(wanted, known_ids=known)
+    assert 55_000 <= brokers.passed_ms <= 60_000
+    with pytest.raises(KafkaError, match="brokers give different topic ids"):
+        cluster_of().leader(partitions(1)[0], OLD)
+    brokers.topic_ids["b"] = NEW
+    cluster = cluster_of()
+    assert cluster.partitions_there(wanted, known_ids=known) == partitions(2)
+    assert cluster.topic_ids(["t", "absent"]) == {"t": NEW}
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_ID"):
+        cluster.leader(partitions(1)[0], OLD)
+
+
+def test_a_broker_that_catches_up_is_waited_for(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.topic_ids = {"a": OLD, "b": NEW}
+
+    def catch_up(milliseconds: int) -> None:
+        brokers.topic_ids["a"] = NEW
+
+    monkeypatch.setattr(module, "pause", catch_up)
+    cluster = cluster_of()
+    cluster.partitions_there(TopicSelection(topics=("t",)), known_ids={"t": NEW})
+    assert cluster.topic_ids(["t"]) == {"t": NEW}
+
+
+@pytest.mark.mission("SPS-2")
+def test_kept_metadata_with_another_topic_id_are_looked_up_again(brokers: Brokers) -> None:
+    """They are from a task that ran before the topic was created again."""
+    brokers.topic_ids = {"a": OLD, "b": OLD}
+    cluster = cluster_of()
+    cluster.describe(["t"])
+    brokers.topic_ids = {"a": NEW, "b": NEW}
+    assert cluster.leader(partitions(1)[0], NEW) == 1
+    brokers.topic_ids = {"a": ZERO_UUID, "b": ZERO_UUID}  # as brokers before 2.8
+    cluster.describe(["t"])
+    assert cluster.leader(partitions(1)[0], OLD) == 1
+
+
+def test_partitions_of_a_topic_with_another_id_are_not_added(brokers: Brokers) -> None:
+    brokers.views = {"a": {"t": 1}, "b": {"t": 3}}
+    brokers.topic_ids = {"a": NEW, "b": OLD}
+    wanted = TopicSelection(topics=("t",))
+    assert cluster_of().partitions_there(wanted, partitions(3)) == partitions(1)

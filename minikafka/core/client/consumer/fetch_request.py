@@ -17,6 +17,7 @@ from minikafka.protocol.messages.fetch import (
 
 # The highest version that names topics; later ones give their ids, which brokers before 2.8 lack.
 FETCH_VERSION: Final = 12
+FETCH_VERSION_OF_IDS: Final = 13
 
 
 class FetchLimits(NamedTuple):

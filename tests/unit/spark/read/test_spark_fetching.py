@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 
 from minikafka.core.client.cluster_view import PartitionView, TopicView  # noqa: E402
+from minikafka.kernel.cluster import ZERO_UUID  # noqa: E402
 from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
 from minikafka.protocol.messages.fetch import (  # noqa: E402
     FetchableTopicResponse,
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.mission("SPK-2")
 
 SCHEMA = pa.schema([("offset", pa.int64())])
 TIMEOUT_MS = 120_000
+OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 class FakeBroker:
@@ -39,14 +42,20 @@ class FakeBroker:
         self.errors: deque[ErrorCode] = deque()  # of the partition, in the next responses
         self.epochs: list[int] = []  # of the leader, as requests name them
         self.passed_ms = 0.0
-        self.topics: dict[str, Any] = {}
+        self.topics: dict[str, Any] = {"t": TopicView("t", OLD)}
+        self.recreated = False
+        self.named: list[tuple[UUID, int]] = []  # the topic ids of requests, and their versions
         self.options = ClientOptions(())
         self.connections: list[FakeConnection] = []
 
-    def leader(self, _: Any) -> int:
+    def leader(self, _: Any, topic_id: UUID = ZERO_UUID) -> int:
+        if self.recreated:
+            self.topics["t"] = TopicView("t", NEW)
+            if topic_id == OLD:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "topic t was created again")
         return 1
 
-    def retrying(self, ask: Any, what: str) -> Any:
+    def retrying(self, ask: Any, what: str, final: Any = ()) -> Any:
         return ask()
 
     def backoff_ms(self, failures: int) -> int:
@@ -73,6 +82,7 @@ class FakeConnection:
     def send(self, request: Any, highest_version: int) -> None:
         (row,) = request.topics[0].partitions
         self._offset = row.fetch_offset
+        self._broker.named.append((request.topics[0].topic_id, highest_version))
         self._broker.epochs.append(row.current_leader_epoch)
         self.in_flight += 1
 
@@ -102,8 +112,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     return there
 
 
-def reader_of(broker: FakeBroker, end: int, fail_on_data_loss: bool) -> RangeReader:
-    wanted = OffsetRange("t", 0, 0, end)
+def reader_of(
+    broker: FakeBroker, end: int, fail_on_data_loss: bool, topic_id: UUID = OLD
+) -> RangeReader:
+    wanted = OffsetRange("t", 0, 0, end, topic_id)
     return RangeReader(broker, wanted, fail_on_data_loss, TIMEOUT_MS)  # type: ignore[arg-type]
 
 
@@ -112,7 +124,7 @@ def offsets(reader: RangeReader) -> list[int]:
 
 
 def test_a_log_that_ends_before_the_range_is_a_loss(broker: FakeBroker) -> None:
-    """As one has that was cut, or deleted and made again."""
+    """As one has that was cut, or of which brokers without topic ids have a new one."""
     with pytest.raises(DataLossError, match=r"no record at offset 4 or later .* the log ends at 4"):
         offsets(reader_of(broker, 9, fail_on_data_loss=True))
     assert broker.passed_ms == TIMEOUT_MS
@@ -181,3 +193,31 @@ def test_a_task_that_ends_early_closes_the_connection(broker: FakeBroker) -> Non
     assert broker.connections[0].is_open
     rows.close()  # type: ignore[attr-defined]
     assert not broker.connections[0].is_open
+
+
+@pytest.mark.parametrize(("topic_id", "version"), [(OLD, 13), (ZERO_UUID, 12)])
+def test_a_fetch_gives_the_id_of_the_topic_if_it_is_known(
+    broker: FakeBroker, topic_id: UUID, version: int
+) -> None:
+    """Only a broker compares it with its log at the time at which it reads that."""
+    assert offsets(reader_of(broker, 4, True, topic_id)) == [0, 1, 2, 3]
+    assert broker.named == [(topic_id, version)] * 2
+
+
+def test_a_topic_created_again_amid_a_range_is_a_loss(
+    broker: FakeBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The leader refuses the id, and so the metadata are looked up."""
+    broker.end = 9
+    broker.errors = deque([ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID])
+    loss = (
+        "t-0 at offset 2: topic t was deleted and created again: its id was "
+        "AAAAAAAAAAAAAAAAAAAAAQ and is AAAAAAAAAAAAAAAAAAAAAg now"
+    )
+    rows = reader_of(broker, 9, fail_on_data_loss=True).read(SCHEMA)
+    assert next(rows).column(0).to_pylist() == [0, 1]
+    broker.recreated = True
+    with pytest.raises(DataLossError, match=loss):
+        next(rows)
+    assert offsets(reader_of(broker, 9, fail_on_data_loss=False)) == []
+    assert "minikafka: data loss: t-0 at offset 0: topic t was" in capsys.readouterr().err

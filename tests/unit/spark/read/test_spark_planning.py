@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +18,10 @@ from minikafka.spark.read.planning import (
     rate_limit,
     small_ranges_together,
     split_ranges,
+    without_recreated,
 )
 
+OLD, NEW = UUID(int=1), UUID(int=2)
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
@@ -26,8 +30,8 @@ def ranges(*sizes: int) -> list[OffsetRange]:
 
 
 def test_from_start_to_end_with_a_new_partition() -> None:
-    plan = plan_ranges({P0: 3}, {P0: 5, P1: 7}, {P1: 0})
-    assert plan == ([OffsetRange("t", 0, 3, 5), OffsetRange("t", 1, 0, 7)], [])
+    plan = plan_ranges({P0: 3}, {P0: 5, P1: 7}, {P1: 0}, {"t": OLD})
+    assert plan == ([OffsetRange("t", 0, 3, 5, OLD), OffsetRange("t", 1, 0, 7, OLD)], [])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,25 @@ def test_losses_are_named(
     earliest: dict[TopicPartition, int],
     loss: str,
 ) -> None:
-    assert plan_ranges(start, end, earliest).losses == [loss]
+    assert plan_ranges(start, end, earliest, {}).losses == [loss]
+
+
+@pytest.mark.mission("SPK-2")
+def test_partitions_of_a_topic_that_was_created_again_are_new() -> None:
+    other = TopicPartition("other", 0)
+    start = {P0: 3, P1: 4, other: 5}
+    found = without_recreated(start, {"t": OLD, "other": OLD}, {"t": NEW, "other": OLD})
+    assert found.start == {other: 5}
+    (loss,) = found.losses
+    assert loss.startswith("topic t was deleted and created again: its id was AAAA")
+
+
+@pytest.mark.mission("SPK-2")
+@pytest.mark.parametrize(("known", "current"), [({}, {"t": NEW}), ({"t": OLD}, {}), ({}, {})])
+def test_a_topic_without_an_id_counts_as_the_same(
+    known: dict[str, UUID], current: dict[str, UUID]
+) -> None:
+    assert without_recreated({P0: 3}, known, current) == ({P0: 3}, [])
 
 
 def test_nothing_is_split_without_need_and_empty_ranges_are_dropped() -> None:
