@@ -11,6 +11,7 @@ import numpy as np
 from minikafka.columnar.columns import binary_column, headers_column, number_column
 from minikafka.columnar.varints import Bytes, Ints, decode_varints
 from minikafka.core.client.consumer.fetched import AbortedTransactions
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # Arrow's offsets into a column are 32 bits wide.
 CHUNK_BYTES: Final = 16 * 1024 * 1024
 CHUNK_BATCHES: Final = 4096
+# The largest absolute value of a timestamp whose microseconds fit into Arrow's and Spark's 64 bits.
+_MOST_MS: Final = ((1 << 63) - 1) // 1000
 _LARGEST_SHORT = 0x7F
 _SHORTEST_RUN = 8
 
@@ -122,28 +125,32 @@ def decode_to_arrow(
     schema: pa.Schema,
     aborted: Iterable[tuple[int, int]] = (),
     check_crcs: bool = True,
+    overflow_is_null: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Decode the records of ``span`` in ``buffer`` into the columns of ``schema`` (some of those
-    of the Kafka connector, in any order). Raises CorruptRecordError, KafkaError."""
+    of the Kafka connector, in any order).
+
+    With ``overflow_is_null`` a timestamp beyond the range of Arrow's microseconds is null. Raises
+    CorruptRecordError, KafkaError; INVALID_TIMESTAMP for such a timestamp otherwise."""
     group: list[RecordBatch] = []
     size = 0
     for batch in visible_batches(buffer, span, aborted, check_crcs):
         if group and (size + batch.length > CHUNK_BYTES or len(group) == CHUNK_BATCHES):
-            yield from batches_to_arrow(group, span, schema)
+            yield from batches_to_arrow(group, span, schema, overflow_is_null)
             group, size = [], 0
         group.append(batch)
         size += batch.length
         if batch.attributes & COMPRESSION_MASK:
             size += 3 * batch.length  # a guess of what comes out
     if group:
-        yield from batches_to_arrow(group, span, schema)
+        yield from batches_to_arrow(group, span, schema, overflow_is_null)
 
 
 def batches_to_arrow(
-    batches: Sequence[RecordBatch], span: Slice, schema: pa.Schema
+    batches: Sequence[RecordBatch], span: Slice, schema: pa.Schema, overflow_is_null: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the records of ``span`` in ``batches``, which a consumer may see. Raises
-    CorruptRecordError, KafkaError."""
+    """Decode the records of ``span`` in ``batches``, which a consumer may see. The rest is as with
+    ``decode_to_arrow``."""
     import pyarrow as pa
 
     for records in decode_batches(batches):
@@ -151,7 +158,12 @@ def batches_to_arrow(
         if offsets.min() < span.start or offsets.max() >= span.end:
             records = records.select((offsets >= span.start) & (offsets < span.end))
         if len(records.offsets):
-            columns = [_column(name, records, span) for name in schema.names]
+            columns = [
+                _timestamps(records, span, overflow_is_null)
+                if name == "timestamp"
+                else _column(name, records, span)
+                for name in schema.names
+            ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -173,13 +185,30 @@ def _column(name: str, records: Records, span: Slice) -> pa.Array:
             return number_column(same, pa.int32())
         case "offset":
             return number_column(records.offsets, pa.int64())
-        case "timestamp":
-            return number_column(records.timestamps_ms * 1000, pa.timestamp("us", tz="UTC"))
         case "timestampType":
             return number_column(records.timestamp_types.astype(np.int32), pa.int32())
         case "headers":
             return headers_column(records.data, records.header_counts, records.header_starts)
     raise ValueError(f"no column {name}")
+
+
+def _timestamps(records: Records, span: Slice, overflow_is_null: bool) -> pa.Array:
+    """Return the column ``timestamp``. Raises KafkaError INVALID_TIMESTAMP."""
+    import pyarrow as pa
+
+    times = records.timestamps_ms
+    kind = pa.timestamp("us", tz="UTC")
+    if times.min() >= -_MOST_MS and times.max() <= _MOST_MS:
+        return number_column(times * 1000, kind)
+    beyond = (times < -_MOST_MS) | (times > _MOST_MS)
+    if not overflow_is_null:
+        row = int(np.argmax(beyond))
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"{span.topic}-{span.partition} at offset {records.offsets[row]}: the timestamp "
+            f"{times[row]} ms since 1970 is beyond the range of timestamps in microseconds",
+        )
+    return number_column(np.where(beyond, 0, times) * 1000, kind, beyond)
 
 
 def decode_batches(batches: Sequence[RecordBatch]) -> Iterator[Records]:

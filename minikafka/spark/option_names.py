@@ -9,7 +9,8 @@ from minikafka.kernel.client_security import security_keys, why_unsupported
 from minikafka.spark.option_parsing import OptionError, Options
 
 _OF_SOURCES: Final = """
-    subscribe subscribePattern assign path pushdown includeHeaders failOnDataLoss groupIdPrefix
+    subscribe subscribePattern assign path pushdown includeHeaders groupIdPrefix
+    failOnDataLoss failOnTimestampOverflow
     startingOffsets startingOffsetsByTimestamp startingTimestamp startingOffsetsByTimestampStrategy
     endingOffsets endingOffsetsByTimestamp endingTimestamp
     minPartitions maxRecordsPerPartition maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay

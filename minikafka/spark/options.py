@@ -14,7 +14,14 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.client_options import ClientOptions, client_options
 from minikafka.spark.option_names import check_option_names
 from minikafka.spark.option_parsing import OptionError, Options
-from minikafka.spark.read.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
+from minikafka.spark.read.offsets import (
+    EARLIEST,
+    LARGEST,
+    LATEST,
+    Offsets,
+    parse_offsets,
+    parse_partitions,
+)
 
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _REFUSED: Final = {
@@ -83,6 +90,7 @@ class ReadOptions:
     ending: Limit = Edge.LATEST
     no_match_is_latest: bool = False
     fail_on_data_loss: bool = True
+    fail_on_timestamp_overflow: bool = True  # else a timestamp beyond Spark's range is null
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
@@ -166,6 +174,7 @@ def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, .
         ending=ending,
         no_match_is_latest=strategy == "latest",
         fail_on_data_loss=given.flag("failOnDataLoss", True),
+        fail_on_timestamp_overflow=given.flag("failOnTimestampOverflow", True),
         min_partitions=given.number("minPartitions", 1),
         max_records_per_partition=given.number("maxRecordsPerPartition", 1),
         max_offsets_per_trigger=most,
@@ -240,7 +249,7 @@ def _limit(given: Options, edge: str, default: Edge) -> Limit:
     ``<edge>OffsetsByTimestamp``, and that over ``<edge>Offsets``. Raises OptionError."""
     if (text := given.get(f"{edge}Timestamp")) is not None:
         # Refuse -1 and -2: in ListOffsets they are not times, but mean latest and earliest.
-        if not text.strip().isdecimal():
+        if not text.strip().isdecimal() or int(text) > LARGEST:
             raise OptionError(f"{edge}Timestamp: expected milliseconds since 1970, got {text}")
         return AtTimestamp(int(text))
     name = f"{edge}OffsetsByTimestamp"

@@ -300,3 +300,20 @@ def test_overwriting_a_topic_is_refused(spark: Any, cluster: Cluster, topic: str
         frame.write.format("minikafka").mode("overwrite").options(
             **{"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic}
         ).save()
+
+
+@pytest.mark.mission("SPK-1")
+def test_a_timestamp_beyond_sparks_range_is_null_if_the_user_says_so(
+    spark: Any, cluster: Cluster, make_topic: Callable[..., str]
+) -> None:
+    from pyspark.errors import PythonException
+
+    topic = make_topic(1)
+    times = [1_700_000_000_000, 1_700_000_000_000_000_000]
+    produce(cluster.bootstrap, topic, [{"value": b"x", "timestamp": each} for each in times])
+    text = "cast(timestamp AS string)"
+    with pytest.raises(PythonException, match=r'at offset 1: .* option "failOnTimestampOverflow"'):
+        read(spark, cluster, subscribe=topic).selectExpr(text).collect()
+    mild = read(spark, cluster, subscribe=topic, failOnTimestampOverflow="false")
+    rows = mild.orderBy("offset").selectExpr(text).collect()
+    assert [each[0] for each in rows] == ["2023-11-14 22:13:20", None]

@@ -102,6 +102,13 @@ def topic_created_again(place: Place) -> None:
     place.run(place.stream())
 
 
+def nanoseconds(place: Place) -> None:
+    """As a producer sends them that takes them for milliseconds."""
+    message = {"value": b"x", "timestamp": 1_700_000_000_000_000_000}
+    produce(place.cluster.bootstrap, place.topic, [message])
+    place.run(place.stream())
+
+
 def older_checkpoint(place: Place) -> None:
     query = Query(place.cluster, place.topic)
     for batch in (0, 1, 0):
@@ -195,6 +202,7 @@ SYMPTOMS: dict[str, Callable[[Place], None]] = {
         start_beyond_the_end,
         deleted_records,
         topic_created_again,
+        nanoseconds,
         older_checkpoint,
         other_tasks,
         group_with_members,

@@ -326,7 +326,8 @@ class Consumer(Client):
 
         The columns are those of Spark's Kafka connector: key, value, topic, partition, offset,
         timestamp, timestampType (1: the broker's time), headers. Bounds and bytes are as with
-        ``poll_many``. Raises as ``poll``, and MissingExtraError.
+        ``poll_many``. Raises as ``poll``, KafkaError INVALID_TIMESTAMP for a timestamp beyond the
+        range of the column, and MissingExtraError.
         """
         with imports_of("arrow", "poll_arrow"):
             from minikafka.client.consumer.arrow_tables import decode_run, table_of

@@ -90,10 +90,12 @@ class ArrowRows:
 def _cast(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
+    # Finer times lose their fractions. Seconds may be too many for milliseconds of 64 bits.
+    is_seconds = pa.types.is_timestamp(column.type) and column.type.unit == "s"
     try:
-        return column.cast(kind, safe=name != "timestamp")  # finer times lose their fractions
+        return column.cast(kind, safe=name != "timestamp" or is_seconds)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {name} must be {kind}, not {column.type}") from error
+        raise ValueError(f"column {name} must be {kind}, not {column.type}: {error}") from error
 
 
 def _partitions(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.cluster import Cluster, kept_cluster
 from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.options import ReadOptions
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from minikafka.spark.read.offline import SegmentRange
 
 _NO_END = (1 << 63) - 1
+_ADVICE_NULL = 'Set the option "failOnTimestampOverflow" to "false" to read null instead.'
 
 
 class RangePartition(InputPartition):
@@ -62,16 +64,32 @@ def read_range(
     if partition.value is None:
         return
     arrow_schema = to_arrow_schema(schema)
-    for each in partition.value:
-        if not isinstance(each, OffsetRange):
-            from minikafka.spark.read.offline import read_segment
-
-            yield from read_segment(each, arrow_schema, options.client.check_crcs)
-            continue
-        cluster = kept_cluster(options.client)
-        reader = RangeReader(cluster, each, options.fail_on_data_loss, options.poll_timeout_ms)
-        yield from reader.read(arrow_schema)
+    try:
+        for each in partition.value:
+            yield from _read(each, arrow_schema, options)
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_TIMESTAMP:
+            raise
+        raise KafkaError(error.code, f"{error.message}. {_ADVICE_NULL}") from None
     spare_the_collector()
+
+
+def _read(
+    wanted: OffsetRange | SegmentRange, schema: pa.Schema, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    if isinstance(wanted, OffsetRange):
+        reader = RangeReader(
+            kept_cluster(options.client),
+            wanted,
+            options.fail_on_data_loss,
+            options.poll_timeout_ms,
+            not options.fail_on_timestamp_overflow,
+        )
+        yield from reader.read(schema)
+    else:
+        from minikafka.spark.read.offline import read_segment
+
+        yield from read_segment(wanted, schema, options)
 
 
 def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:

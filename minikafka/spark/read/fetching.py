@@ -57,6 +57,7 @@ class RangeReader:
         offset_range: OffsetRange,
         fail_on_data_loss: bool = True,
         poll_timeout_ms: int = 120_000,
+        overflow_is_null: bool = False,
     ) -> None:
         self.position = offset_range.start
         self._cluster = cluster
@@ -73,6 +74,7 @@ class RangeReader:
         )
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = poll_timeout_ms
+        self._overflow_is_null = overflow_is_null
         self._clock = WallClock()
         self._progress_at_ms = 0
         self._failures = 0  # since then
@@ -148,8 +150,9 @@ class RangeReader:
                 self._send_request(connection)
             aborted = [(each.producer_id, each.first_offset)
                        for each in data.aborted_transactions or ()]  # fmt: skip
+            check_crcs = self._cluster.options.check_crcs
             for rows in decode_to_arrow(
-                records, self._slice, schema, aborted, self._cluster.options.check_crcs
+                records, self._slice, schema, aborted, check_crcs, self._overflow_is_null
             ):
                 yield rows
                 self._progress_at_ms = self._clock.monotonic_ms()  # Spark may have taken its time

@@ -98,12 +98,15 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
 
 
 def read_segment(
-    segment: SegmentRange, schema: pa.Schema, check_crcs: bool
+    segment: SegmentRange, schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a planned range. Raises OSError if the file is gone,
-    CorruptRecordError."""
-    data = _mapped(Path(segment.file))
-    yield from decode_to_arrow(data, Slice(*segment[:4]), schema, segment.aborted, check_crcs)
+    CorruptRecordError, KafkaError."""
+    data, crcs = _mapped(Path(segment.file)), options.client.check_crcs
+    overflow_is_null = not options.fail_on_timestamp_overflow
+    yield from decode_to_arrow(
+        data, Slice(*segment[:4]), schema, segment.aborted, crcs, overflow_is_null
+    )
 
 
 def _mapped(file: Path) -> memoryview:

@@ -22,6 +22,7 @@ from minikafka.kernel.cluster import TopicPartition, parse_topic_id, topic_id_te
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+LARGEST: Final = (1 << 63) - 1  # offset, or timestamp in ms
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 TopicIds: TypeAlias = dict[str, UUID]  # by topic; those that a broker gives, so none is zero
@@ -54,15 +55,15 @@ def parse_offsets(text: str, lowest: int = EARLIEST) -> Offsets:
 def offsets_of(topics: Mapping[str, Any], lowest: int = 0, complaint: str = "") -> Offsets:
     """Return the offsets in a parsed JSON object.
 
-    Raises ValueError, with ``complaint`` if that is set, for another form or a number below
-    ``lowest``."""
+    Raises ValueError, with ``complaint`` if that is set, for another form, or a number below
+    ``lowest`` or above ``LARGEST``."""
     offsets = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, Mapping):
             raise ValueError(complaint or f"expected offsets by topic and partition: {topics}")
         for partition, offset in partitions.items():
             is_number = isinstance(offset, int) and not isinstance(offset, bool)
-            if not (str(partition).isdecimal() and is_number and offset >= lowest):
+            if not (str(partition).isdecimal() and is_number and lowest <= offset <= LARGEST):
                 raise ValueError(complaint or f"expected offsets by topic and partition: {topics}")
             offsets[TopicPartition(topic, int(partition))] = offset
     return dict(sorted(offsets.items()))

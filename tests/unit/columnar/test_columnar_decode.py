@@ -251,3 +251,41 @@ def test_malformed_records_are_errors_and_nothing_else(
             continue  # the plain decoder looks closer, at what nothing depends on
         values = [value for batch in got for value in batch.column("value").to_pylist()]
         assert values == [record.value for record in expected if record.offset >= 0]
+
+
+MOST_MS = 9_223_372_036_854_775  # whose microseconds still fit into 64 bits
+BEYOND = [1_700_000_000_000_000_000, MOST_MS + 1, -MOST_MS - 1, (1 << 63) - 1, -(1 << 63)]
+
+
+def timestamps(buffer: bytes, **more: Any) -> list[int | None]:
+    """The microseconds, which the dates of Python do not reach."""
+    schema = pa.schema([SCHEMA.field("timestamp")])
+    return [
+        value
+        for batch in decode_to_arrow(buffer, EVERYTHING, schema, **more)
+        for value in batch.column(0).cast(pa.int64()).to_pylist()
+    ]
+
+
+@pytest.mark.mission("SPK-1")
+@pytest.mark.parametrize("when", [0, -1, MOST_MS, -MOST_MS])
+def test_timestamps_up_to_the_edges_of_the_range(when: int) -> None:
+    """-1 is the time of a record without one, the millisecond before 1970 as in the connector."""
+    assert timestamps(build_batch([(when, None, b"", [])])) == [when * 1000]
+
+
+@pytest.mark.mission("SPK-1")
+@pytest.mark.parametrize("when", BEYOND)
+def test_a_timestamp_beyond_the_range_is_refused_or_null(when: int) -> None:
+    """Nanoseconds sent as milliseconds would become the year 93852."""
+    good = build_batch([(5, None, b"", [])])
+    bad = build_batch([(when, None, b"", [])], base_offset=1)
+    with pytest.raises(KafkaError, match=f"INVALID_TIMESTAMP: t-3 at offset 1: .* {when} ms"):
+        timestamps(good + bad)
+    assert timestamps(good + bad, overflow_is_null=True) == [5_000, None]
+    stamped = bytearray(good)
+    stamp_log_append_time(stamped, next(iterate_batches(stamped)), when)
+    with pytest.raises(KafkaError, match=f"t-3 at offset 0: the timestamp {when} ms"):
+        timestamps(bytes(stamped))
+    no_times = pa.schema([SCHEMA.field("offset")])
+    assert [b.num_rows for b in decode_to_arrow(good + bad, EVERYTHING, no_times)] == [2]

@@ -122,3 +122,19 @@ async def test_poll_many_returns_batches_whose_records_are_those_of_poll() -> No
         consumer.seek(T1, 1)
         found = [len(batch) for _ in range(3) for batch in await consumer.poll_many(max_records=2)]
         assert found == [2, 2, 1]
+
+
+@jumping
+@pytest.mark.mission("ARW-1")
+async def test_a_timestamp_beyond_the_range_of_the_column_loses_nothing() -> None:
+    """The error comes when all records before it are returned; ``poll`` reads the record."""
+    async with consuming() as (consumer, cluster):
+        fill(cluster, T0, 0)
+        cluster.partitions[T1].append(build_batch([(1_700_000_000_000_000_000, None, b"x", [])]))
+        await consumer.assign_topics("t")
+        assert await rows(consumer, 2) == [(0, 0), (0, 1)]
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="INVALID_TIMESTAMP: t-1 at offset 0"):
+                await consumer.poll_arrow(10_000)
+        (record,) = await consumer.poll(10_000)
+        assert record.value == b"x"

@@ -110,8 +110,14 @@ async def test_errors_are_those_of_send() -> None:
         assert await failure_code(producer.send_many("t", [b""], partition=7)) is (
             ErrorCode.REQUEST_TIMED_OUT
         )
-        for wrong in ({"key": [b"k"]}, {"value": [1.5]}, {"value": [b""], "partition": [-1]}):
-            with pytest.raises(ValueError, match=r"value|partition"):
+        far = pa.array([1 << 60], pa.timestamp("s"))  # more milliseconds than 64 bits hold
+        for wrong in (
+            {"key": [b"k"]},
+            {"value": [1.5]},
+            {"value": [b""], "partition": [-1]},
+            {"value": [b""], "timestamp": far},
+        ):
+            with pytest.raises(ValueError, match=r"value|partition|column timestamp must be"):
                 await producer.send_arrow("t", pa.table(wrong))
         with pytest.raises(ValueError, match="1 keys for 2 values"):
             await producer.send_many("t", [b"", b""], [b"k"])

@@ -78,11 +78,11 @@ def log_dir(tmp_path: Path) -> Path:
 
 def rows(directory: Path, **more: str) -> list[tuple[int, bytes]]:
     given = {"path": str(directory), "subscribe": "t", **more}
-    ranges = segment_ranges(directory, batch_options(given))
+    options = batch_options(given)
     return [
         (row["offset"], row["value"])
-        for wanted in ranges
-        for batch in read_segment(wanted, SCHEMA, True)
+        for wanted in segment_ranges(directory, options)
+        for batch in read_segment(wanted, SCHEMA, options)
         for row in batch.to_pylist()
     ]
 

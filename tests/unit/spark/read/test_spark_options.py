@@ -61,6 +61,7 @@ def test_all_that_can_be_set() -> None:
             "kafka.bootstrap.servers": "h:9",
             "assign": '{"t":[1,0]}',
             "failOnDataLoss": "False",
+            "failOnTimestampOverflow": "False",
             "minPartitions": "7",
             "maxRecordsPerPartition": "100",
             "maxOffsetsPerTrigger": "1000",
@@ -75,6 +76,7 @@ def test_all_that_can_be_set() -> None:
     )
     assert options.subscription.partitions == (P0, TopicPartition("t", 1))
     assert not options.fail_on_data_loss
+    assert not options.fail_on_timestamp_overflow
     assert (options.min_partitions, options.max_records_per_partition) == (7, 100)
     assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (1000, 10)
     assert options.max_trigger_delay_ms == 3000
@@ -267,3 +269,17 @@ def test_bad_offset_json(bad: str) -> None:
 def test_durations() -> None:
     texts = {"15m": 900_000, "500ms": 500, "2 h": 7_200_000, "1d": 86_400_000, "7": 7}
     assert {text: duration_ms(text) for text in texts} == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingTimestamp", str(1 << 63)),
+        ("startingOffsets", '{"t":{"0":9223372036854775808}}'),
+        ("endingOffsetsByTimestamp", '{"t":{"0":9223372036854775808}}'),
+    ],
+)
+def test_numbers_of_more_than_64_bits_are_refused(name: str, value: str) -> None:
+    """A request could not carry them."""
+    with pytest.raises(OptionError, match=name):
+        batch_options({**BASE, name: value})
