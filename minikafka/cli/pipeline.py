@@ -254,7 +254,13 @@ def _replay(args: argparse.Namespace) -> None:
 
 def _status(args: argparse.Namespace) -> None:
     from minikafka.spark.pipeline.checkpoints import find_checkpoints
-    from minikafka.spark.pipeline.status import FlowStatus, end_offsets, flow_statuses, samples
+    from minikafka.spark.pipeline.status import (
+        EndOffsets,
+        FlowStatus,
+        end_offsets,
+        flow_statuses,
+        samples,
+    )
     from minikafka.spark.query_metrics import metrics_text
 
     spec = load_spec(args.spec)
@@ -265,8 +271,10 @@ def _status(args: argparse.Namespace) -> None:
         )
     servers = args.bootstrap_server or spec.configuration.get(BOOTSTRAP_KEY)
     checkpoints = list(find_checkpoints(storage))
-    ends = end_offsets(servers, checkpoints, command_config(args)) if servers else {}
-    rows = [row for each in checkpoints for row in flow_statuses(each, ends)]
+    ends = (
+        end_offsets(servers, checkpoints, command_config(args)) if servers else EndOffsets({}, {})
+    )
+    rows = [row for each in checkpoints for row in flow_statuses(each, ends.of(each))]
     if args.prometheus:
         sys.stdout.write(metrics_text(samples(spec.name, rows)))
     else:

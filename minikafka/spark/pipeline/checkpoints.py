@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark.read.offsets import Offsets, offsets_of
+from minikafka.spark.read.offsets import Offsets, TopicIds, offsets_of, topic_ids_in
+from minikafka.spark.read.planning import without_recreated
 
 ROOT: Final = "_checkpoints"
 _RATE_WINDOW_MS: Final = 60_000
@@ -22,8 +23,9 @@ class Checkpoint:
 
     ``batch`` is the number of the last completed batch, ``planned`` that of the last started one;
     both are -1 before the first. ``sources`` has the next offsets to read after ``batch``, for each
-    source that reads topics; ``offsets_per_s`` how many were read in a second, on average over the
-    batches of the last minute before ``batch``."""
+    source that reads topics, ``topic_ids`` the ids of these topics as far as they are known;
+    ``offsets_per_s`` how many were read in a second, on average over the batches of the last minute
+    before ``batch``."""
 
     target: str
     flow: str
@@ -33,6 +35,7 @@ class Checkpoint:
     at_ms: int | None = None
     watermark_ms: int | None = None
     sources: tuple[Offsets, ...] = ()
+    topic_ids: TopicIds = field(default_factory=dict)
     offsets_per_s: Mapping[TopicPartition, float] = field(default_factory=dict)
 
 
@@ -69,7 +72,7 @@ def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
     planned, batch = (_last_batch(folder / log) for log in ("offsets", "commits"))
     if batch < 0:
         return Checkpoint(target, flow, query_id, planned=planned)
-    header, sources = _planned_offsets(folder, batch)
+    header, sources, topic_ids = _planned_offsets(folder, batch)
     return Checkpoint(
         target=target,
         flow=flow,
@@ -79,32 +82,46 @@ def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
         at_ms=header.get("batchTimestampMs"),
         watermark_ms=header.get("batchWatermarkMs") or None,
         sources=sources,
+        topic_ids=topic_ids,
         offsets_per_s=_rates(folder, batch),
     )
 
 
-def _planned_offsets(folder: Path, batch: int) -> tuple[dict[str, Any], tuple[Offsets, ...]]:
-    """Return the header of a batch, and the end offsets of its sources that read topics."""
-    _version, header, *sources = (folder / "offsets" / str(batch)).read_text().splitlines()
-    return json.loads(header), tuple(read for line in sources if (read := _topic_offsets(line)))
+class _PlannedOffsets(NamedTuple):
+    """The header of a batch, and of its sources that read topics the end offsets and topic ids."""
+
+    header: dict[str, Any]
+    sources: tuple[Offsets, ...]
+    topic_ids: TopicIds
+
+
+def _planned_offsets(folder: Path, batch: int) -> _PlannedOffsets:
+    _version, header, *lines = (folder / "offsets" / str(batch)).read_text().splitlines()
+    sources = [read for line in lines if (read := _topic_offsets(line))]
+    topic_ids = {topic: each for source in sources for topic, each in topic_ids_in(source).items()}
+    return _PlannedOffsets(json.loads(header), tuple(map(offsets_of, sources)), topic_ids)
 
 
 def _rates(folder: Path, last: int) -> dict[TopicPartition, float]:
     """Return how many offsets of each partition were read in a second, from the first batch of the
-    last minute to the batch ``last``; nothing if these are one batch."""
-    header, sources = _planned_offsets(folder, last)
+    last minute to the batch ``last``; nothing if these are one batch, and nothing of a topic that
+    was created again meanwhile."""
+    header, sources, topic_ids = _planned_offsets(folder, last)
     at_ms = first_ms = header.get("batchTimestampMs", 0)
     earliest: tuple[Offsets, ...] = sources
+    known = topic_ids
     for batch in range(last - 1, -1, -1):
         if not (folder / "offsets" / str(batch)).exists():
             break
-        header, offsets = _planned_offsets(folder, batch)
-        if at_ms - header.get("batchTimestampMs", 0) > _RATE_WINDOW_MS:
+        planned = _planned_offsets(folder, batch)
+        if at_ms - planned.header.get("batchTimestampMs", 0) > _RATE_WINDOW_MS:
             break
-        first_ms, earliest = header.get("batchTimestampMs", 0), offsets
+        first_ms = planned.header.get("batchTimestampMs", 0)
+        earliest, known = planned.sources, planned.topic_ids
     if first_ms == at_ms:
         return {}
     begun = {each: offset for source in earliest for each, offset in source.items()}
+    begun = without_recreated(begun, known, topic_ids).start
     return {
         each: 1000 * (offset - begun[each]) / (at_ms - first_ms)
         for source in sources
@@ -120,11 +137,12 @@ def _last_batch(log: Path) -> int:
     return max((int(each.name) for each in log.iterdir() if each.name.isdecimal()), default=-1)
 
 
-def _topic_offsets(line: str) -> Offsets:
-    """Return the offsets of a source that reads topics, nothing for a source of another kind."""
+def _topic_offsets(line: str) -> Mapping[str, Any]:
+    """Return the JSON of a source that reads topics, nothing for a source of another kind."""
     if line == _NO_OFFSETS:
         return {}
     try:
-        return offsets_of(json.loads(line))
+        found: Mapping[str, Any] = json.loads(line)
+        return found if offsets_of(found) else {}
     except (ValueError, AttributeError):
         return {}

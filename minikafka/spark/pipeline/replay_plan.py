@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import TopicPartition, parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.options import ReadOptions, TopicSelection, batch_options
 from minikafka.spark.read.offsets import Offsets, offsets_json, parse_offsets
+from minikafka.spark.read.planning import without_recreated
 from minikafka.spark.read.resolving import ending_offsets, starting_offsets
 
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -141,9 +142,9 @@ class ReplayPlan:
         """Return the options of a batch reader for the source that a stream's options describe.
 
         Resolve the range for this source and save the offsets, unless the plan has them already.
-        Raises ConfigError if the range has no offsets for the source; ValueError (or OptionError)
-        if an option is invalid; KafkaError if the brokers cannot be reached; OSError if the plan
-        cannot be saved."""
+        Raises ConfigError if the range has no offsets for the source, or if the plan has offsets of
+        a topic that was created again since; ValueError (or OptionError) if an option is invalid;
+        KafkaError if the brokers cannot be reached; OSError if the plan cannot be saved."""
         kept = without_range(stream_options)
         probe = batch_options(kept)
         options = batch_options(kept | self._range.options(probe.subscription))
@@ -151,6 +152,11 @@ class ReplayPlan:
         if key not in self._sources:
             self._sources[key] = _resolved_offsets(options)
             self._save()
+        elif recreated := _recreated(options, self._sources[key].get("topic_ids", {})):
+            raise ConfigError(
+                f"{recreated[0]}. The replay --sink-id {self._file.stem} has offsets of the "
+                "deleted topic: replay the new one with another id"
+            )
         found = self._sources[key]
         return kept | {
             "startingoffsets": json.dumps(found["start"]),
@@ -186,10 +192,26 @@ def _servers(options: ReadOptions) -> str:
 
 
 def _resolved_offsets(options: ReadOptions) -> dict[str, Any]:
-    """Return the start and end offsets of the range by partition, the end excluded."""
+    """Return the start and end offsets of the range by partition, the end excluded, and the ids of
+    the topics."""
     with Cluster(options.client) as cluster:
         partitions = cluster.partitions(options.subscription)
+        topic_ids = cluster.topic_ids({each.topic for each in partitions})
         start = starting_offsets(cluster, options, partitions)
         end = ending_offsets(cluster, options, partitions)
     end = {each: max(offset, start[each]) for each, offset in end.items()}
-    return {"start": offsets_json(start), "end": offsets_json(end)}
+    return {
+        "start": offsets_json(start),
+        "end": offsets_json(end),
+        "topic_ids": {topic: topic_id_text(each) for topic, each in topic_ids.items()},
+    }
+
+
+def _recreated(options: ReadOptions, saved: Mapping[str, str]) -> list[str]:
+    """Return a message for each topic that has another id than the saved one."""
+    known = {topic: parse_topic_id(text) for topic, text in saved.items()}
+    if not known:
+        return []
+    with Cluster(options.client) as cluster:
+        cluster.partitions_there(options.subscription, known_ids=known)
+        return without_recreated({}, known, cluster.topic_ids(known)).losses

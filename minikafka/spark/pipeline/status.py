@@ -14,7 +14,8 @@ from minikafka.spark.option_names import check_option_names
 from minikafka.spark.option_parsing import Options
 from minikafka.spark.pipeline.checkpoints import Checkpoint
 from minikafka.spark.query_metrics import QuerySample
-from minikafka.spark.read.offsets import LATEST, Offsets
+from minikafka.spark.read.offsets import LATEST, Offsets, TopicIds
+from minikafka.spark.read.planning import without_recreated
 
 
 class FlowStatus(NamedTuple):
@@ -38,6 +39,20 @@ class FlowStatus(NamedTuple):
     end: int | None = None
     lag: int | None = None
     per_s: float | None = None
+
+
+class EndOffsets(NamedTuple):
+    """The end offset of each partition that some flow reads and that exists, and the ids of the
+    topics."""
+
+    offsets: Offsets
+    topic_ids: TopicIds
+
+    def of(self, checkpoint: Checkpoint) -> Offsets:
+        """Return those of topics that were not created again since the flow has read them.
+
+        The offsets of such a flow are those of the deleted topic: it has no lag in the new one."""
+        return without_recreated(self.offsets, checkpoint.topic_ids, self.topic_ids).start
 
 
 def flow_statuses(checkpoint: Checkpoint, ends: Offsets) -> Iterator[FlowStatus]:
@@ -90,7 +105,7 @@ def samples(pipeline: str, rows: Iterable[FlowStatus]) -> Iterator[QuerySample]:
 
 def end_offsets(
     bootstrap_servers: str, checkpoints: Iterable[Checkpoint], properties: Mapping[str, str]
-) -> Offsets:
+) -> EndOffsets:
     """Fetch the end offsets of all partitions that the flows read and that exist.
 
     ``properties`` are Kafka's keys of a client. Raises OptionError for a key that is unknown or has
@@ -106,7 +121,10 @@ def end_offsets(
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise KafkaError(code, f"topic {name}")
         existing = [each for each in read if _exists(each, cluster)]
-        return cluster.list_offsets(dict.fromkeys(existing, LATEST)) if existing else {}
+        topic_ids = cluster.topic_ids(topics)
+        if not existing:
+            return EndOffsets({}, topic_ids)
+        return EndOffsets(cluster.list_offsets(dict.fromkeys(existing, LATEST)), topic_ids)
 
 
 def _exists(each: TopicPartition, cluster: Cluster) -> bool:

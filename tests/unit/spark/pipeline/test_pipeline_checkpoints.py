@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,8 +15,9 @@ from minikafka.spark.pipeline.checkpoints import (
     find_checkpoints,
     read_checkpoint,
 )
-from minikafka.spark.pipeline.status import FlowStatus, flow_statuses, samples
+from minikafka.spark.pipeline.status import EndOffsets, FlowStatus, flow_statuses, samples
 from minikafka.spark.query_metrics import metrics_text
+from minikafka.spark.read.offsets import with_topic_ids
 
 TABLE = ("spark_catalog", "default", "hourly")
 
@@ -92,6 +94,26 @@ def test_the_rate_is_that_of_the_last_minute(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, sources, 70)
     first, second = flow_statuses(read_checkpoint(tmp_path, "sink", "flow"), {})
     assert (first.per_s, second.per_s) == (10.0, 0.0)
+
+
+@pytest.mark.mission("SPO-3")
+def test_a_topic_that_was_created_again_has_neither_rate_nor_lag(tmp_path: Path) -> None:
+    """The next offset of the flow is one of the deleted topic."""
+    old, new = UUID(int=1), UUID(int=2)
+    sources = [[with_topic_ids({"t": {"0": 10 * n}, "u": {"0": n}}, {"t": old})] for n in range(3)]
+    write_checkpoint(tmp_path / "old", sources, 3)
+    sources.append([with_topic_ids({"t": {"0": 4}, "u": {"0": 3}}, {"t": new})])
+    write_checkpoint(tmp_path / "new", sources, 4)
+    ends = EndOffsets({TopicPartition("t", 0): 30, TopicPartition("u", 0): 9}, {"t": new, "u": new})
+    found = {}
+    for name in ("old", "new"):
+        point = read_checkpoint(tmp_path / name, "sink", "flow")
+        rows = flow_statuses(point, ends.of(point))
+        found[name] = [(row.next, row.lag, row.per_s) for row in rows]
+    assert found == {
+        "old": [(20, None, 10.0), (2, 7, 1.0)],
+        "new": [(4, 26, None), (3, 6, 1.0)],
+    }
 
 
 @pytest.mark.mission("SPO-3")

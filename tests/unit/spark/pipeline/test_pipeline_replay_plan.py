@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -94,3 +95,43 @@ def test_a_second_run_reads_the_offsets_of_the_first_run(
         ReplayPlan.load(tmp_path, "may", "2024-06-01", "latest")
     with pytest.raises(ConfigError, match="--sink-id a/b"):
         ReplayPlan.load(tmp_path, "a/b", "2024-06-01", "latest")
+
+
+def test_a_second_run_notices_a_topic_that_was_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the same sink id other records would be taken for those of the first run."""
+    orders = TopicPartition("orders", 0)
+    current = {"orders": UUID(int=1)}
+
+    class FakeCluster:
+        def __init__(self, _: Any) -> None: ...
+
+        def __enter__(self) -> FakeCluster:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def partitions(self, _: Any) -> list[TopicPartition]:
+            return [orders]
+
+        def partitions_there(self, _: Any, known_ids: Any) -> list[TopicPartition]:
+            return [orders]
+
+        def topic_ids(self, _: Any) -> dict[str, UUID]:
+            return current
+
+        def list_offsets(self, times: Any) -> dict[TopicPartition, int]:
+            return dict.fromkeys(times, 7)
+
+    monkeypatch.setattr(replay_plan, "Cluster", FakeCluster)
+    source = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders"}
+    for _ in range(2):
+        plan = ReplayPlan.load(tmp_path, "may", "earliest", "latest")
+        assert json.loads(plan.options(source)["endingoffsets"]) == {"orders": {"0": 7}}
+    current["orders"] = UUID(int=2)
+    plan = ReplayPlan.load(tmp_path, "may", "earliest", "latest")
+    with pytest.raises(ConfigError, match=r"topic orders was deleted .* --sink-id may"):
+        plan.options(source)
+    other = ReplayPlan.load(tmp_path, "june", "earliest", "latest")
+    assert json.loads(other.options(source)["endingoffsets"]) == {"orders": {"0": 7}}
