@@ -10,22 +10,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from minikafka.columnar.decode import Slice, decode_to_arrow
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
-from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
+from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
+from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, TopicSelection
 from minikafka.spark.read.offsets import EARLIEST, Offsets, names
 from minikafka.spark.read.planning import (
     ADVICE_FAIL,
+    ADVICE_RECREATED,
     DataLossError,
     check_same_partitions,
     check_start_within,
+    recreated_text,
 )
 from minikafka.storage.checkpoints import LOG_START_OFFSET, REPLICATION_OFFSET, decode_offsets
-from minikafka.storage.metadata_files import META_PROPERTIES
+from minikafka.storage.metadata_files import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    PartitionMetadataError,
+    decode_partition_metadata,
+)
 from minikafka.storage.names import (
     LOG_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -50,6 +59,7 @@ class SegmentRange(NamedTuple):
     end: int
     file: str
     aborted: tuple[tuple[int, int], ...]
+    topic_id: UUID = ZERO_UUID
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class _Log:
     start: int
     high_watermark: int
     aborted: tuple[AbortedTxn, ...]
+    topic_id: UUID
 
 
 def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
@@ -100,9 +111,17 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
 def read_segment(
     segment: SegmentRange, schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a planned range. Raises OSError if the file is gone,
-    CorruptRecordError, KafkaError."""
-    data, crcs = _mapped(Path(segment.file)), options.client.check_crcs
+    """Yield the records of a planned range. Raises OSError if the file is gone, DataLossError if
+    its topic was created again since, CorruptRecordError, KafkaError."""
+    file, crcs = Path(segment.file), options.client.check_crcs
+    data = _mapped(file)
+    topic_id = _topic_id(file.parent)  # after the file was opened, which may be that of a new topic
+    if topic_id != segment.topic_id and ZERO_UUID not in (topic_id, segment.topic_id):
+        loss = recreated_text(segment.topic, segment.topic_id, topic_id)
+        if options.fail_on_data_loss:
+            raise DataLossError(f"{loss}. {ADVICE_RECREATED}")
+        print_to_stderr(f"data loss: {loss}")
+        return
     overflow_is_null = not options.fail_on_timestamp_overflow
     yield from decode_to_arrow(
         data, Slice(*segment[:4]), schema, segment.aborted, crcs, overflow_is_null
@@ -179,7 +198,16 @@ def _log(directory: Path, log_start: int, high_watermark: int) -> _Log:
         max(log_start, bases[0] if bases else 0),
         high_watermark,
         tuple(aborted),
+        _topic_id(directory),
     )
+
+
+def _topic_id(directory: Path) -> UUID:
+    """Return the topic id of a partition's directory, zero if the broker has written none."""
+    try:
+        return decode_partition_metadata((directory / PARTITION_METADATA).read_bytes())
+    except (FileNotFoundError, PartitionMetadataError):
+        return ZERO_UUID
 
 
 def _last_stable_offset(log: _Log) -> int:
@@ -222,4 +250,4 @@ def _ranges_of(
                 for each in log.aborted
                 if read_committed and each.last_offset >= base and each.first_offset < last
             )
-            yield SegmentRange(*partition, first, last, str(file), aborted)
+            yield SegmentRange(*partition, first, last, str(file), aborted, log.topic_id)

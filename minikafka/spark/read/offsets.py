@@ -123,7 +123,11 @@ def with_remarks(
 
 def remarks_in(latest: Mapping[str, Any]) -> list[str]:
     """Return the remarks in latest offsets."""
-    return [name for name, partitions in latest.items() if " " in name and not partitions]
+    return [
+        name
+        for name, partitions in latest.items()
+        if " " in name and not partitions and not name.startswith((_START, _TOPIC_IDS))
+    ]
 
 
 def start_in(end: Mapping[str, Any]) -> Offsets | None:

@@ -96,8 +96,9 @@ def test_a_remark_of_a_source_is_shown_once() -> None:
         event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress)))
         listener.onQueryProgress(event)  # type: ignore[arg-type]
 
+    ids = 'topic ids {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}'  # no remark
     for batch, latest in enumerate(
-        ({"t": {"0": 5}, remark: {}}, {"t": {"0": 5}, remark: {}}, {"t": {"0": 5}})
+        ({"t": {"0": 5}, remark: {}}, {"t": {"0": 5}, remark: {}}, {"t": {"0": 5}, ids: {}})
     ):
         show(batch, latest)
     said = [line for line in lines if "batch=" not in line]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -22,6 +23,7 @@ from minikafka.spark.options import batch_options, stream_options  # noqa: E402
 from minikafka.spark.read.offline import read_segment, segment_ranges  # noqa: E402
 from minikafka.spark.read.planning import DataLossError  # noqa: E402
 from minikafka.storage.checkpoints import encode_offsets  # noqa: E402
+from minikafka.storage.metadata_files import encode_partition_metadata  # noqa: E402
 
 pytestmark = pytest.mark.mission("SPK-1")
 
@@ -186,3 +188,23 @@ def test_the_log_directories_in_a_brokers_folder_are_suggested(log_dir: Path) ->
 def test_a_stream_needs_brokers(log_dir: Path) -> None:
     with pytest.raises(ValueError, match="option path is for batches"):
         stream_options({"path": str(log_dir), "subscribe": "t"})
+
+
+def test_a_topic_that_the_broker_created_again_after_the_plan(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The planned files have the names of those of the new topic."""
+    given = {"path": str(log_dir), "subscribe": "t"}
+    strict = batch_options(given)
+    mild = batch_options({**given, "failOnDataLoss": "false"})
+    metadata = log_dir / "t-0" / "partition.metadata"
+    metadata.write_bytes(encode_partition_metadata(UUID(int=1)))
+    segment, *_ = segment_ranges(log_dir, strict)
+    assert sum(rows.num_rows for rows in read_segment(segment, SCHEMA, strict)) == 4
+    metadata.write_bytes(encode_partition_metadata(UUID(int=2)))
+    with pytest.raises(DataLossError, match="topic t was deleted and created again"):
+        next(read_segment(segment, SCHEMA, strict))
+    assert list(read_segment(segment, SCHEMA, mild)) == []
+    assert "data loss: topic t was deleted" in capsys.readouterr().err
+    metadata.unlink()  # as of a broker before 2.8
+    assert sum(rows.num_rows for rows in read_segment(segment, SCHEMA, strict)) == 4
