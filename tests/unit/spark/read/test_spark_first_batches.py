@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -341,3 +342,17 @@ def test_brokers_that_give_no_topic_ids_change_nothing() -> None:
     assert reader.latestOffset(start, ReadAllAvailable()) is start
     with_ids = {**start, 'topic ids {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}': {}}
     assert reader.latestOffset(with_ids, ReadAllAvailable()) is with_ids
+
+
+@pytest.mark.mission("SPO-1")
+def test_offsets_of_a_deleted_topic_are_not_committed_for_the_new_one() -> None:
+    committed: list[Offsets] = []
+    topic = Topic(topic_id=OLD)
+    reader = topic.reader("earliest", failOnDataLoss="false")
+    group: Any = SimpleNamespace(failure=None, commit=committed.append)
+    reader._group = group
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    topic.create_again(30)
+    following = reader.latestOffset(end, ReadAllAvailable())
+    reader.latestOffset(following, ReadAllAvailable())
+    assert committed == [{}, dict.fromkeys(PARTITIONS, 15)]
