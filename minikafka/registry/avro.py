@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, cast
 
-import fastavro
-from fastavro.schema import SchemaParseException, UnknownType
-
+from minikafka.registry.avro_parser import (
+    ABSENT,
+    INNER,
+    NAMED,
+    PRIMITIVES,
+    AvroParser,
+    AvroType,
+    Json,
+    name_of,
+)
 from minikafka.registry.compatibility import ParsedSchema
 from minikafka.registry.errors import invalid_schema
 from minikafka.registry.records import AVRO
 
-Json: TypeAlias = Any
-
-PRIMITIVES: Final = frozenset(
-    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
-)
 # What a reader of one type may get from a writer of others, besides the type itself.
 _PROMOTED: Final[Mapping[str, frozenset[str]]] = {
     "long": frozenset({"int"}),
@@ -26,7 +28,6 @@ _PROMOTED: Final[Mapping[str, frozenset[str]]] = {
     "string": frozenset({"bytes"}),
     "bytes": frozenset({"string"}),
 }
-_NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 # The order in which Java's ``Schema.toString`` writes attributes; others follow in their own
 # order, and then the aliases.
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -40,34 +41,6 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 _FIELD: Final = ("name", "type", "doc", "default", "order", "aliases")
 
 
-class AvroField:
-    """A field of a record."""
-
-    __slots__ = ("aliases", "has_default", "name", "type")
-
-    def __init__(self, name: str, aliases: Sequence[str], has_default: bool, of: AvroType) -> None:
-        self.name = name
-        self.aliases = aliases
-        self.has_default = has_default
-        self.type = of
-
-
-class AvroType:
-    """A node of a schema in which names are resolved; a recursive schema is a cycle of nodes."""
-
-    __slots__ = ("aliases", "branches", "default", "fields", "kind", "name", "size", "symbols")
-
-    def __init__(self, kind: str, name: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        self.aliases: frozenset[str] = frozenset()
-        self.fields: list[AvroField] = []
-        self.branches: list[AvroType] = []  # of a union; the one of an array or a map
-        self.symbols: Sequence[str] = ()
-        self.default: str | None = None
-        self.size = 0
-
-
 class AvroSchema:
     """A parsed schema. ``named`` are its own named types and those of its references."""
 
@@ -75,26 +48,19 @@ class AvroSchema:
 
     def __init__(self, text: str, references: Sequence[AvroSchema] = ()) -> None:
         """Raises RegistryError for a text that is no schema."""
-        self.raw = _loaded(text)
+        raw = _loaded(text)
         self.named: dict[str, AvroType] = {}
-        self._definitions: list[Json] = []
         for each in references:
             self.named |= each.named
-            new = [one for one in (*each._definitions, each.raw) if one not in self._definitions]
-            self._definitions += new
-        known: dict[str, dict[str, Any]] = {}
+        parser = AvroParser(self.named)
         try:
-            for definition in self._definitions:
-                fastavro.parse_schema(definition, named_schemas=known)
-            fastavro.parse_schema(self.raw, named_schemas=known)
-            self.root = _type(self.raw, "", self.named)
-        except UnknownType as error:
-            raise invalid_schema(f"the type {error.name} is not defined") from None
-        except (SchemaParseException, ValueError, KeyError, TypeError, AttributeError) as error:
+            self.root = parser.type_of(raw)
+            self.canonical = _written(_canonical(raw, ""))
+        except ValueError as error:
             raise invalid_schema(error) from None
-        self.canonical = json.dumps(
-            _canonical(self.raw, ""), separators=(",", ":"), ensure_ascii=False
-        )
+        except RecursionError:
+            raise invalid_schema("the types are nested too deeply") from None
+        self.violations = parser.violations + _not_json(raw)
 
     def unreadable(self, writer: ParsedSchema) -> list[str]:
         return list(_Resolution().reasons(self.root, cast(AvroSchema, writer).root, "/"))
@@ -119,9 +85,9 @@ class _Resolution:
         elif reader.kind != writer.kind:
             if writer.kind not in _PROMOTED.get(reader.kind, ()):
                 yield f"{path}: reader type {_shown(reader)} cannot read {_shown(writer)}"
-        elif reader.kind in ("array", "map"):
+        elif reader.kind in INNER:
             yield from self.reasons(reader.branches[0], writer.branches[0], f"{path}{reader.kind}/")
-        elif reader.kind in _NAMED:
+        elif reader.kind in NAMED:
             self._seen.add((id(reader), id(writer)))
             yield from self._named(reader, writer, path)
 
@@ -141,13 +107,13 @@ class _Resolution:
             missing = [each for each in writer.symbols if each not in reader.symbols]
             if missing:
                 yield f"{path}: {reader.name} lacks the symbols {', '.join(missing)}"
-        written = {each.name: each for each in writer.fields}
-        for field in reader.fields:
+        written = {each.name: each for each in writer.fields or ()}
+        for field in reader.fields or ():
             names = [name for name in (field.name, *field.aliases) if name in written]
             if names:
                 there = written[names[0]]
                 yield from self.reasons(field.type, there.type, f"{path}{field.name}/")
-            elif not field.has_default:
+            elif field.default is ABSENT:
                 yield f"{path}{field.name}: a field without a default that the writer lacks"
 
 
@@ -165,51 +131,17 @@ def _loaded(text: str) -> Json:
         raise invalid_schema(f"not JSON: {error}") from None
 
 
-def _full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
+def _not_json(raw: Json) -> list[str]:
+    """Return what Python reads and other readers of JSON do not."""
+    try:
+        json.dumps(raw, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:
+        return [f"a number or a text is not JSON: {error}"]
+    return []
 
 
-def _name_of(schema: Mapping[str, Json], namespace: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace that counts within it."""
-    name = schema["name"]
-    if "." not in name:
-        name = _full_name(name, schema.get("namespace", namespace))
-    return name, name.rpartition(".")[0]
-
-
-def _type(schema: Json, namespace: str, named: dict[str, AvroType]) -> AvroType:
-    """Resolve a schema. Raises KeyError, TypeError, ValueError."""
-    if isinstance(schema, str):
-        if schema in PRIMITIVES:
-            return AvroType(schema)
-        return named[_full_name(schema, namespace)]
-    if isinstance(schema, list):
-        union = AvroType("union")
-        union.branches = [_type(each, namespace, named) for each in schema]
-        return union
-    kind = schema["type"]
-    if not isinstance(kind, str) or not (kind in _NAMED or kind in ("array", "map")):
-        return _type(kind, namespace, named)
-    if kind in ("array", "map"):
-        found = AvroType(kind)
-        inner = schema["items" if kind == "array" else "values"]
-        found.branches = [_type(inner, namespace, named)]
-        return found
-    name, within = _name_of(schema, namespace)
-    found = named[name] = AvroType("record" if kind == "error" else kind, name)
-    found.aliases = frozenset(_full_name(each, within) for each in schema.get("aliases", ()))
-    found.symbols, found.default = schema.get("symbols", ()), schema.get("default")
-    found.size = schema.get("size", 0)
-    found.fields = [
-        AvroField(
-            each["name"],
-            each.get("aliases", ()),
-            "default" in each,
-            _type(each["type"], within, named),
-        )
-        for each in schema.get("fields", ())
-    ]
-    return found
+def _written(schema: Json) -> str:
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
 def _canonical(schema: Json, namespace: str) -> Json:
@@ -221,28 +153,29 @@ def _canonical(schema: Json, namespace: str) -> Json:
     kind = schema["type"]
     if not isinstance(kind, str):
         return _canonical(kind, namespace) if len(schema) == 1 else schema
-    if kind in PRIMITIVES and len(schema) == 1:
+    if kind not in (*NAMED, *INNER) and (len(schema) == 1 or kind not in PRIMITIVES):
         return kind
     written = dict(schema)
-    if kind in _NAMED:
-        name, within = _name_of(schema, namespace)
+    if kind in NAMED:
+        name, within = name_of(schema, namespace)
         written["name"] = name.rpartition(".")[2]
         written.pop("namespace", None)
         if within != namespace:
             written["namespace"] = within
-        if "fields" in schema:
+        if kind == "enum" and not isinstance(schema.get("default", ""), str):
+            del written["default"]
+        if kind in ("record", "error") and isinstance(schema.get("fields"), list):
             written["fields"] = [_canonical_field(each, within) for each in schema["fields"]]
-        namespace = within
-    for inner in ("items", "values"):
-        if inner in schema:
-            written[inner] = _canonical(schema[inner], namespace)
+    elif kind in INNER:
+        written[INNER[kind]] = _canonical(schema[INNER[kind]], namespace)
     return _ordered(written, _ORDER.get(kind, ("type",)))
 
 
 def _canonical_field(field: Mapping[str, Json], namespace: str) -> Json:
     written = {**field, "type": _canonical(field["type"], namespace)}
-    if written.get("order") == "ascending":
-        del written["order"]
+    order = written.pop("order", None)
+    if isinstance(order, str) and order.lower() != "ascending":
+        written["order"] = order.lower()
     return _ordered(written, _FIELD)
 
 

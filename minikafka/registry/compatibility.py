@@ -29,6 +29,12 @@ class ParsedSchema(Protocol):
         """The text that is stored; equal for schemas that differ in white space alone."""
         ...
 
+    @property
+    def violations(self) -> Sequence[str]:
+        """The rules of its specification that it breaks. A new schema breaks none; one that is
+        stored may, and is used as far as it goes."""
+        ...
+
     def unreadable(self, writer: ParsedSchema) -> list[str]:
         """Return the reasons why this schema cannot read what ``writer``, a schema of the same
         kind, has written; none if it can."""

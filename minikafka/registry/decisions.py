@@ -54,7 +54,9 @@ def register(
     state: RegistryState, subject: str, wanted: Registration
 ) -> RegistryChange[Registered]:
     """Add a version to a subject, unless a live version has the same schema. Raises RegistryError:
-    a mode that forbids it, an incompatible schema, an id that another schema has."""
+    a mode that forbids it, a schema that is incompatible or breaks a rule of its specification, an
+    id that another schema has. A schema with an id comes from another registry, which has had its
+    rules for it."""
     if state.effective_mode(subject) == "IMPORT":
         return _imported(state, subject, wanted)
     if wanted.id is not None and wanted.id >= 0:
@@ -62,6 +64,7 @@ def register(
     if (found := state.find(subject, wanted.schema)) is not None:
         return RegistryChange(found)
     check_writable(state, subject)
+    check_rules(wanted.parsed)
     versions = [wanted.earlier[each.version] for each in state.versions(subject)]
     reasons = incompatibilities(state.effective_level(subject), wanted.parsed, versions)
     if reasons:
@@ -174,6 +177,12 @@ def check_writable(state: RegistryState, subject: str | None) -> None:
     if state.effective_mode(subject) == "READONLY":
         of = "The registry" if subject is None else f"Subject {subject}"
         raise errors.not_permitted(f"{of} is in read-only mode")
+
+
+def check_rules(new: ParsedSchema) -> None:
+    """Raise RegistryError if a schema breaks a rule of its specification."""
+    if new.violations:
+        raise errors.invalid_schema(new.violations[0])
 
 
 def _check_not_referenced(

@@ -23,6 +23,7 @@ class JsonSchema:
     """A parsed schema. ``references`` are the texts of others, by the name used in ``$ref``."""
 
     kind = JSON
+    violations = ()
 
     def __init__(self, text: str, references: Mapping[str, JsonSchema] | None = None) -> None:
         """Raises RegistryError for a text that is no schema."""

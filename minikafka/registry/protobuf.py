@@ -46,6 +46,7 @@ class ProtobufSchema:
     """A compiled schema. ``references`` are other schemas by the names that import them."""
 
     kind = PROTOBUF
+    violations = ()
 
     def __init__(self, text: str, references: Mapping[str, ProtobufSchema] | None = None) -> None:
         """``text`` is that of a .proto file, or its descriptor in base64. Raises RegistryError."""

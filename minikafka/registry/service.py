@@ -105,6 +105,7 @@ class Registry:
         """Return why a schema is incompatible with one version of a subject, or with those that
         the level names. Raises RegistryError."""
         parsed, _ = await self.parse(schema)
+        decisions.check_rules(parsed)
         level = self.state.effective_level(subject)
         if version is None:
             versions = self.state.versions(subject)

@@ -174,7 +174,7 @@ def test_canonical_text_has_the_order_of_javas_schemas() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1]", '{"type": "record"}', '"nope"', '{"type":"record","name":"R","fields":7}'],
+    ["", "{", "[1]", '{"type": "record"}', '"nope"'],
 )
 def test_texts_that_are_no_schemas(text: str) -> None:
     with pytest.raises(RegistryError) as failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ class Number:
     """A schema for tests: it reads what a schema with the same or a lesser number has written."""
 
     kind = AVRO
+    violations: Sequence[str] = ()
 
     def __init__(self, number: int) -> None:
         self.number = number
