@@ -72,6 +72,7 @@ class _Resolution:
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
+        self._failed: set[tuple[int, int]] = set()
 
     def reasons(self, reader: AvroType, writer: AvroType, path: str) -> Iterator[str]:
         if (id(reader), id(writer)) in self._seen:
@@ -92,14 +93,17 @@ class _Resolution:
             yield from self._named(reader, writer, path)
 
     def _reads(self, reader: AvroType, writer: AvroType) -> bool:
-        before = set(self._seen)
+        pair, before = (id(reader), id(writer)), set(self._seen)
+        if pair in self._failed:
+            return False
         if next(self.reasons(reader, writer, ""), None) is None:
             return True
         self._seen = before  # what was assumed for this branch does not hold
+        self._failed.add(pair)  # it does not hold even under all assumptions
         return False
 
     def _named(self, reader: AvroType, writer: AvroType, path: str) -> Iterator[str]:
-        if reader.name != writer.name and writer.name not in reader.aliases:
+        if _local(reader) != _local(writer) and writer.name not in reader.aliases:
             yield f"{path}: expected the name {writer.name}, found {reader.name}"
         elif reader.kind == "fixed" and reader.size != writer.size:
             yield f"{path}: size {reader.size} of {reader.name} was {writer.size}"
@@ -109,9 +113,11 @@ class _Resolution:
                 yield f"{path}: {reader.name} lacks the symbols {', '.join(missing)}"
         written = {each.name: each for each in writer.fields or ()}
         for field in reader.fields or ():
-            names = [name for name in (field.name, *field.aliases) if name in written]
-            if names:
-                there = written[names[0]]
+            names = {name for name in (field.name, *field.aliases) if name in written}
+            if len(names) > 1:
+                yield f"{path}{field.name}: a field for {', '.join(sorted(names))} of the writer"
+            elif names:
+                there = written[names.pop()]
                 yield from self.reasons(field.type, there.type, f"{path}{field.name}/")
             elif field.default is ABSENT:
                 yield f"{path}{field.name}: a field without a default that the writer lacks"
@@ -119,6 +125,10 @@ class _Resolution:
 
 def _shown(found: AvroType) -> str:
     return found.name or found.kind
+
+
+def _local(found: AvroType) -> str:
+    return found.name.rpartition(".")[2]
 
 
 def _loaded(text: str) -> Json:

@@ -13,6 +13,7 @@ from fastavro.utils import generate_many
 
 from minikafka.registry.avro import AvroSchema
 from minikafka.registry.errors import RegistryError
+from tests.support.avro_maze import avro_maze
 
 NUMBERS = ["int", "long", "float", "double"]
 OTHERS = ["string", "bytes", "boolean"]
@@ -121,14 +122,78 @@ def avro(schema: Any) -> AvroSchema:
         ),
         (
             {"type": "record", "name": "a.R", "fields": []},
-            {"type": "record", "name": "b.R", "fields": []},
-            "expected the name b.R",
+            {"type": "record", "name": "a.S", "fields": []},
+            "expected the name a.S",
         ),
     ],
 )
 def test_reasons_of_incompatible_schemas(reader: Any, writer: Any, reason: str) -> None:
     (found,) = avro(reader).unreadable(avro(writer))
     assert reason in found
+
+
+def record(name: str, *fields: Any, **more: Any) -> Any:
+    return {"type": "record", "name": name, "fields": list(fields), **more}
+
+
+def field(name: str, of: Any = "int", **more: Any) -> Any:
+    return {"name": name, "type": of, **more}
+
+
+def fixed(name: str, **more: Any) -> Any:
+    return {"type": "fixed", "name": name, "size": 2, **more}
+
+
+def enum(name: str, **more: Any) -> Any:
+    return {"type": "enum", "name": name, "symbols": ["A"], **more}
+
+
+@pytest.mark.mission("REG-3")
+@pytest.mark.parametrize(
+    ("reader", "writer", "compatible"),
+    [
+        (record("a.R"), record("b.R"), True),
+        (record("a.R"), record("R"), True),
+        (record("a.R"), record("a.S"), False),
+        (fixed("a.X"), fixed("b.X"), True),
+        (fixed("a.X"), fixed("a.Y"), False),
+        (enum("a.E"), enum("b.E"), True),
+        (enum("a.E"), enum("a.F"), False),
+        # An alias is a full name, within the namespace of its type if it has none.
+        (record("a.R", aliases=["S"]), record("a.S"), True),
+        (record("a.R", aliases=["S"]), record("b.S"), False),
+        (record("a.R", aliases=["S"]), record("S"), False),
+        (record("a.R", aliases=["b.S"]), record("b.S"), True),
+        (record("S"), record("R", aliases=["S"]), False),
+        (enum("a.E", aliases=["F"]), enum("a.F"), True),
+        (fixed("a.X", aliases=["b.Y"]), fixed("c.Y"), False),
+        (["null", record("a.R")], record("b.R"), True),
+        (["null", record("a.R")], ["null", record("b.R")], True),
+        ([record("a.R"), fixed("b.S")], [fixed("a.S"), record("b.R")], True),
+        ([record("a.R")], [record("b.R"), record("a.S")], False),
+        (record("R", field("f", record("a.I"))), record("R", field("f", record("b.I"))), True),
+        (record("R", field("f", record("a.I"))), record("R", field("f", record("b.J"))), False),
+        (
+            record("a.R", field("next", ["null", "R"])),
+            record("b.R", field("next", ["null", "R"])),
+            True,
+        ),
+        (record("R", field("c", aliases=["b"])), record("R", field("a"), field("b")), True),
+        # Java does not choose between two fields of the writer.
+        (record("R", field("a", aliases=["b"])), record("R", field("a"), field("b")), False),
+    ],
+)
+def test_names_are_compared_without_their_namespaces(
+    reader: Any, writer: Any, compatible: bool
+) -> None:
+    assert (avro(reader).unreadable(avro(writer)) == []) is compatible
+
+
+@pytest.mark.mission("REG-10")
+def test_each_pair_of_types_is_compared_once() -> None:
+    reader, writer = avro_maze(40, field("new")), avro_maze(40)
+    assert len(avro(reader).unreadable(avro(writer))) == 2
+    assert avro(writer).unreadable(avro(reader)) == []
 
 
 @pytest.mark.mission("REG-3")
