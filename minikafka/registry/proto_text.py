@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from google.protobuf import text_encoding
+from google.protobuf import text_encoding, text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -15,7 +15,9 @@ from google.protobuf.descriptor_pb2 import (
     ServiceDescriptorProto,
 )
 from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
+from google.protobuf.message_factory import GetMessageClass
+
+from minikafka.spark.known_protos import meta_pool
 
 TYPE_NAMES: Final[Mapping[int, str]] = {
     number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
@@ -47,6 +49,8 @@ class _Printer:
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
         self._names = set(_type_names(file))
+        packages = file.package.split(".")
+        self._hiding = self._names | {".".join(packages[:n]) for n in range(1, len(packages) + 1)}
 
     def lines(self) -> Iterator[str]:
         file = self._file
@@ -61,7 +65,7 @@ class _Printer:
         for number, name in enumerate(file.dependency):
             kind = "public " if number in public else "weak " if number in weak else ""
             yield f'import {kind}"{name}";'
-        options = [f"option {each};" for each in _options(file.options)]
+        options = [f"option {each};" for each in self._options(file.options)]
         yield from ["", *options] if options else []
         for message in file.message_type:
             yield ""
@@ -78,7 +82,7 @@ class _Printer:
         scope = f"{outer}.{message.name}" if outer else message.name
         inner = indent + _STEP
         yield f"{indent}message {message.name} {{"
-        yield from (f"{inner}option {each};" for each in _options(message.options))
+        yield from (f"{inner}option {each};" for each in self._options(message.options))
         yield from _reserved(message, inner)
         for span in message.extension_range:
             yield f"{inner}extensions {_span(span.start, span.end - 1, _MAX_TAG - 1)};"
@@ -102,7 +106,7 @@ class _Printer:
     ) -> Iterator[str]:
         found = message.oneof_decl[index]
         yield f"{indent}oneof {found.name} {{"
-        yield from (f"{indent}{_STEP}option {each};" for each in _options(found.options))
+        yield from (f"{indent}{_STEP}option {each};" for each in self._options(found.options))
         for field in message.field:
             if field.HasField("oneof_index") and field.oneof_index == index:
                 yield from self._field(field, message, scope, indent + _STEP)
@@ -119,7 +123,7 @@ class _Printer:
             label, kind = "", f"map<{key}, {value}>"
         else:
             label, kind = self._label(field), self._type(field, scope)
-        options = list(_options(field.options))
+        options = list(self._options(field.options))
         if field.HasField("default_value"):
             options.insert(0, f"default = {_default(field)}")
         if field.json_name not in ("", _camel(field.name)):
@@ -143,7 +147,7 @@ class _Printer:
 
     def _shown(self, name: str, scope: str) -> str:
         """Return the shortest name that means the type within ``scope``: without the package of
-        this file if no inner type hides it, else the full name."""
+        this file if no inner type or package hides it, else the full name."""
         full = name.removeprefix(".")
         package = f"{self._file.package}." if self._file.package else ""
         short = full.removeprefix(package) if full in self._names else full
@@ -151,16 +155,16 @@ class _Printer:
         place = scope
         while place:
             found = f"{place}.{first}"
-            if found in self._names:
+            if found in self._hiding:
                 return short if found == full or full.startswith(f"{found}.") else f".{full}"
             place = place.rpartition(".")[0]
         return short
 
     def _enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
         yield f"{indent}enum {enum.name} {{"
-        yield from (f"{indent}{_STEP}option {each};" for each in _options(enum.options))
+        yield from (f"{indent}{_STEP}option {each};" for each in self._options(enum.options))
         for value in enum.value:
-            options = ", ".join(_options(value.options))
+            options = ", ".join(self._options(value.options))
             shown = f" [{options}]" if options else ""
             yield f"{indent}{_STEP}{value.name} = {value.number}{shown};"
         spans = [_span(each.start, each.end, _MAX_ENUM) for each in enum.reserved_range]
@@ -178,7 +182,7 @@ class _Printer:
     def _service(self, service: ServiceDescriptorProto) -> Iterator[str]:
         package = self._file.package
         yield f"service {service.name} {{"
-        yield from (f"{_STEP}option {each};" for each in _options(service.options))
+        yield from (f"{_STEP}option {each};" for each in self._options(service.options))
         for method in service.method:
             taken, returned = (
                 f"({'stream ' if streaming else ''}{self._shown(name, package)})"
@@ -187,10 +191,33 @@ class _Printer:
                     (method.output_type, method.server_streaming),
                 )
             )
-            options = " ".join(f"option {each};" for each in _options(method.options))
+            options = " ".join(f"option {each};" for each in self._options(method.options))
             end = f" {{ {options} }}" if options else ";"
             yield f"{_STEP}rpc {method.name} {taken} returns {returned}{end}"
         yield "}"
+
+    def _options(self, options: Message) -> Iterator[str]:
+        """Yield the options as ``name = value``. Raises CannotPrint for extensions other than
+        Confluent's."""
+        if not options.ByteSize():
+            return
+        kind = meta_pool().FindMessageTypeByName(options.DESCRIPTOR.full_name)
+        known = GetMessageClass(kind).FromString(options.SerializeToString())
+        printed = GetMessageClass(kind)()
+        printed.CopyFrom(known)
+        printed.DiscardUnknownFields()
+        if printed != known:
+            raise CannotPrint("a custom option")
+        for field, value in printed.ListFields():
+            if field.message_type is not None and not field.is_extension:
+                raise CannotPrint(f"the option {field.name}")
+            if field.name == "map_entry":
+                continue
+            name = field.name
+            if field.is_extension:
+                name = f"({self._shown(field.full_name, self._file.package)})"
+            for each in value if field.is_repeated else [value]:
+                yield f"{name} = {_value(field, each)}"
 
 
 def _type_names(file: FileDescriptorProto) -> Iterator[str]:
@@ -203,20 +230,9 @@ def _type_names(file: FileDescriptorProto) -> Iterator[str]:
             rest += [(name, each) for each in (*found.nested_type, *found.enum_type)]
 
 
-def _options(options: Message) -> Iterator[str]:
-    """Yield the options as ``name = value``. Raises CannotPrint for those of extensions."""
-    if len(UnknownFieldSet(options)):
-        raise CannotPrint("a custom option")
-    for field, value in options.ListFields():
-        if field.is_extension or field.message_type is not None:
-            raise CannotPrint(f"the option {field.name}")
-        if field.name == "map_entry":
-            continue
-        for each in value if field.is_repeated else [value]:
-            yield f"{field.name} = {_value(field, each)}"
-
-
 def _value(field: FieldDescriptor, value: Any) -> str:
+    if field.message_type is not None:
+        return f"{{ {text_format.MessageToString(value, as_utf8=True, as_one_line=True)} }}"
     if field.enum_type is not None:
         return str(field.enum_type.values_by_number[value].name)
     if isinstance(value, bool):

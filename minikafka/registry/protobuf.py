@@ -26,6 +26,7 @@ from minikafka.registry.compatibility import ParsedSchema
 from minikafka.registry.errors import invalid_schema
 from minikafka.registry.proto_text import TYPE_NAMES, CannotPrint, map_entry, proto_text
 from minikafka.registry.records import PROTOBUF
+from minikafka.spark.known_protos import known_set
 
 MAIN: Final = "default.proto"
 COMPILE_WITHIN_S: Final = 30
@@ -216,9 +217,11 @@ def _compiled(files: Mapping[str, str]) -> FileDescriptorSet:
             if not path.resolve().is_relative_to(Path(folder).resolve()):
                 raise invalid_schema(f"the name {name} leads out of its folder")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
+        Path(folder, ".known").write_bytes(known_set())  # what the folder has comes first
         command = (sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}")
-        options = (f"--descriptor_set_out={folder}/.set", "--include_imports", MAIN)
+        known = f"--descriptor_set_in={folder}/.known"
+        options = (known, f"--descriptor_set_out={folder}/.set", "--include_imports", MAIN)
         done = subprocess.run(
             [*command, *options], capture_output=True, text=True, timeout=COMPILE_WITHIN_S
         )

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.confluent import meta_pb2
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.type import money_pb2
 
 from minikafka.inside.cluster import InsideCluster
 from tests.support.clients.places import Cluster
@@ -23,6 +26,7 @@ from tests.support.registry_server import RegistryServer, registry_server
 pytestmark = pytest.mark.compat
 
 ORDER = '{"type": "record", "name": "Order", "namespace": "shop", "fields": [%s]}'
+META = meta_pb2.DESCRIPTOR.extensions_by_name["field_meta"]
 ID = '{"name": "id", "type": "long"}'
 NOTE = '{"name": "note", "type": ["null", "string"], "default": null}'
 AMOUNT = '{"name": "amount", "type": "double"}'
@@ -113,6 +117,64 @@ def test_protobuf_messages_pass_confluents_serializers(
     stored = client.get_latest_version(subject).schema
     assert stored.schema_type == "PROTOBUF"
     assert "  message Line {\n    repeated string text = 1;\n  }\n" in str(stored.schema_str)
+
+
+def order_with_known_types(*more: str) -> Any:
+    """Return a message class with fields of types for which Confluent's client registers nothing,
+    and with those given."""
+    file = descriptor_pb2.FileDescriptorProto(name="k.proto", package="shop", syntax="proto3")
+    pool = descriptor_pool.DescriptorPool()
+    for module in (descriptor_pb2, meta_pb2, decimal_pb2, money_pb2):
+        known = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(known)
+        pool.Add(known)
+        file.dependency.append(known.name)
+    field = descriptor_pb2.FieldDescriptorProto
+    message = file.message_type.add(name="Order")
+    for number, name in enumerate(("google.type.Money", "confluent.type.Decimal", *more), 1):
+        each = message.field.add(name=f"f{number}", number=number, label=field.LABEL_OPTIONAL)
+        each.type, each.type_name = field.TYPE_MESSAGE, f".{name}"
+        each.options.Extensions[META].tags.append("PII")
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+
+
+@pytest.mark.mission("REG-1", "REG-5")
+def test_known_types_need_no_reference(client: SchemaRegistryClient, subject: str) -> None:
+    order, config = order_with_known_types(), {"use.deprecated.format": False}
+    value = order(f1={"currency_code": "EUR", "units": 3}, f2={"value": b"\1\0", "scale": 2})
+    raw = ProtobufSerializer(order, client, config)(value, context(subject))
+    read = ProtobufDeserializer(order, config, client)(raw, context(subject))
+    assert read == value
+    stored = client.get_latest_version(subject).schema
+    assert not stored.references
+    assert '  google.type.Money f1 = 1 [(confluent.field_meta) = { tags: "PII" }];' in str(
+        stored.schema_str
+    )
+    assert client.lookup_schema(subject, stored).version == 1
+    assert client.test_compatibility(subject, stored)
+    more = order_with_known_types("confluent.type.Decimal")
+    ProtobufSerializer(more, client, config)(more(), context(subject))
+    assert client.get_versions(subject) == [1, 2]
+    other = Schema(str(stored.schema_str).replace("google.type.Money", "bytes"), "PROTOBUF")
+    assert not client.test_compatibility(subject, other)
+
+
+@pytest.mark.mission("REG-2")
+def test_avro_schemas_that_break_the_specification_are_refused(
+    client: SchemaRegistryClient, subject: str
+) -> None:
+    for fields in (
+        '{"name": "a-b", "type": "int"}',
+        f"{ID}, {ID}",
+        '{"name": "a", "type": ["int", "int"]}',
+    ):
+        assert code_of(client.register_schema, subject, avro(fields)) == 42201
+    client.register_schema(subject, avro(ID))
+    moved = Schema(str(avro(ID).schema_str).replace("shop", "store"), "AVRO")
+    assert client.test_compatibility(subject, moved)
+    client.register_schema(subject, moved)
+    assert client.get_versions(subject) == [1, 2]
 
 
 @pytest.mark.mission("REG-3")

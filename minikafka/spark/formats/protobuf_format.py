@@ -8,7 +8,6 @@ its messages a value is.
 from __future__ import annotations
 
 import base64
-import importlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
@@ -25,6 +24,7 @@ from minikafka.spark.formats.wire import (
     encoded,
     header,
 )
+from minikafka.spark.known_protos import add_known_proto
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +123,7 @@ def file_of(schema: RegisteredSchema) -> Any:
     try:
         _add_file(pool, name, schema, set())
         return pool.FindFileByName(name)
-    except (DecodeError, ValueError, TypeError, KeyError, ModuleNotFoundError) as error:
+    except (DecodeError, ValueError, TypeError, KeyError, ImportError) as error:
         raise FormatError(f"the descriptor of schema {schema.id} cannot be used: {error}") from None
 
 
@@ -138,12 +138,7 @@ def _add_file(pool: Any, name: str, schema: RegisteredSchema, added: set[str]) -
     for other, each in schema.references:
         _add_file(pool, other, each, added)
     for other in file.dependency:
-        if other.startswith("google/protobuf/") and other not in added:
-            added.add(other)
-            module = other.removesuffix(".proto").replace("/", ".") + "_pb2"
-            known = FileDescriptorProto()
-            importlib.import_module(module).DESCRIPTOR.CopyToProto(known)
-            pool.Add(known)
+        add_known_proto(pool, other, added)
     pool.Add(file)
 
 

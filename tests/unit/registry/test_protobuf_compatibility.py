@@ -6,6 +6,9 @@ import pytest
 
 from minikafka.registry.errors import RegistryError
 from minikafka.registry.protobuf import ProtobufSchema
+from minikafka.spark.formats.protobuf_format import file_of
+from minikafka.spark.formats.registry_access import PROTOBUF, RegisteredSchema
+from minikafka.spark.known_protos import GOOGLE_TYPES
 
 ALL = """\
 syntax = "proto3";
@@ -126,11 +129,92 @@ def test_imports_are_other_schemas() -> None:
     assert order.unreadable(ProtobufSchema(text, {"shop/item.proto": item})) == []
 
 
+@pytest.mark.mission("REG-5")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"google/type/{name}.proto" for name in GOOGLE_TYPES),
+        *(f"confluent/{name}.proto" for name in ("meta", "type/decimal", "type/variant")),
+        *(
+            f"google/protobuf/{name}.proto"
+            for name in (
+                "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context",
+                "struct", "timestamp", "type", "wrappers",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_known_files_need_no_reference(name: str) -> None:
+    schema = ProtobufSchema(f'syntax = "proto3"; import "{name}"; message M {{}}')
+    assert ProtobufSchema(schema.canonical).descriptor == schema.descriptor
+    registered = RegisteredSchema(1, PROTOBUF, schema.serialized())
+    assert [each.name for each in file_of(registered).dependencies] == [name]
+
+
+SHOP = """\
+syntax = "proto3";
+package shop;
+import "confluent/type/decimal.proto";
+import "google/type/money.proto";
+message M {
+  google.type.Money price = 1;
+  confluent.type.Decimal amount = 2;
+}
+"""
+
+
+@pytest.mark.mission("REG-3")
+def test_types_of_known_files_are_compared() -> None:
+    old = ProtobufSchema(SHOP)
+    assert ProtobufSchema(SHOP.replace("price", "cost")).unreadable(old) == []
+    changed = ProtobufSchema(SHOP.replace("google.type.Money", "confluent.type.Decimal"))
+    assert changed.unreadable(old) == [
+        "/M/1: the type changed from google.type.Money to confluent.type.Decimal"
+    ]
+    theirs = ProtobufSchema(
+        'syntax = "proto3"; package google.type; message Money { int32 units = 1; }'
+    )
+    assert ProtobufSchema(SHOP, {"google/type/money.proto": theirs}).unreadable(old) != []
+
+
+WITH_OPTIONS = """\
+syntax = "proto3";
+package PACKAGE;
+
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+
+option (@confluent.file_meta) = { doc: "a \\"file\\"" };
+
+message M {
+  option (@confluent.message_meta) = { params { key: "k" value: "ä" } rules { name: "r" } };
+  @confluent.type.Decimal d = 1 [deprecated = true, (@confluent.field_meta) = { tags: "PII" }];
+  E e = 2;
+}
+
+enum E {
+  option (@confluent.enum_meta) = { doc: "e" };
+  A = 0 [(@confluent.enum_value_meta) = { doc: "v" }];
+}
+"""
+
+
+@pytest.mark.mission("REG-2")
+@pytest.mark.parametrize(("package", "root"), [("shop", ""), ("io.confluent.shop", ".")])
+def test_options_of_confluent_are_printed(package: str, root: str) -> None:
+    """The package io.confluent hides confluent."""
+    text = WITH_OPTIONS.replace("PACKAGE", package).replace("@", root)
+    schema = ProtobufSchema(text)
+    assert schema.canonical == text
+    assert ProtobufSchema(schema.serialized()).canonical == text
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ('syntax = "proto3"; message M { int32 a = 1 }', "default.proto:1"),
         ('syntax = "proto3"; import "other.proto";', "other.proto"),
+        ('syntax = "proto3"; import "google/api/http.proto";', "google/api/http.proto"),
         ('syntax = "proto3"; import "../../etc/passwd";', "passwd"),
     ],
 )

@@ -296,6 +296,30 @@ def test_protobuf_comes_back_as_it_was_encoded(schemas: Schemas) -> None:
         decoded(schema, [], message="Nope")
 
 
+@pytest.mark.mission("FMT-5")
+def test_types_of_known_files_need_no_reference(schemas: Schemas) -> None:
+    text = """
+        syntax = "proto3";
+        import "confluent/meta.proto";
+        import "confluent/type/decimal.proto";
+        import "google/type/interval.proto";
+        import "google/type/money.proto";
+        message M {
+          google.type.Money price = 1 [(confluent.field_meta).tags = "PII"];
+          confluent.type.Decimal amount = 2;
+          google.type.Interval open = 3;
+        }"""
+    schema = schemas.add(PROTOBUF, ProtobufSchema(text).serialized())
+    row = {
+        "price": {"currency_code": "EUR", "units": 3, "nanos": 500_000_000},
+        "amount": {"value": b"\1\0", "precision": 5, "scale": 2},
+        "open": {"start_time": datetime(2026, 5, 1, tzinfo=UTC), "end_time": None},
+    }
+    kind = Decoding(ACCESS, "s", schema).arrow_type()
+    values = Encoding(schema).encode(pa.array([row], kind))
+    assert decoded(schema, values.to_pylist()) == [row]
+
+
 @pytest.mark.mission("FMT-3")
 def test_protobuf_of_other_versions_is_parsed_by_field_numbers(schemas: Schemas) -> None:
     old = schemas.add(
