@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,13 +12,13 @@ from minikafka.spark.formats.registry_access import FormatError, RegisteredSchem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Logical types that have a type in Spark; values of the others are those of the types beneath.
-LOGICAL: Final = frozenset(
-    {
-        "date", "timestamp-millis", "timestamp-micros", "decimal",
-        "local-timestamp-millis", "local-timestamp-micros",
-    }
-)  # fmt: skip
+# Logical types that have a type in Spark, with the types beneath; so has decimal. Values of the
+# others are those of the types beneath.
+_LOGICAL: Final = {
+    "date": "int", "timestamp-millis": "long", "timestamp-micros": "long",
+    "local-timestamp-millis": "long", "local-timestamp-micros": "long",
+}  # fmt: skip
+_ANY_SIZE: Final = 2**31  # bytes
 _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
@@ -122,7 +123,8 @@ def _loaded(text: str) -> Any:
 
 
 def _known_logical(schema: Any) -> Any:
-    """Return the schema without the logical types that are not in ``LOGICAL``."""
+    """Return the schema without the logical types that have no type in Spark or do not fit the
+    types beneath: a reader ignores these."""
     if isinstance(schema, list):
         return [_known_logical(each) for each in schema]
     if not isinstance(schema, dict):
@@ -130,6 +132,17 @@ def _known_logical(schema: Any) -> Any:
     found = {
         k: _known_logical(v) if k not in ("default", "symbols") else v for k, v in schema.items()
     }
-    if found.get("logicalType", "date") not in LOGICAL:
+    if "logicalType" in found and not _fits(found):
         del found["logicalType"]
     return found
+
+
+def _fits(schema: Mapping[str, Any]) -> bool:
+    logical, kind = schema["logicalType"], schema.get("type")
+    if logical != "decimal":
+        return isinstance(logical, str) and kind == _LOGICAL.get(logical, "")
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if kind not in ("bytes", "fixed") or type(precision) is not int or type(scale) is not int:
+        return False
+    size = schema.get("size", 0) if kind == "fixed" else _ANY_SIZE
+    return 0 <= scale <= precision and 0 < precision <= math.log10(2) * (8 * size - 1)

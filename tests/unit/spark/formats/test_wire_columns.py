@@ -14,6 +14,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from minikafka.registry.avro import AvroSchema
 from minikafka.registry.protobuf import ProtobufSchema
 from minikafka.spark.formats.columns import Decoding, Encoding
 from minikafka.spark.formats.flat_avro import FlatDecoder
@@ -255,6 +256,39 @@ def test_nested_avro_comes_back_as_it_was_encoded(schemas: Schemas) -> None:
         Encoding(schema).encode(pa.array([{"other": 1}]))
     with pytest.raises(FormatError, match="a row does not fit schema"):
         Encoding(schema).encode(pa.array([{"kind": "C"}]))
+
+
+@pytest.mark.mission("FMT-2")
+@pytest.mark.parametrize(
+    ("schema", "value", "shown"),
+    [
+        ({"type": "bytes", "logicalType": "decimal"}, b"ab", b"ab"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 4}, b"ab", b"ab"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": "2"}, b"ab", b"ab"),
+        (
+            {"type": "fixed", "name": "X", "size": 1, "logicalType": "decimal", "precision": 3},
+            b"a",
+            b"a",
+        ),
+        ({"type": "string", "logicalType": "date"}, "a", "a"),
+        ({"type": "int", "logicalType": ["date"]}, 1, 1),
+        (
+            {"type": "fixed", "name": "X", "size": 1, "logicalType": "decimal", "precision": 2},
+            Decimal(99),
+            Decimal(99),
+        ),
+    ],
+)
+def test_a_logical_type_that_does_not_fit_is_ignored(
+    schemas: Schemas, schema: Any, value: Any, shown: Any
+) -> None:
+    """Java's reader ignores it, and so the registry takes such a schema."""
+    text = record(("a", schema))
+    assert not AvroSchema(text).violations
+    registered = schemas.add(AVRO, text)
+    kind = Decoding(ACCESS, "s", registered).arrow_type()
+    values = Encoding(registered).encode(pa.array([{"a": value}], kind))
+    assert decoded(registered, values.to_pylist()) == [{"a": shown}]
 
 
 ORDER = """\
