@@ -183,9 +183,8 @@ def _canonical(schema: Json, namespace: str) -> Json:
 
 def _canonical_field(field: Mapping[str, Json], namespace: str) -> Json:
     written = {**field, "type": _canonical(field["type"], namespace)}
-    order = written.pop("order", None)
-    if isinstance(order, str) and order.lower() != "ascending":
-        written["order"] = order.lower()
+    if written.get("order") == "ascending":
+        del written["order"]
     return _ordered(written, _FIELD)
 
 

@@ -160,7 +160,7 @@ def test_known_types_need_no_reference(client: SchemaRegistryClient, subject: st
     assert not client.test_compatibility(subject, other)
 
 
-@pytest.mark.mission("REG-2")
+@pytest.mark.mission("REG-11")
 def test_avro_schemas_that_break_the_specification_are_refused(
     client: SchemaRegistryClient, subject: str
 ) -> None:

@@ -183,13 +183,13 @@ def parsed(text: str) -> AvroSchema | RegistryError:
         return error
 
 
-@pytest.mark.mission("REG-2")
+@pytest.mark.mission("REG-11")
 @pytest.mark.parametrize("schema", ACCEPTED, ids=json.dumps)
 def test_schemas_that_keep_the_rules(schema: Any) -> None:
     assert broken(schema) == []
 
 
-@pytest.mark.mission("REG-2")
+@pytest.mark.mission("REG-11")
 @pytest.mark.parametrize("schema", REFUSED, ids=json.dumps)
 def test_schemas_that_break_a_rule(schema: Any) -> None:
     assert broken(schema)
@@ -288,6 +288,7 @@ def types(draw: st.DrawFn, names: Any, depth: int, union: bool = True) -> tuple[
     return record(*fields, name=name), given_values
 
 
+@pytest.mark.mission("REG-11")
 @given(st.data())
 def test_generated_schemas_are_accepted(data: st.DataObject) -> None:
     schema, value = data.draw(types(itertools.count(), 3))

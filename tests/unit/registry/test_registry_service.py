@@ -53,7 +53,7 @@ def play(*stored: Registered, requests: Callable[[Registry], Awaitable[Any]]) ->
     return asyncio.run(run())
 
 
-@pytest.mark.mission("REG-2")
+@pytest.mark.mission("REG-11")
 def test_a_new_schema_that_breaks_a_rule_is_refused() -> None:
     async def requests(registry: Registry) -> None:
         for request in (
@@ -69,7 +69,7 @@ def test_a_new_schema_that_breaks_a_rule_is_refused() -> None:
     play(requests=requests)
 
 
-@pytest.mark.mission("REG-7")
+@pytest.mark.mission("REG-7", "REG-11")
 def test_a_stored_schema_that_breaks_a_rule_is_still_used() -> None:
     async def requests(registry: Registry) -> None:
         assert (await registry.lookup("s", HYPHEN, LIVE)).id == 7
