@@ -32,6 +32,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
         "fastavro": "fastavro>=1.9",
         "grpc_tools": "grpcio-tools>=1.76",
         "google.protobuf": "protobuf>=6.33",
+        "google.type": "googleapis-common-protos>=1.72",
         "jsonschema": "jsonschema>=4.23",
         "referencing": "referencing>=0.35",
     },
