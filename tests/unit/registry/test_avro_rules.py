@@ -11,7 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minikafka.registry.avro import AvroSchema
@@ -289,6 +289,7 @@ def types(draw: st.DrawFn, names: Any, depth: int, union: bool = True) -> tuple[
 
 
 @pytest.mark.mission("REG-11")
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_generated_schemas_are_accepted(data: st.DataObject) -> None:
     schema, value = data.draw(types(itertools.count(), 3))
