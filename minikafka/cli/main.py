@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     import difflib
     from importlib import metadata
 
+    from minikafka.core.client import errors
     from minikafka.kernel import ports
 else:
     argparse = LazyModule("argparse")
     difflib = LazyModule("difflib")
     metadata = LazyModule("importlib.metadata")
+    errors = LazyModule("minikafka.core.client.errors")
     ports = LazyModule("minikafka.kernel.ports")
 
 VERBS = {
@@ -229,6 +231,8 @@ def describe(error: BaseException) -> str:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if isinstance(error, ports.SessionExpired):
         return "the ZooKeeper session expired; is zookeeper.session.timeout.ms too short?"
+    if isinstance(error, errors.WrongPeer) and error.by_keys:
+        return f"{error} (in the file of --command-config)"
     return str(error) or type(error).__name__
 
 

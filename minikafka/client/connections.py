@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
 from minikafka.client.security import oauth_tokens, secured_network
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import request_version
 from minikafka.core.client.cluster_view import Node
+from minikafka.core.client.errors import WrongPeer
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.schema import Message
 
+if TYPE_CHECKING:
+    from minikafka.client.peer_check import PeerCheck
+
 # Every broker knows version 0, and uses its form to respond to versions that it does not know.
 _API_VERSIONS_VERSION = 0
 NEXT_BROKER_AFTER_MS = 1_000  # a frozen broker accepts connections and never responds
+CHECK_PEERS_AFTER_MS = 500  # as long as no broker has ever responded
 
 
 class _Link:
@@ -34,6 +39,7 @@ class _Link:
         self.failures = 0
         self.retry_at_ms = 0
         self.opening: asyncio.Task[Channel] | None = None
+        self.last_error: OSError | None = None  # of the last attempt to connect, if it failed
 
     @property
     def is_open(self) -> bool:
@@ -78,6 +84,8 @@ class Connections:
         }
         self._links: dict[int, _Link] = {}
         self._openings: set[asyncio.Task[Channel]] = set()  # at most one for each link
+        self._has_responded = False  # whether any broker has ever responded to a request
+        self._peer_check: PeerCheck | None = None
         self._closed = False
         self._closing: list[Channel] = []  # those that were there at ``close``
 
@@ -130,15 +138,50 @@ class Connections:
         except OSError as error:
             raise _as_kafka_error(error) from error
         self._note_failures(node_id, 0)
+        self._has_responded = True
         return response
 
     async def request_any(self, message: Message, *, timeout_ms: int | None = None) -> Any:
         """Return the first response of any broker. Raises the KafkaError if the first outcome is
-        one.
+        one, and WrongPeer if no bootstrap server speaks this client's protocol.
 
         As long as no broker responds, the request is sent to further brokers after a while; so
         it must be one that may be processed twice.
         """
+        if self._has_responded:
+            return await self._first_outcome(message, timeout_ms)
+        outcome = asyncio.create_task(self._first_outcome(message, timeout_ms))
+        tasks: list[asyncio.Task[Any]] = [outcome]
+        try:
+            await asyncio.wait(tasks, timeout=CHECK_PEERS_AFTER_MS / 1000)
+            if _is_unexplained(outcome):
+                check = asyncio.create_task(self._check_peers())
+                tasks.append(check)
+                if not outcome.done():
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if _is_unexplained(outcome):
+                    await check
+            return await outcome
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _check_peers(self) -> None:
+        """Raise WrongPeer if no bootstrap server is a broker that this client can use."""
+        from minikafka.client.peer_check import PeerCheck
+
+        if self._peer_check is None:
+            self._peer_check = PeerCheck(self._config, self._world.network, self._network)
+        found = await self._peer_check.examine(
+            (link.host, link.port) for link in self._bootstrap.values()
+        )
+        wrong = [error for error in found if error is not None]
+        if len(wrong) == len(found):
+            text = "; ".join(str(error.message) for error in wrong)
+            raise WrongPeer(text, any(error.by_keys for error in wrong))
+
+    async def _first_outcome(self, message: Message, timeout_ms: int | None) -> Any:
         requests: dict[int, asyncio.Task[Any]] = {}
         try:
             while True:
@@ -272,6 +315,8 @@ class Connections:
         await asyncio.wait([opening], timeout=left_ms / 1000)
         if not opening.done():
             link.failures = max(1, link.failures)  # other brokers are preferred until it is open
+            if link.last_error is not None:  # it waits for its backoff, or has not failed again yet
+                raise link.last_error
             raise TimeoutError(f"{link.host}:{link.port}: no connection within {left_ms} ms")
         if opening.cancelled():
             raise ConnectionError(f"{link.host}:{link.port}: closed by this client")
@@ -291,12 +336,14 @@ class Connections:
             await clock.sleep(wait_ms)
         try:
             channel = await self._open(link)
-        except OSError:
+        except OSError as error:
+            link.last_error = error
             delay_ms = self._backoff.delay_ms(link.failures, self._world.entropy.random())
             link.failures += 1
             link.retry_at_ms = clock.monotonic_ms() + delay_ms
             raise
         link.failures = 0
+        link.last_error = None
         link.channel = channel
         return channel
 
@@ -326,6 +373,19 @@ class Connections:
             row.api_key: (row.min_version, row.max_version) for row in response.api_keys
         }
         return channel
+
+
+def _is_unexplained(outcome: asyncio.Task[Any]) -> bool:
+    """Whether a request is under way, or has failed as it does at a peer that is no broker of the
+    client's protocol."""
+    if not outcome.done():
+        return True
+    error = outcome.exception()
+    return isinstance(error, KafkaError) and error.code in (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    )
 
 
 def _as_kafka_error(error: OSError) -> KafkaError:

@@ -49,9 +49,13 @@ async def look_up_coordinator(
     session: ClusterSession, key: CoordinatorKey, deadline_ms: int
 ) -> int:
     """Send FindCoordinator to any broker and wait until the metadata contains the coordinator.
+    Wait for first metadata before: then the bootstrap servers are known to be brokers.
 
     One attempt. Raises KafkaError.
     """
+    await session.metadata.wait_until(
+        lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the cluster"
+    )
     call = find_coordinator(key)
     node = await session.call(session.connections.any_node(), call, deadline_ms)
     return await session.metadata.wait_until(

@@ -11,7 +11,7 @@ from minikafka.client.connections import Connections
 from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.cluster_view import ClusterView, TopicView, merge, metadata_request
-from minikafka.core.client.errors import LOGIN_REFUSED, STALE_METADATA
+from minikafka.core.client.errors import STALE_METADATA, is_hopeless
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -83,7 +83,7 @@ class Metadata:
     ) -> T:
         """Wait until ``found`` returns something other than None for the view, and return that.
 
-        Raises what ``found`` raises, and the KafkaError of a refused login. After the time-out
+        Raises what ``found`` raises, and a KafkaError that ``is_hopeless``. After the time-out
         raises KafkaError with the code and the reason of the last failed request, if any; ``what``
         is for its message.
         """
@@ -160,7 +160,7 @@ class Metadata:
                 self._last_error = error
                 failures += 1
                 self._needed.set()
-                if error.code in LOGIN_REFUSED:
+                if is_hopeless(error):
                     self._refuse_waiters(error)
             else:
                 failures = failures + 1 if self._is_incomplete else 0

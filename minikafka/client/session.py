@@ -67,6 +67,8 @@ class ClusterSession:
             try:
                 return await attempt()
             except KafkaError as error:
+                if not error.retriable:
+                    raise
                 draw = self.world.entropy.random()
                 delay_ms = retries.next_delay_ms(
                     error.code, clock.monotonic_ms(), deadline_ms, draw

@@ -161,3 +161,8 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+    @property
+    def retriable(self) -> bool:
+        """Whether another attempt may succeed."""
+        return self.code.retriable

@@ -184,7 +184,8 @@ class Channel(asyncio.BufferedProtocol):
             channel._close("connection setup timed out")
             raise TimeoutError(f"connecting to {peer} timed out") from None
         except OSError as error:
-            raise ConnectionError(f"cannot connect to {peer}: {error}") from error
+            text = str(error) or "the peer has closed the connection"
+            raise ConnectionError(f"cannot connect to {peer}: {text}") from error
         return channel
 
     @property

@@ -131,7 +131,11 @@ class Run:
         try:
             return len((await admin.describe_cluster()).nodes)
         except KafkaError as error:
-            if error.code in UNREACHABLE and not admin.session.metadata.view.nodes:
+            if (
+                error.retriable
+                and error.code in UNREACHABLE
+                and not admin.session.metadata.view.nodes
+            ):
                 servers = self._client.bootstrap_servers
                 raise ConnectionError(
                     f"no broker responded at {servers}; the last error was {error}"

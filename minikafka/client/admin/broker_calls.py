@@ -41,7 +41,7 @@ async def call_every_broker(
     the cluster meanwhile has none; in Kafka the call fails when its time is up. Raises
     KafkaError."""
     nodes = await session.metadata.wait_until(
-        lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the brokers"
+        lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the cluster"
     )
     found: dict[int, R] = {}
 

@@ -118,7 +118,7 @@ class ConfigAdmin:
         one_broker = calls.served_by_one_broker(resource_type, name)
         if one_broker:
             await session.metadata.wait_until(
-                lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the brokers"
+                lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the cluster"
             )
 
         async def attempt() -> R | KafkaError:

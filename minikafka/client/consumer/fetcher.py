@@ -172,7 +172,7 @@ class Fetcher:
                     self._positions.resolve({tp: (wanted[tp], response.offset)})
             for error in errors + more_errors:
                 session.metadata.note_error(error.code)
-                if not error.code.retriable:
+                if not error.retriable:
                     self._error = error
             if errors or more_errors:
                 failures = self._reset_failures.get(leader, 0)
@@ -199,7 +199,7 @@ class Fetcher:
             self._requests.handle_error(leader)
             self._sources.clear(offsets)
             self._back_off(leader, error.code)
-            if not error.code.retriable:
+            if not error.retriable:
                 self._error = error
         else:
             arrived = self._process(leader, rows, offsets)

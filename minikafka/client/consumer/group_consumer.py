@@ -142,7 +142,7 @@ class GroupConsumer:
             deadline_ms = self._session.deadline_ms(config.request_timeout_ms)
             await self.offsets.commit_once(offsets, deadline_ms)
         except KafkaError as error:
-            if error.code.retriable and not isinstance(error, CommitFailedError):
+            if error.retriable and not isinstance(error, CommitFailedError):
                 pause_ms = min(pause_ms, config.retry_backoff_ms)
             self._log.warning("auto_commit_failed", error=str(error))
         finally:
@@ -171,7 +171,7 @@ class GroupConsumer:
             timeout_ms = session.config.request_timeout_ms
             found = await self.offsets.committed(wanted, session.deadline_ms(timeout_ms))
         except KafkaError as error:
-            if not error.code.retriable:
+            if not error.retriable:
                 self._error = error
             delay_ms = session.backoff_ms(self._lookup_failures)
             self._lookup_failures += 1

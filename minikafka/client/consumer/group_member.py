@@ -208,7 +208,7 @@ class GroupMember:
                 try:
                     step = await self._join_once()
                 except KafkaError as error:
-                    if not error.code.retriable:
+                    if not error.retriable:
                         self._error = error
                         return
                     self._session.metadata.note_error(error.code)
@@ -276,7 +276,7 @@ class GroupMember:
         try:
             await metadata.wait_until(all_known, self._session.config.request_timeout_ms, "topics")
         except KafkaError as error:
-            if not error.code.retriable:
+            if not error.retriable:
                 raise
         self._counts = partition_counts(metadata.view, topics)
         assert membership.assignor is not None
@@ -320,7 +320,7 @@ class GroupMember:
             call = Call(request, lambda response: ErrorCode(response.error_code))
             step = membership.on_heartbeat(await self.call(call, timeout_ms), request)
         except KafkaError as error:
-            if error.code.retriable:
+            if error.retriable:
                 return False
             self._error = error
             membership.lose(error.code.name)

@@ -208,7 +208,7 @@ class Sender:
                 try:
                     producer = await session.call_any(new_producer_id(), session.deadline_ms())
                 except KafkaError as error:
-                    if not error.code.retriable:
+                    if not error.retriable:
                         self._no_producer_id(error)
                         return
                     session.metadata.note_error(error.code)

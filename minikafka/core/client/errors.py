@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 
 # A login was refused: another attempt with the same credential is of no use.
 LOGIN_REFUSED: Final = frozenset(
@@ -15,6 +15,26 @@ LOGIN_REFUSED: Final = frozenset(
         ErrorCode.ILLEGAL_SASL_STATE,
     }
 )
+
+
+class WrongPeer(KafkaError):
+    """No bootstrap server speaks the client's protocol: another attempt is of no use.
+
+    ``by_keys`` tells whether other client keys help; otherwise the addresses are wrong."""
+
+    def __init__(self, message: str, by_keys: bool) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+        self.by_keys = by_keys
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def is_hopeless(error: KafkaError) -> bool:
+    """Whether a client that cannot connect for this reason need not try again."""
+    return isinstance(error, WrongPeer) or error.code in LOGIN_REFUSED
+
 
 # After these errors the client refreshes its metadata: the request went to the wrong broker, or the
 # broker is not there. Kafka: ``InvalidMetadataException``, and what ``NetworkClient`` does after a

@@ -14,7 +14,12 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import World
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode
-from minikafka.protocol.frames import FrameReader, decode_request_header, encode_response
+from minikafka.protocol.frames import (
+    FrameError,
+    FrameReader,
+    decode_request_header,
+    encode_response,
+)
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from minikafka.protocol.messages.delete_records import (
@@ -50,6 +55,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS
+from minikafka.protocol.messages.sasl import SaslHandshakeResponse
 from minikafka.protocol.schema import Message
 from tests.support.client.fake_partition import FakePartition
 
@@ -175,6 +181,9 @@ class FakeCluster:
     def _api_versions(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
         rows = [ApiVersion(key, *span) for key, span in self.versions.items()]
         reply(ApiVersionsResponse(error_code=fault, api_keys=rows))
+
+    def _sasl_handshake(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        reply(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))  # no logins, as PLAINTEXT
 
     def _metadata(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
         names = sorted(self.topic_ids)
@@ -391,7 +400,12 @@ class _FakeConnection(asyncio.BufferedProtocol):
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        for frame in self._reader.buffer_updated(nbytes):
+        try:
+            frames = self._reader.buffer_updated(nbytes)
+        except FrameError:
+            self._transport.close()
+            return
+        for frame in frames:
             header, start = decode_request_header(frame)
             request = decode(REQUESTS_BY_NUMBER[header.api_key], header.api_version, frame, start)
             slot: list[bytes] = []

@@ -1,0 +1,102 @@
+"""The probes of bootstrap servers that give a client no valid response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from minikafka.client.config import ClientConfig
+from minikafka.core.client.errors import WrongPeer
+from minikafka.core.client.wrong_peer import (
+    PROBES,
+    Probe,
+    Reply,
+    is_complete,
+    mismatch,
+    speaks_kafka,
+)
+from minikafka.kernel.listeners import TLS_PROTOCOLS
+from minikafka.kernel.ports import Network
+
+PROBE_LIMIT_MS: Final = 500  # to connect and to get a reply; there are two rounds
+_REPLY_BYTES: Final = 4096
+
+
+class PeerCheck:
+    """Finds out which servers are no brokers of the client's protocol.
+
+    A server is probed once, when it takes connections: first by a login over ``secured``, the
+    client's own transport, and if that is no Kafka, by the other probes over ``plain``.
+    """
+
+    def __init__(self, config: ClientConfig, plain: Network, secured: Network) -> None:
+        self._protocol = config.security_protocol.upper()
+        self._plain = plain
+        self._secured = secured
+        self._found: dict[tuple[str, int], WrongPeer | None] = {}  # bound: the bootstrap servers
+
+    async def examine(self, servers: Iterable[tuple[str, int]]) -> list[WrongPeer | None]:
+        """Return what is wrong with each server; None if nothing is known."""
+        return await asyncio.gather(*(self._examine(host, port) for host, port in servers))
+
+    async def _examine(self, host: str, port: int) -> WrongPeer | None:
+        if (host, port) in self._found:
+            return self._found[host, port]
+        login, connected = await _probe(self._secured, host, port, Probe.LOGIN)
+        replies: dict[Probe, Reply] = {Probe.LOGIN: login}
+        over_tls = self._protocol in TLS_PROTOCOLS  # then it fails to connect to a plain peer
+        if not speaks_kafka(login) and (connected or over_tls):
+            others = [Probe.ZOOKEEPER, Probe.HTTP]
+            others.append(Probe.PLAIN_LOGIN if over_tls else Probe.TLS)
+            outcomes = await asyncio.gather(
+                *(_probe(self._plain, host, port, probe) for probe in others)
+            )
+            replies |= {probe: reply for probe, (reply, _) in zip(others, outcomes, strict=True)}
+            connected = connected or any(made for _, made in outcomes)
+        found = mismatch(f"{host}:{port}", self._protocol, replies)
+        if connected:
+            self._found[host, port] = found
+        return found
+
+
+async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[Reply, bool]:
+    """Return the reply to a probe, and whether a connection was made."""
+    receiver = _Receiver()
+    transport: asyncio.Transport | None = None
+    try:
+        async with asyncio.timeout(PROBE_LIMIT_MS / 1000):
+            transport, _ = await network.connect(lambda: receiver, host, port)
+            transport.write(PROBES[probe])
+            await receiver.done.wait()
+    except TimeoutError:
+        pass
+    except OSError as error:
+        return Reply(b"", str(error) or type(error).__name__), False
+    finally:
+        if transport is not None:
+            transport.abort()
+    return Reply(bytes(receiver.data), receiver.error), transport is not None
+
+
+class _Receiver(asyncio.BufferedProtocol):
+    """The first bytes that a peer sends; ``done`` is set when they suffice, or at the end."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.error = ""
+        self.done = asyncio.Event()
+        self._buffer = bytearray(_REPLY_BYTES)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if len(self.data) < _REPLY_BYTES:
+            self.data += self._buffer[:nbytes]
+        if is_complete(self.data):
+            self.done.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.error = str(exc) if exc is not None else ""
+        self.done.set()

@@ -1,0 +1,176 @@
+"""Recognition of a bootstrap server that is no broker of the client's protocol.
+
+A client that gets no valid response from an address sends each ``PROBES`` message there on a
+connection of its own. ``mismatch`` reads the replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from minikafka.core.client.errors import WrongPeer
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.lazy_dataclass import dataclass
+from minikafka.kernel.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.buffer import DecodeError
+from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+
+_LOGIN_VERSION: Final = 1
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a ServerHello
+_ZOOKEEPER_WORDS: Final = (b"Zookeeper version", b"srvr is not", b"This ZooKeeper")
+_BROKERS: Final = "bootstrap.servers must name listeners of brokers"
+# From the reason why a TLS handshake fails, to what the client can change.
+_TLS_REMEDIES: Final = (
+    (
+        ("Hostname mismatch", "IP address mismatch"),
+        "use a name of the certificate, or set ssl.endpoint.identification.algorithm to nothing",
+    ),
+    (
+        ("CERTIFICATE_VERIFY_FAILED",),
+        "ssl.truststore.location must have the authority that signed the broker's certificate",
+    ),
+    (
+        ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE", "UNKNOWN_CA"),
+        "the listener may want a certificate of the client: ssl.keystore.location",
+    ),
+    (("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"), "ssl.enabled.protocols has no version of its"),
+)
+
+
+class Probe(Enum):
+    """What is sent on one connection."""
+
+    LOGIN = auto()  # a SaslHandshake over the client's transport, which may be TLS
+    PLAIN_LOGIN = auto()  # the same without TLS
+    TLS = auto()
+    ZOOKEEPER = auto()
+    HTTP = auto()
+
+
+def _sized(data: bytes, size_bytes: int) -> bytes:
+    return len(data).to_bytes(size_bytes, "big") + data
+
+
+def _client_hello() -> bytes:
+    """Return a ClientHello of TLS 1.2 and 1.3 (RFC 8446, 4.1.2) that common servers accept: some
+    refuse a hello without a word. It shares no key, so no secret is made."""
+    suites = bytes.fromhex("1301 1302 1303 c02b c02f c02c c030 009c 002f")
+    extensions = (
+        ("000a", _sized(bytes.fromhex("001d 0017 0018"), 2)),  # groups
+        ("000d", _sized(bytes.fromhex("0403 0503 0603 0804 0805 0806 0401 0501 0601"), 2)),
+        ("002b", _sized(bytes.fromhex("0304 0303"), 1)),  # versions
+        ("0033", _sized(b"", 2)),  # key shares: the server asks for one
+    )
+    extended = b"".join(bytes.fromhex(kind) + _sized(body, 2) for kind, body in extensions)
+    hello = b"\x03\x03" + bytes(32) + b"\x00" + _sized(suites, 2) + b"\x01\x00"
+    handshake = b"\x01" + _sized(hello + _sized(extended, 2), 3)
+    return b"\x16\x03\x01" + _sized(handshake, 2)
+
+
+# A listener with logins replies to an unknown mechanism with those that it has, another listener
+# with ILLEGAL_SASL_STATE.
+_LOGIN: Final = encode_request(
+    RequestHeader(ApiKey.SASL_HANDSHAKE, _LOGIN_VERSION, 0, None), SaslHandshakeRequest("")
+)
+PROBES: Final[Mapping[Probe, bytes]] = {
+    Probe.LOGIN: _LOGIN,
+    Probe.PLAIN_LOGIN: _LOGIN,
+    Probe.TLS: _client_hello(),
+    Probe.ZOOKEEPER: b"srvr",
+    Probe.HTTP: b"GET / HTTP/1.0\r\n\r\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The first bytes of a reply, and why the connection failed, if it did."""
+
+    data: bytes = b""
+    error: str = ""
+
+
+NO_REPLY: Final = Reply()
+
+
+def is_complete(data: bytes | bytearray) -> bool:
+    """Whether the first bytes of a reply suffice for ``mismatch``."""
+    size = int.from_bytes(data[:4], "big")
+    return len(data) >= (4 + size if size < 1_000 else 20) and len(data) >= 4
+
+
+def speaks_kafka(reply: Reply) -> bool:
+    return _login_response(reply) is not None
+
+
+def mismatch(peer: str, protocol: str, replies: Mapping[Probe, Reply]) -> WrongPeer | None:
+    """Return why a client with this ``security.protocol`` cannot use ``peer``. None if nothing
+    speaks against it, or if the replies do not tell."""
+    heads = [reply.data for reply in replies.values()]
+    if any(data.startswith(b"HTTP/") for data in heads):
+        return WrongPeer(
+            f"{peer} is an HTTP server, such as a page, a registry or a debug listener: {_BROKERS}",
+            by_keys=False,
+        )
+    if any(data.startswith(_ZOOKEEPER_WORDS) for data in heads):
+        return WrongPeer(f"{peer} is a ZooKeeper server: {_BROKERS}", by_keys=False)
+    response = _login_response(replies.get(Probe.LOGIN, NO_REPLY))
+    if response is not None:
+        return _login_mismatch(peer, protocol, response)
+    if protocol in TLS_PROTOCOLS:
+        return _tls_mismatch(peer, replies)
+    if any(data.startswith(_TLS_RECORDS) for data in heads):
+        return WrongPeer(
+            f"{peer} speaks TLS: set security.protocol=SSL, or SASL_SSL with a login, and "
+            "ssl.truststore.location",
+            by_keys=True,
+        )
+    return None
+
+
+def _login_mismatch(peer: str, protocol: str, response: SaslHandshakeResponse) -> WrongPeer | None:
+    has_logins = response.error_code != ErrorCode.ILLEGAL_SASL_STATE
+    if has_logins == (protocol in SASL_PROTOCOLS):
+        return None
+    suffix = "SSL" if protocol in TLS_PROTOCOLS else "PLAINTEXT"
+    if not has_logins:
+        text = f"{peer} takes no logins: set security.protocol={suffix}"
+    else:
+        text = f"{peer} wants a login: set {_sasl(suffix, response)}"
+    return WrongPeer(text, by_keys=True)
+
+
+def _tls_mismatch(peer: str, replies: Mapping[Probe, Reply]) -> WrongPeer | None:
+    plain = _login_response(replies.get(Probe.PLAIN_LOGIN, NO_REPLY))
+    if plain is not None:
+        no_login = plain.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        keys = "security.protocol=PLAINTEXT" if no_login else _sasl("PLAINTEXT", plain)
+        return WrongPeer(f"{peer} does not speak TLS: set {keys}", by_keys=True)
+    error = replies.get(Probe.LOGIN, NO_REPLY).error
+    for reasons, remedy in _TLS_REMEDIES:
+        if any(reason in error for reason in reasons):
+            return WrongPeer(
+                f"the TLS handshake with {peer} fails: {error}: {remedy}", by_keys=True
+            )
+    return None
+
+
+def _sasl(suffix: str, response: SaslHandshakeResponse) -> str:
+    mechanisms = " or ".join(response.mechanisms)
+    return f"security.protocol=SASL_{suffix}, sasl.mechanism={mechanisms}, and sasl.jaas.config"
+
+
+def _login_response(reply: Reply) -> SaslHandshakeResponse | None:
+    data = reply.data
+    if len(data) < 8 or int.from_bytes(data[:4], "big") != len(data) - 4:
+        return None
+    try:
+        number, response = decode_response(
+            SaslHandshakeResponse, _LOGIN_VERSION, memoryview(data)[4:]
+        )
+    except DecodeError:
+        return None
+    return response if number == 0 else None
