@@ -17,6 +17,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 
 T = TypeVar("T")
+TIMEOUT_MS = 30_000  # until which a verb has reached a broker
 
 
 def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
@@ -33,18 +34,19 @@ def bare_client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return ClientConfig(
-        bootstrap_servers=args.bootstrap_server, default_api_timeout_ms=30_000, **more
+        bootstrap_servers=args.bootstrap_server, default_api_timeout_ms=TIMEOUT_MS, **more
     )
 
 
-def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+def run_client(work: Callable[[World], Coroutine[Any, Any, T]], limit_ms: int | None = None) -> T:
     """Run ``work`` in the real world and log errors only. A client retries for a long time to
-    connect, so a failure of the first attempt is reported on standard error at once."""
+    connect, so a failure of the first attempt is reported on standard error at once, with
+    ``limit_ms``, how long it tries to (None: for ever)."""
     from minikafka.world.real.world import real_world, run
 
     async def main() -> T:
         world = real_world()
-        return await work(replace(world, network=FirstContact(world.network)))
+        return await work(replace(world, network=FirstContact(world.network, limit_ms)))
 
     with events.printed("ERROR"):
         return run(main())
@@ -57,7 +59,7 @@ def run_admin(config: ClientConfig, work: Callable[[Admin], Awaitable[T]]) -> T:
         async with Admin(world, config) as admin:
             return await work(admin)
 
-    return run_client(administer)
+    return run_client(administer, config.default_api_timeout_ms)
 
 
 def check_answered(client: Client) -> None:

@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
             security = zookeeper_security(args, world)
             return await gather(admin, world.coordination, args.zookeeper, directories, security)
 
-    facts = run_client(work)
+    facts = run_client(work, config.default_api_timeout_ms)
     return (show_plan if args.action == "plan" else show_check)(args, facts, goal)
 
 

@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
                     print("\n".join(text.under_way_lines(found)))
         return 0
 
-    return run_client(work)
+    return run_client(work, config.default_api_timeout_ms)
 
 
 def check(args: argparse.Namespace) -> None:

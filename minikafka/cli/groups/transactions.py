@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         async with Admin(world, config) as admin:
             return await actions[args.action](admin, args, world.clock.wall_ms)
 
-    return run_client(work)
+    return run_client(work, config.default_api_timeout_ms)
 
 
 async def list_transactions(

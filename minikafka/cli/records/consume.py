@@ -100,7 +100,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"Processed a total of {count} messages", file=sys.stderr)
         return 0
 
-    return run_client(work)
+    # A topic is looked up once; a group waits for a broker as long as it is polled.
+    return run_client(work, config.default_api_timeout_ms if args.group is None else None)
 
 
 async def begin(consumer: Consumer, args: argparse.Namespace, offset: int | None) -> None:

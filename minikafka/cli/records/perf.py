@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from minikafka.cli.client_properties import command_config, with_properties
-from minikafka.cli.connect import bare_client_config, check_answered, run_client
+from minikafka.cli.connect import TIMEOUT_MS, bare_client_config, check_answered, run_client
 from minikafka.cli.options import (
     add_bootstrap_argument,
     add_json_argument,
@@ -112,7 +112,9 @@ def settings(args: argparse.Namespace, which: str) -> dict[str, str]:
 
 async def produce(world: World, args: argparse.Namespace) -> dict[str, float]:
     config, producer_config = with_properties(
-        settings(args, "producer"), bare_client_config(args), ProducerConfig()
+        settings(args, "producer"),
+        bare_client_config(args),
+        ProducerConfig(max_block_ms=TIMEOUT_MS),
     )
     loop = asyncio.get_running_loop()
     payload = world.entropy.random_bytes(args.record_size)
@@ -206,7 +208,9 @@ async def end_to_end(world: World, args: argparse.Namespace) -> dict[str, float]
     """
     loop = asyncio.get_running_loop()
     client: ClientConfig = bare_client_config(args)
-    config, producer_config = with_properties(settings(args, "producer"), client, ProducerConfig())
+    config, producer_config = with_properties(
+        settings(args, "producer"), client, ProducerConfig(max_block_ms=TIMEOUT_MS)
+    )
     _, consumer_config = with_properties(settings(args, "consumer"), client, ConsumerConfig())
     async with (
         Producer(world, config, producer_config) as producer,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Callable
 from functools import partial
 
 from minikafka.cli.client_properties import command_config, with_properties
-from minikafka.cli.connect import bare_client_config, run_client
+from minikafka.cli.connect import TIMEOUT_MS, bare_client_config, run_client
 from minikafka.cli.options import (
     add_bootstrap_argument,
     add_json_argument,
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
             **pairs(args.producer_property, "--producer-property"),
         },
         bare_client_config(args),
-        ProducerConfig(),
+        ProducerConfig(max_block_ms=TIMEOUT_MS),
     )
     read = parse_json_line if args.json else partial(parse_line, properties=properties)
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             await send_lines(producer, lines, args.topic, args.partition, read, args.sync)
         return 0
 
-    return run_client(work)
+    return run_client(work, producer_config.max_block_ms)
 
 
 def end_input(lines: InputLines, producer: Producer) -> None:

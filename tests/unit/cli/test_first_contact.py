@@ -15,7 +15,8 @@ from tests.support.world.client_world import jumping
 
 
 class Wires:
-    """A Network where port 1 refuses, port 2 is silent, and port 3 takes connections."""
+    """A Network where port 1 refuses, port 2 is silent, and port 3 takes connections; port 4 ends
+    the TLS handshake."""
 
     async def listen(
         self,
@@ -31,6 +32,8 @@ class Wires:
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         if port == 1:
             raise ConnectionRefusedError(111, "Connection refused")
+        if port == 4:
+            raise ConnectionResetError
         if port == 2:
             await asyncio.sleep(1_000)
         return asyncio.Transport(), factory()
@@ -45,19 +48,21 @@ async def connect(network: FirstContact, port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "told"),
+    ("ports", "limit_ms", "told"),
     [
-        ((1, 1, 2, 1), "minikafka: h:1: Connection refused; trying on\n"),
-        ((2, 1), "minikafka: h:2: no answer; trying on\n"),
-        ((3, 1, 2), ""),
+        ((1, 1, 2, 1), 30_000, "minikafka: h:1: Connection refused; trying on for 30 s\n"),
+        ((2, 1), 2_500, "minikafka: h:2: no answer; trying on for 2.5 s\n"),
+        ((1,), None, "minikafka: h:1: Connection refused; trying on\n"),
+        ((4,), None, "minikafka: h:4: the peer has closed the connection; trying on\n"),
+        ((3, 1, 2), 30_000, ""),
     ],
 )
 def test_only_the_first_failure_is_printed(
-    ports: tuple[int, ...], told: str, capsys: pytest.CaptureFixture[str]
+    ports: tuple[int, ...], limit_ms: int | None, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @jumping
     async def scenario() -> None:
-        network = FirstContact(cast(Any, Wires()))
+        network = FirstContact(cast(Any, Wires()), limit_ms)
         for port in ports:
             await connect(network, port)
 
@@ -68,7 +73,7 @@ def test_only_the_first_failure_is_printed(
 def test_a_client_that_ends_soon_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     @jumping
     async def scenario() -> None:
-        waiting = asyncio.ensure_future(connect(FirstContact(cast(Any, Wires())), 2))
+        waiting = asyncio.ensure_future(connect(FirstContact(cast(Any, Wires()), 30_000), 2))
         await asyncio.sleep(1)
         waiting.cancel()
         await asyncio.wait([waiting])

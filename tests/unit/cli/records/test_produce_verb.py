@@ -83,7 +83,7 @@ def test_without_a_broker_it_prints_a_hint_and_a_second_signal_ends_it() -> None
             assert process.stdin is not None
             assert process.stderr is not None
             process.stdin.write(b"a line\n")
-            refused = f"minikafka: {server}: Connection refused; trying on\n"
+            refused = f"minikafka: {server}: Connection refused; trying on for 30 s\n"
             assert process.stderr.readline() == refused.encode()
             process.send_signal(signal.SIGINT)
             hint = b"minikafka: no broker responds; press Ctrl-C again to end at once\n"
