@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.protocol.records.compression import Compression
@@ -19,7 +20,7 @@ _RENAMED = {"compression.type": "compression"}
 
 def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
     """Return the configurations with each key set in the one that has it: ``linger.ms=5`` sets
-    ``linger_ms``. Raises ConfigError for an unknown key or an invalid value."""
+    ``linger_ms``. Raises WrongUsage for an unknown key or an invalid value."""
     wanted: list[dict[str, Any]] = [{} for _ in configs]
     for key, text in given.items():
         name = _RENAMED.get(key, key.replace(".", "_"))
@@ -29,20 +30,36 @@ def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
                 break
         else:
             why = why_unsupported(key)
-            raise ConfigError(f"{key}: {why}" if why else f"unknown client setting {key}")
+            raise WrongUsage(
+                f"{key}: {why}" if why else f"unknown client setting {key}{_near(key, configs)}"
+            )
     try:
         return [replace(config, **values) for config, values in zip(configs, wanted, strict=True)]
     except ValueError as error:  # no such value, or none that goes with the others
-        raise ConfigError(str(error)) from None
+        raise WrongUsage(str(error)) from None
+
+
+def _near(key: str, configs: Iterable[Any]) -> str:
+    from difflib import get_close_matches  # 10 ms, for a mistake alone
+
+    names = [field.name.replace("_", ".") for config in configs for field in fields(config)]
+    found = get_close_matches(key, [*names, *_RENAMED], n=1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def command_config(args: argparse.Namespace) -> dict[str, str]:
     """Return the keys of the --command-config file. As in Kafka's tools, --bootstrap-server wins
-    over bootstrap.servers in the file. Raises ConfigError, OSError."""
+    over bootstrap.servers in the file. Raises WrongUsage if it
+    cannot be read."""
     file = getattr(args, "command_config", None)
     if file is None:
         return {}
-    given = dict(parse_properties(Path(file).read_text(encoding="utf-8")))
+    try:
+        given = dict(parse_properties(Path(file).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise WrongUsage(f"--command-config {file}: {error.strerror}") from None
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"--command-config {file}: {error}") from None
     given.pop("bootstrap.servers", None)
     return given
 
@@ -60,5 +77,5 @@ def _value(key: str, text: str, default: Any) -> Any:
         if isinstance(default, tuple):
             return tuple(part.strip().rpartition(".")[2] for part in text.split(","))
     except (KeyError, ValueError):
-        raise ConfigError(f"{key}={text}: no such value") from None
+        raise WrongUsage(f"{key}={text}: no such value") from None
     return text

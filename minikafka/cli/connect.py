@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from minikafka.cli.client_properties import command_config, with_properties
 from minikafka.cli.first_contact import FirstContact
+from minikafka.cli.standard_streams import changes_completed
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
 from minikafka.client.session import Client
 from minikafka.kernel import events
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 
 T = TypeVar("T")
@@ -22,17 +23,17 @@ TIMEOUT_MS = 30_000  # until which a verb has reached a broker
 
 def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
     """Return the configuration of a verb's clients: --bootstrap-server, and the keys of
-    --command-config. Raises ConfigError, OSError."""
+    --command-config. Raises WrongUsage."""
     (config,) = with_properties(command_config(args), bare_client_config(args, **more))
     return config  # type: ignore[no-any-return]
 
 
 def bare_client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
-    """As ``client_config``, without the keys of --command-config. Raises ConfigError."""
+    """As ``client_config``, without the keys of --command-config. Raises WrongUsage."""
     try:
         parse_bootstrap_servers(args.bootstrap_server)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise WrongUsage(str(error)) from None
     return ClientConfig(
         bootstrap_servers=args.bootstrap_server, default_api_timeout_ms=TIMEOUT_MS, **more
     )
@@ -41,14 +42,15 @@ def bare_client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
 def run_client(work: Callable[[World], Coroutine[Any, Any, T]], limit_ms: int | None = None) -> T:
     """Run ``work`` in the real world and log errors only. A client retries for a long time to
     connect, so a failure of the first attempt is reported on standard error at once, with
-    ``limit_ms``, how long it tries to (None: for ever)."""
+    ``limit_ms``, how long it tries to (None: for ever). A change is carried out to its end though
+    nobody reads the output any more."""
     from minikafka.world.real.world import real_world, run
 
     async def main() -> T:
         world = real_world()
         return await work(replace(world, network=FirstContact(world.network, limit_ms)))
 
-    with events.printed("ERROR"):
+    with events.printed("ERROR"), changes_completed():
         return run(main())
 
 

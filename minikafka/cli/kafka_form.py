@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minikafka.cli.usage import WrongUsage
+
 # Kafka's tools have these as options, of which exactly one must be given; here they are sub-verbs.
 ACTIONS = {
     "topics": ("list", "describe", "create", "alter", "delete"),
@@ -28,10 +30,6 @@ ZOOKEEPER_OPTION = {
     "groups": "kafka-consumer-groups removed --zookeeper in Kafka 2.0",
     "configs": "--zookeeper is deprecated in Kafka 3.9's kafka-configs, and missing here",
 }
-
-
-class WrongUsage(Exception):
-    """Options that Kafka's tools do not accept either; the message says what to use instead."""
 
 
 def translate(verb: str, words: Sequence[str]) -> list[str]:

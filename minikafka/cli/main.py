@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import io
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from minikafka.cli.kafka_form import KAFKA_FORMS, WrongUsage, translate
+from minikafka.cli import standard_streams
+from minikafka.cli.kafka_form import KAFKA_FORMS, translate
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.extras import MissingExtraError
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
     import difflib
     from importlib import metadata
 
+    from minikafka.cli import verb_parser
     from minikafka.core.client import errors
     from minikafka.kernel import ports
 else:
-    argparse = LazyModule("argparse")
     difflib = LazyModule("difflib")
     metadata = LazyModule("importlib.metadata")
     errors = LazyModule("minikafka.core.client.errors")
     ports = LazyModule("minikafka.kernel.ports")
+    verb_parser = LazyModule("minikafka.cli.verb_parser")
 
 VERBS = {
     "up": (
@@ -132,7 +134,6 @@ VERBS = {
     ),
 }
 OK, FAILED, USAGE = 0, 1, 2
-_DEFAULT_COLUMNS = 80
 
 
 class Verb(Protocol):
@@ -152,9 +153,30 @@ def overview() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status: 0 success, 1 failure, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
+    standard_streams.open_missing()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names and headers may contain any text. Characters that cannot be printed are escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = _reported(lambda: _run(words))
+    except SystemExit:  # of argparse: after --help, or an error
+        if _reported(_flush) == OK:
+            raise
+        return FAILED
+    return _reported(_flush) or status
+
+
+def _flush() -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        standard_streams.drop_output()
+        raise
+    return OK
+
+
+def _run(words: list[str]) -> int:
+    """Run the verb. Raises its errors, and SystemExit after --help of a verb."""
     if not words:
         print(overview(), file=sys.stderr)
         return USAGE
@@ -167,46 +189,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in VERBS:
         near = difflib.get_close_matches(words[0], VERBS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        print(f"minikafka: unknown verb {words[0]}{hint}", file=sys.stderr)
-        return USAGE
+        raise WrongUsage(f"unknown verb {words[0]}{hint}")
+    given = translate(words[0], words[1:])
+    module, text = VERBS[words[0]]
+    verb: Verb = importlib.import_module(module)
+    parser = verb_parser.VerbParser(
+        prog=f"minikafka {words[0]}", description=text, epilog=KAFKA_FORMS.get(words[0])
+    )
+    verb.add_arguments(parser)
+    return verb.run(parser.parse_args(given))
+
+
+def _reported(work: Callable[[], int]) -> int:
+    """Return the exit status of ``work``, whose error is printed in one line."""
     try:
-        given = translate(words[0], words[1:])
+        return work()
+    except BrokenPipeError:  # the reader of the pipe has ended, as `| head -1` does
+        return FAILED
     except WrongUsage as error:
         print(f"minikafka: {error}", file=sys.stderr)
         return USAGE
-    module, text = VERBS[words[0]]
-    verb: Verb = importlib.import_module(module)
-    parser = argparse.ArgumentParser(
-        prog=f"minikafka {words[0]}",
-        description=text,
-        epilog=KAFKA_FORMS.get(words[0]),
-        formatter_class=_as_wide_as_the_terminal,
-    )
-    verb.add_arguments(parser)
-    return run_verb(verb, parser.parse_args(given))
-
-
-def _as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
-    """Make what formats a verb's help. argparse would ask shutil for the width, with each verb's
-    first option, and shutil brings bz2 and lzma."""
-    columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() else 0
-    if not width:
-        try:
-            width = os.get_terminal_size().columns
-        except OSError:  # no terminal
-            width = 0
-    return argparse.HelpFormatter(prog, width=(width or _DEFAULT_COLUMNS) - 2)
-
-
-def run_verb(verb: Verb, args: argparse.Namespace) -> int:
-    try:
-        status = verb.run(args)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # The reader of the pipe has ended, as `| head -1` does: drop the rest of the output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnicodeDecodeError as error:
+        print(f"minikafka: a file is not UTF-8: {error}", file=sys.stderr)
         return FAILED
     except (
         ConfigError,
@@ -217,9 +221,6 @@ def run_verb(verb: Verb, args: argparse.Namespace) -> int:
         TimeoutError,
     ) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
-        return FAILED
-    except UnicodeDecodeError as error:
-        print(f"minikafka: a file is not UTF-8: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return FAILED

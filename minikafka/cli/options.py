@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minikafka.kernel.config import ConfigError
+from minikafka.cli.usage import WrongUsage
 
 
 def add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
@@ -52,7 +52,7 @@ def pairs(values: Iterable[str], option: str) -> dict[str, str]:
     for value in values:
         key, separator, rest = value.partition("=")
         if not separator:
-            raise ConfigError(f"{option} needs KEY=VALUE, not {value}")
+            raise WrongUsage(f"{option} needs KEY=VALUE, not {value}")
         found[key.strip()] = rest
     return found
 

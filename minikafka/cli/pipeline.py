@@ -15,6 +15,7 @@ from pathlib import Path
 from minikafka.cli.client_properties import command_config
 from minikafka.cli.options import add_json_argument
 from minikafka.cli.output import show
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
 from minikafka.spark.java import JavaError
@@ -197,18 +198,18 @@ def _run(args: argparse.Namespace) -> None:
         try:
             engine = replace(engine, trigger_interval_ms=duration_ms(args.trigger))
         except OptionError:
-            raise ConfigError(
+            raise WrongUsage(
                 f"--trigger {args.trigger}: not a duration, write 1s or 500ms"
             ) from None
     if args.metrics:
         if not args.continuous:
-            raise ConfigError(
+            raise WrongUsage(
                 "--metrics needs --continuous (triggered runs: pipeline status --prometheus)"
             )
         metrics_address(args.metrics)
         engine = replace(engine, metrics_listener=args.metrics)
     if args.full_refresh_all and args.continuous:
-        raise ConfigError(
+        raise WrongUsage(
             "--full-refresh-all cannot be used with --continuous: run once with it before"
         )
     with only_run(spec.path, _folders(spec, engine)):

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument, add_json_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.security.acls import (
     CLUSTER_NAME,
@@ -27,7 +28,6 @@ from minikafka.core.security.acls import (
     PermissionType,
     ResourcePattern,
 )
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.principals import parse_principal
 
 C = TypeVar("C", bound=IntEnum)
@@ -116,22 +116,22 @@ def check(args: argparse.Namespace) -> None:
     named_principals = args.allow_principal or args.deny_principal
     named_hosts = args.allow_host or args.deny_host
     if args.list and (args.producer or args.consumer or named_principals or named_hosts):
-        raise ConfigError("--list goes with resources and --principal only")
+        raise WrongUsage("--list goes with resources and --principal only")
     if args.principal and not args.list:
-        raise ConfigError("--principal goes with --list only")
+        raise WrongUsage("--principal goes with --list only")
     if args.json and not args.list:
-        raise ConfigError("--json goes with --list only")
+        raise WrongUsage("--json goes with --list only")
     if (args.producer or args.consumer) and (
         args.operation or args.deny_principal or args.deny_host
     ):
-        raise ConfigError("--producer and --consumer imply the operations, and take no --deny-...")
+        raise WrongUsage("--producer and --consumer imply the operations, and take no --deny-...")
     if args.producer and not args.topic:
-        raise ConfigError("--producer needs a --topic")
+        raise WrongUsage("--producer needs a --topic")
     if args.idempotent and not args.producer:
-        raise ConfigError("--idempotent goes with --producer only")
+        raise WrongUsage("--idempotent goes with --producer only")
     others = args.cluster or args.transactional_id
     if args.consumer and (not args.topic or not args.group or (others and not args.producer)):
-        raise ConfigError(
+        raise WrongUsage(
             "--consumer needs a --topic and a --group, and takes no --cluster or --transactional-id"
         )
 
@@ -154,7 +154,7 @@ def entries_by_filter(args: argparse.Namespace) -> dict[PatternFilter, list[AclE
     Raises ConfigError."""
     filters = filters_of(args)
     if not filters:
-        raise ConfigError(
+        raise WrongUsage(
             "name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token "
             "or --user-principal"
         )
@@ -197,7 +197,7 @@ def _entries(
         ]
     if any(row.operation not in allowed for row in rows):
         names = ", ".join(operation.pascal_name for operation in allowed)
-        raise ConfigError(
+        raise WrongUsage(
             f"ResourceType {found.resource_type.name} only supports operations {names}"
         )
     return rows
@@ -206,13 +206,13 @@ def _entries(
 def bindings_to_add(args: argparse.Namespace) -> dict[ResourcePattern, list[AclEntry]]:
     """Return the entries to add to each resource. Raises ConfigError."""
     if not PatternType[args.resource_pattern_type.upper()].is_definite:
-        raise ConfigError(
+        raise WrongUsage(
             f"--resource-pattern-type {args.resource_pattern_type} is not for --add: literal or "
             "prefixed"
         )
     found = entries_by_filter(args)
     if not all(found.values()):
-        raise ConfigError("--add needs --allow-principal or --deny-principal")
+        raise WrongUsage("--add needs --allow-principal or --deny-principal")
     return {
         ResourcePattern(kind, name or "", pattern_type): rows
         for (kind, name, pattern_type), rows in found.items()
@@ -223,7 +223,7 @@ def _named(kind: type[C], text: str, option: str) -> C:
     by_name = {code.name.replace("_", ""): code for code in kind if code.name != "UNKNOWN"}
     found = by_name.get(text.strip().upper().replace("_", ""))
     if found is None:
-        raise ConfigError(f"{option} {text}: unknown")
+        raise WrongUsage(f"{option} {text}: unknown")
     return found
 
 
@@ -231,7 +231,7 @@ def _principal(text: str) -> str:
     try:
         return str(parse_principal(text.strip()))
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise WrongUsage(str(error)) from None
 
 
 # ----------------------------------------------------------------------------------------- actions

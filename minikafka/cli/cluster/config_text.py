@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from minikafka.cli.usage import WrongUsage
 from minikafka.core.client.admin.configs import ConfigValue
-from minikafka.kernel.config import ConfigError
 
 _OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 _KEY = re.compile(r"[a-zA-Z0-9._-]+")
@@ -19,12 +19,12 @@ def parse_added(text: str) -> dict[str, str]:
     for part in _OUTSIDE_BRACKETS.split(text):
         key, separator, value = part.partition("=")
         if not separator:
-            raise ConfigError(
+            raise WrongUsage(
                 'Invalid entity config: all configs to be added must be in the format "key=val".'
             )
         key, value = key.strip(), value.strip()
         if not _KEY.fullmatch(key):
-            raise ConfigError(f"Invalid character found for config key: {key}")
+            raise WrongUsage(f"Invalid character found for config key: {key}")
         if value.startswith("[") and value.endswith("]"):
             value = value[1:-1]
         added[key] = value.strip()

@@ -17,6 +17,7 @@ from minikafka.cli.cluster.quota_configs import (
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import show_json
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration, ConfigValue
 from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
@@ -98,15 +99,15 @@ def run(args: argparse.Namespace) -> int:
     resource_type, name = entity(args) if quotas is None else (ResourceType.TOPIC, None)
     changes = alterations(args)
     if args.alter and not changes:
-        raise ConfigError("--alter needs --add-config, --add-config-file or --delete-config")
+        raise WrongUsage("--alter needs --add-config, --add-config-file or --delete-config")
     if args.describe and changes:
-        raise ConfigError("--describe changes nothing; use --alter")
+        raise WrongUsage("--describe changes nothing; use --alter")
     if quotas is not None:
         return run_admin(config, quota_work(quotas, changes, args.json))
     if args.alter and name is None:
-        raise ConfigError("--alter needs an entity name")
+        raise WrongUsage("--alter needs an entity name")
     if resource_type is ResourceType.BROKER_LOGGER and name is None:
-        raise ConfigError("an entity name must be specified with --describe of broker-loggers")
+        raise WrongUsage("an entity name must be specified with --describe of broker-loggers")
 
     async def work(admin: Admin) -> int:
         if name is not None and args.alter:
@@ -129,17 +130,17 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     for given, long_form, name in short:
         if given:
             if args.entity_types:
-                raise ConfigError("--entity-type cannot be combined with its short form")
+                raise WrongUsage("--entity-type cannot be combined with its short form")
             if args.entity_names:
-                raise ConfigError("an entity has one name")
+                raise WrongUsage("an entity has one name")
             return TYPES[long_form], _checked(TYPES[long_form], name)
     if not args.entity_types:
-        raise ConfigError("name an entity: --entity-type, --topic, --broker or --broker-defaults")
+        raise WrongUsage("name an entity: --entity-type, --topic, --broker or --broker-defaults")
     if len(args.entity_types) > 1 or len(args.entity_names) > 1:
-        raise ConfigError("only users and clients can be combined")
+        raise WrongUsage("only users and clients can be combined")
     (entity_type,) = args.entity_types
     if entity_type in OTHER_TYPES:
-        raise ConfigError(
+        raise WrongUsage(
             f"{entity_type} cannot be configured with this verb; use "
             f"{', '.join([*TYPES, *QUOTA_TYPES])}"
         )
@@ -147,22 +148,22 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     is_default = args.entity_names == [None]
     name = args.entity_names[0] if args.entity_names else None
     if is_default and kind is ResourceType.TOPIC:
-        raise ConfigError(
+        raise WrongUsage(
             "defaults of topics are settings of the brokers (log.*): use --broker-defaults"
         )
     if is_default and kind is ResourceType.BROKER_LOGGER:
-        raise ConfigError("log levels belong to one broker: name it with --entity-name")
+        raise WrongUsage("log levels belong to one broker: name it with --entity-name")
     return kind, CLUSTER_DEFAULT if is_default else _checked(kind, name)
 
 
 def _checked(kind: ResourceType, name: str | None) -> str | None:
     if name and kind is not ResourceType.TOPIC and not name.isdecimal():
         long_form = next(given for given, meant in TYPES.items() if meant is kind)
-        raise ConfigError(
+        raise WrongUsage(
             f"The entity name for {long_form} must be a valid integer broker id, but it is: {name}"
         )
     if name == "" and kind is not ResourceType.BROKER:
-        raise ConfigError(f"a {label(kind)} has a name")
+        raise WrongUsage(f"a {label(kind)} has a name")
     return name
 
 
@@ -179,7 +180,7 @@ def alterations(args: argparse.Namespace) -> list[ConfigAlteration]:
     gone = [key.strip() for given in args.delete_config for key in given.split(",")]
     both = sorted(added.keys() & set(gone))
     if both:
-        raise ConfigError(f"to be set and to be deleted: {', '.join(both)}")
+        raise WrongUsage(f"to be set and to be deleted: {', '.join(both)}")
     return [
         *(ConfigAlteration(key, value) for key, value in added.items()),
         *(ConfigAlteration(key, None, AlterOperation.DELETE) for key in dict.fromkeys(gone)),

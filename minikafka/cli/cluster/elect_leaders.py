@@ -9,10 +9,10 @@ from pathlib import Path
 from minikafka.cli.cluster.reassignment_text import parse_partitions
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.placement import PlacementOutcomes
 from minikafka.kernel.cluster import ElectionType, TopicPartition
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode
 
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def chosen(args: argparse.Namespace) -> list[TopicPartition] | None:
     """Return the partitions that the options name; None means all. Raises ConfigError."""
     if (args.topic is None) != (args.partition is None):
-        raise ConfigError("--topic and --partition go together")
+        raise WrongUsage("--topic and --partition go together")
     if args.topic is not None:
         return [TopicPartition(args.topic, args.partition)]
     if args.path_to_json_file is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.log_dirs import LogDirDescription
 from minikafka.kernel.config import ConfigError
@@ -53,7 +54,7 @@ def broker_ids(text: str) -> set[int]:
     try:
         return {int(word) for word in text.split(",") if word.strip()}
     except ValueError:
-        raise ConfigError(f"--broker-list needs numbers, not {text}") from None
+        raise WrongUsage(f"--broker-list needs numbers, not {text}") from None
 
 
 def _listed(ids: set[int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from minikafka.cli.cluster.migration_facts import ZOOKEEPER_TIMEOUT_MS, gather, 
 from minikafka.cli.cluster.reassignment_text import reassignment_json
 from minikafka.cli.connect import client_config, run_client
 from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument, at_least
+from minikafka.cli.usage import WrongUsage
 from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.client.admin.admin import Admin
 from minikafka.core.migration.checks import NAMES, MigrationFinding, findings, is_safe
@@ -34,14 +34,10 @@ from minikafka.kernel.ports import Clock, CoordinationSession, DeleteOp, NoAuth,
 from minikafka.kernel.zookeeper_security import UNSECURED, CoordinationSecurity
 from minikafka.zookeeper import paths
 
-SAFE, UNSAFE, USAGE = 0, 1, 2
+SAFE, UNSAFE = 0, 1
 DEFAULT_FILE: Final = "reassignment.json"
 ELECTION_POLL_MS: Final = 100
 ELECTION_LIMIT_MS: Final = 60_000
-
-
-class WrongUse(Exception):
-    """Options that do not go together; the exit status is 2."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,18 +109,14 @@ def _add_goal(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        if args.action == "move-controller":
-            return run_client(
-                lambda world: move_controller(
-                    world, args.zookeeper, args.broker, zookeeper_security(args, world)
-                )
+    if args.action == "move-controller":
+        return run_client(
+            lambda world: move_controller(
+                world, args.zookeeper, args.broker, zookeeper_security(args, world)
             )
-        goal = parse_goal(args)
-        config = client_config(args)
-    except (WrongUse, ConfigError) as error:
-        print(f"minikafka: {error}", file=sys.stderr)
-        return USAGE
+        )
+    goal = parse_goal(args)
+    config = client_config(args)
     words = getattr(args, "log_dirs", None) or ""
     directories = [read_directory(Path(word)) for word in words.split(",") if word]
 
@@ -138,14 +130,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_goal(args: argparse.Namespace) -> Goal:
-    """Raises WrongUse for options that do not go together."""
+    """Raises WrongUsage for options that do not go together."""
     goal = Goal(Kind(args.to), Way(args.way))
     if args.kafka_version is not None:
         version = parse_version(args.kafka_version)
         if goal.to is not Kind.KAFKA:
-            raise WrongUse("--kafka-version goes with --to kafka")
+            raise WrongUsage("--kafka-version goes with --to kafka")
         if version is None or not OLDEST <= version <= NEWEST:
-            raise WrongUse(
+            raise WrongUsage(
                 f"--kafka-version is one of {version_text(OLDEST)} to {version_text(NEWEST)}, "
                 f"not {args.kafka_version}"
             )
@@ -153,7 +145,7 @@ def parse_goal(args: argparse.Namespace) -> Goal:
     if goal.way is Way.IN_PLACE and args.action == "plan":
         for option in ("throttle", "reassignment_json_file"):
             if getattr(args, option) is not None:
-                raise WrongUse(f"--{option.replace('_', '-')} goes with --way add")
+                raise WrongUsage(f"--{option.replace('_', '-')} goes with --way add")
     return goal
 
 

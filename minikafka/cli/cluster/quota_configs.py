@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from minikafka.cli.output import show_json
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.configs import ConfigAlteration
 from minikafka.core.client.admin.quotas import ANY_NAME, AnyName, DescribedQuota, EntityNames
@@ -41,11 +42,11 @@ def quota_entity(args: argparse.Namespace) -> QuotaNames | None:
     if not given and not set(types) & QUOTA_TYPES.keys():
         return None
     if set(types) - QUOTA_TYPES.keys() or len(set(types)) < len(types):
-        raise ConfigError("only users and clients can be combined")
+        raise WrongUsage("only users and clients can be combined")
     if given and types:
-        raise ConfigError("--entity-type cannot be combined with its short form")
+        raise WrongUsage("--entity-type cannot be combined with its short form")
     if (given and args.entity_names) or len(args.entity_names) > len(types) > 0:
-        raise ConfigError("there are more entity names than types")
+        raise WrongUsage("there are more entity names than types")
     found: dict[str, str | AnyName | None] = {}
     for place, kind in enumerate(types):
         named = place < len(args.entity_names)
@@ -53,12 +54,12 @@ def quota_entity(args: argparse.Namespace) -> QuotaNames | None:
     for short in given:
         name, is_default = getattr(args, short), getattr(args, f"{short}_defaults")
         if name is not None and is_default:
-            raise ConfigError(f"--{short} and --{short}-defaults cannot be combined")
+            raise WrongUsage(f"--{short} and --{short}-defaults cannot be combined")
         found[QUOTA_TYPES[_SHORT[short]]] = name
     if IP in found and len(found) > 1:
-        raise ConfigError("addresses cannot be combined with users or clients")
+        raise WrongUsage("addresses cannot be combined with users or clients")
     if args.alter and ANY_NAME in found.values():
-        raise ConfigError("--alter needs an entity name")
+        raise WrongUsage("--alter needs an entity name")
     return found
 
 
@@ -90,7 +91,7 @@ def _limit(change: ConfigAlteration) -> float | None:
     try:
         return float(change.value)
     except ValueError:
-        raise ConfigError(f"{change.name} must be a number, not {change.value!r}") from None
+        raise WrongUsage(f"{change.name} must be a number, not {change.value!r}") from None
 
 
 async def _alter(

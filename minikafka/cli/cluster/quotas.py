@@ -10,6 +10,7 @@ from typing import Final
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import show
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.quotas import ANY_NAME, AnyName, DescribedQuota, EntityNames
 from minikafka.core.security.client_quotas import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER
@@ -34,7 +35,7 @@ _HELP: Final[Mapping[str, str]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="describe|set|remove")
     shown = add_action(actions, "describe", "show limits, all of them without a name")
     add_bootstrap_argument(shown)
     _add_names(shown)
@@ -88,16 +89,16 @@ def run(args: argparse.Namespace) -> int:
     names = {kind: getattr(args, kind) for kind in TYPES}
     entity = {kind: name for kind, name in names.items() if not isinstance(name, AnyName)}
     if IP in entity and len(entity) > 1:
-        raise ConfigError("addresses cannot be combined with users or clients")
+        raise WrongUsage("addresses cannot be combined with users or clients")
     if args.action == "describe":
         return run_admin(config, lambda admin: describe(admin, entity, args.json))
     if not entity:
-        raise ConfigError("name a user, a client or an address, or --user-defaults and so on")
+        raise WrongUsage("name a user, a client or an address, or --user-defaults and so on")
     if args.action == "remove":
         return run_admin(config, lambda admin: remove(admin, entity, args.limit))
     limits = [(key, value) for key in KEYS if (value := getattr(args, key)) is not None]
     if not limits:
-        raise ConfigError(f"name a limit: {', '.join(_option(key) for key in KEYS)}")
+        raise WrongUsage(f"name a limit: {', '.join(_option(key) for key in KEYS)}")
     return run_admin(config, lambda admin: alter(admin, entity, limits))
 
 

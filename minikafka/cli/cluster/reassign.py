@@ -11,6 +11,7 @@ from minikafka.cli.cluster import reassignment_throttles as throttles
 from minikafka.cli.cluster.replica_moves import ReplicaDirectories, begin_moves, move_line, places
 from minikafka.cli.connect import client_config, run_client
 from minikafka.cli.options import add_bootstrap_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.cluster_view import TopicView
 from minikafka.core.controller.placement import BrokerRack, assign_replicas
@@ -125,13 +126,13 @@ def check(args: argparse.Namespace) -> None:
     """Check the options of the action. Raises ConfigError for missing, foreign or negative ones."""
     for option in NEEDS[args.action]:
         if getattr(args, option) is None:
-            raise ConfigError(f"--{args.action} needs --{_name(option)}")
+            raise WrongUsage(f"--{args.action} needs --{_name(option)}")
     for option, actions in ONLY_FOR.items():
         given = getattr(args, option)
         if given is not None and given is not False and args.action not in actions:
-            raise ConfigError(f"--{_name(option)} can't be used with --{args.action}")
+            raise WrongUsage(f"--{_name(option)} can't be used with --{args.action}")
         if not isinstance(given, bool) and given is not None and given < 0:
-            raise ConfigError(f"--{_name(option)} must be at least 0")
+            raise WrongUsage(f"--{_name(option)} must be at least 0")
 
 
 def _name(option: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minikafka.cli.cluster.replica_moves import Replica
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
@@ -105,9 +106,9 @@ def parse_brokers(text: str) -> list[int]:
     try:
         brokers = [int(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(f"--broker-list needs ID,ID,..., not {text}") from None
+        raise WrongUsage(f"--broker-list needs ID,ID,..., not {text}") from None
     if len(set(brokers)) < len(brokers):
-        raise ConfigError(f"--broker-list names a broker twice: {text}")
+        raise WrongUsage(f"--broker-list names a broker twice: {text}")
     return brokers
 
 

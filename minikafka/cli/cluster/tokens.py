@@ -12,10 +12,10 @@ from typing import Any, Final, TypeAlias
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument, add_json_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.delegation_tokens import SecretToken
 from minikafka.core.security.delegation_tokens import MAX_TIMESTAMP_MS
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.principals import Principal, parse_principal
 
 Action: TypeAlias = Callable[[Admin, argparse.Namespace], Coroutine[Any, Any, int]]
@@ -106,14 +106,14 @@ def action_of(args: argparse.Namespace) -> Action:
     }
     missing = [name for name in NEEDED[action] if name not in given]
     if missing:
-        raise ConfigError(f"--{action} needs {_option(missing[0])}")
+        raise WrongUsage(f"--{action} needs {_option(missing[0])}")
     others = sorted(given.difference(NEEDED[action], ALLOWED[action]))
     if others:
-        raise ConfigError(f"--{action} takes no {_option(others[0])}")
+        raise WrongUsage(f"--{action} takes no {_option(others[0])}")
     if args.json and action not in ("create", "describe"):
-        raise ConfigError("--json goes with --create and --describe only")
+        raise WrongUsage("--json goes with --create and --describe only")
     if args.create and len(args.owner_principal) > 1:
-        raise ConfigError("a token has one owner: --owner-principal may be given once")
+        raise WrongUsage("a token has one owner: --owner-principal may be given once")
     if args.hmac is not None:
         hmac_of(args)
     principals([*args.owner_principal, *args.renewer_principal])
@@ -129,7 +129,7 @@ def principals(texts: Iterable[str]) -> list[Principal]:
     try:
         return [parse_principal(text.strip()) for text in texts]
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise WrongUsage(str(error)) from None
 
 
 def hmac_of(args: argparse.Namespace) -> bytes:
@@ -137,7 +137,7 @@ def hmac_of(args: argparse.Namespace) -> bytes:
     try:
         return base64.b64decode(args.hmac, validate=True)
     except ValueError:
-        raise ConfigError("--hmac is not base64") from None
+        raise WrongUsage("--hmac is not base64") from None
 
 
 # ----------------------------------------------------------------------------------------- actions

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from minikafka.cli.usage import WrongUsage
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition, topic_id_text
-from minikafka.kernel.config import ConfigError
 
 # Partitions that are being reassigned.
 Moving: TypeAlias = Mapping[TopicPartition, ReplicaAssignment]
@@ -24,12 +24,12 @@ def parse_replica_assignment(text: str) -> dict[int, list[int]]:
         try:
             replicas = [int(broker) for broker in part.split(":")]
         except ValueError:
-            raise ConfigError(f"--replica-assignment needs B:B,B:B,..., not {text}") from None
+            raise WrongUsage(f"--replica-assignment needs B:B,B:B,..., not {text}") from None
         if len(set(replicas)) < len(replicas):
-            raise ConfigError(f"--replica-assignment names a broker twice in {part}")
+            raise WrongUsage(f"--replica-assignment names a broker twice in {part}")
         assignments[partition] = replicas
     if len({len(replicas) for replicas in assignments.values()}) > 1:
-        raise ConfigError("--replica-assignment needs as many replicas for each partition")
+        raise WrongUsage("--replica-assignment needs as many replicas for each partition")
     return assignments
 
 

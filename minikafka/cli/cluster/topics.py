@@ -27,6 +27,7 @@ from minikafka.cli.options import (
     add_pairs_argument,
     pairs,
 )
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.topics import NewTopic
 from minikafka.core.client.cluster_view import PartitionView, TopicView
@@ -186,7 +187,7 @@ async def create(admin: Admin, args: argparse.Namespace) -> int:
     assignments: dict[int, list[int]] = {}
     if args.replica_assignment:
         if args.partitions is not None or args.replication_factor is not None:
-            raise ConfigError("--replica-assignment already says how many partitions and replicas")
+            raise WrongUsage("--replica-assignment already says how many partitions and replicas")
         assignments = parse_replica_assignment(args.replica_assignment)
     topic = NewTopic(
         args.topic,
@@ -220,7 +221,7 @@ async def _matching(admin: Admin, pattern: str | None, exclude_internal: bool = 
     try:
         matcher = re.compile(pattern.replace(",", "|").replace(" ", ""))
     except re.error as error:
-        raise ConfigError(f"{pattern} is no regular expression: {error}") from None
+        raise WrongUsage(f"{pattern} is no regular expression: {error}") from None
     return [name for name in names if matcher.fullmatch(name)]
 
 
@@ -249,7 +250,7 @@ async def _with_id(admin: Admin, topic_id: UUID, if_exists: bool) -> list[str]:
 async def describe(admin: Admin, args: argparse.Namespace) -> int:
     reports = [reported for name, (_, reported) in REPORTS.items() if _given(args, name)]
     if reports and args.topics_with_overrides:
-        raise ConfigError("--topics-with-overrides shows topics, the other filters partitions")
+        raise WrongUsage("--topics-with-overrides shows topics, the other filters partitions")
     if args.topic_id is not None:
         names = await _with_id(admin, args.topic_id, args.if_exists)
     else:
@@ -314,7 +315,7 @@ async def _grow(admin: Admin, name: str, args: argparse.Namespace) -> None:
     if args.replica_assignment:
         assignments = parse_replica_assignment(args.replica_assignment)
         if len(assignments) != args.partitions:
-            raise ConfigError(
+            raise WrongUsage(
                 f"--replica-assignment says {len(assignments)} partitions, "
                 f"--partitions {args.partitions}"
             )

@@ -9,6 +9,7 @@ import argparse
 import getpass
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from typing import Any, Final
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_admin
 from minikafka.cli.options import add_bootstrap_argument, add_json_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.scram_credentials import ScramIterations
 from minikafka.core.security.scram_credentials import (
@@ -88,15 +90,15 @@ def run(args: argparse.Namespace) -> int:
 def check(args: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     if (args.create or args.delete) and not args.user:
-        raise ConfigError(f"{'--create' if args.create else '--delete'} needs a --user")
+        raise WrongUsage(f"{'--create' if args.create else '--delete'} needs a --user")
     if args.list and args.user:
-        raise ConfigError("--list shows all users; --describe takes a --user")
+        raise WrongUsage("--list shows all users; --describe takes a --user")
     if not args.create and any(getattr(args, name) is not None for name in OF_PASSWORDS):
-        raise ConfigError("--password-file, --password-env and --iterations go with --create only")
+        raise WrongUsage("--password-file, --password-env and --iterations go with --create only")
     if args.mechanism and not (args.create or args.delete):
-        raise ConfigError("--mechanism goes with --create and --delete only")
+        raise WrongUsage("--mechanism goes with --create and --delete only")
     if args.json and (args.create or args.delete):
-        raise ConfigError("--json goes with --list and --describe only")
+        raise WrongUsage("--json goes with --list and --describe only")
 
 
 def read_password(
@@ -114,11 +116,18 @@ def read_password(
         password = lines[0] if lines else ""
     else:
         try:
-            password = ask(f"Password of {args.user}: ")
-            if password != ask("Once more: "):
-                raise ConfigError("the two passwords differ")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", getpass.GetPassWarning)  # it would be echoed
+                password = ask(f"Password of {args.user}: ")
+                if password != ask("Once more: "):
+                    raise ConfigError("the two passwords differ")
         except EOFError:
             password = ""
+        except getpass.GetPassWarning:
+            raise WrongUsage(
+                "there is no terminal to ask for the password: give --password-env NAME, or "
+                "--password-file FILE (- for standard input)"
+            ) from None
     if not password:
         raise ConfigError("the password is empty")
     return password
@@ -135,7 +144,7 @@ def mechanisms(names: Sequence[str]) -> list[int]:
 async def create(admin: Admin, args: argparse.Namespace, password: str) -> int:
     iterations = MIN_ITERATIONS if args.iterations is None else args.iterations
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise ConfigError(f"--iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+        raise WrongUsage(f"--iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
     rows = []
     for code in mechanisms(args.mechanism):
         salt = admin.session.world.entropy.random_bytes(SALT_BYTES)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from minikafka.cli.groups.group_text import parse_reset_csv
+from minikafka.cli.usage import WrongUsage
 from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import TopicPartition
@@ -68,7 +69,7 @@ async def partitions_named(admin: Admin, words: Iterable[str]) -> list[TopicPart
         try:
             named += [TopicPartition(topic, int(number)) for number in numbers.split(",")]
         except ValueError:
-            raise ConfigError(f"--topic needs NAME or NAME:0,1,..., not {word}") from None
+            raise WrongUsage(f"--topic needs NAME or NAME:0,1,..., not {word}") from None
     if whole:
         for topic, found in (await admin.describe_topics(whole)).items():
             if isinstance(found, KafkaError):
@@ -186,7 +187,7 @@ def duration_ms(text: str) -> int:
     """Parse an ISO 8601 duration such as ``P1DT2H``. Raises ConfigError."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groupdict().values()):
-        raise ConfigError(f"--by-duration needs PnDTnHnMnS, not {text}")
+        raise WrongUsage(f"--by-duration needs PnDTnHnMnS, not {text}")
     parts = found.groupdict(default="0")
     return round(1000 * sum(float(parts[unit]) * seconds for unit, seconds in _SECONDS.items()))
 
@@ -196,6 +197,6 @@ def datetime_ms(text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"--to-datetime needs YYYY-MM-DDTHH:MM:SS.sss, not {text}") from None
+        raise WrongUsage(f"--to-datetime needs YYYY-MM-DDTHH:MM:SS.sss, not {text}") from None
     zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return round(zoned.timestamp() * 1000)

@@ -21,11 +21,11 @@ from minikafka.cli.groups.group_reset import (
 from minikafka.cli.groups.group_timeline import last_evictions, show_timeline
 from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
 from minikafka.cli.output import kafka_table, show_json
+from minikafka.cli.usage import WrongUsage
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.groups import GroupDescription
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
@@ -154,14 +154,17 @@ def chosen(given: str | None, known: Sequence[str], what: str) -> list[str]:
     names = {name.lower(): name for name in known}
     wanted = [word.strip().lower() for word in (given or "").split(",") if word.strip()]
     if any(word not in names for word in wanted):
-        raise ConfigError(f"Invalid {what} list '{given}'. Valid are: {', '.join(known)}")
+        raise WrongUsage(f"Invalid {what} list '{given}'. Valid are: {', '.join(known)}")
     return [names[word] for word in wanted]
 
 
 async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
     if not args.all_groups:
         return list(dict.fromkeys(args.group))
-    return [group.group_id for group in await admin.list_groups()]
+    names = [group.group_id for group in await admin.list_groups()]
+    if not names:
+        print("minikafka: there are no consumer groups", file=sys.stderr)
+    return names
 
 
 # -- describe
@@ -234,7 +237,7 @@ async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
 
 async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
     if args.from_file is None and not args.all_topics and not args.topic:
-        raise ConfigError("One of the reset scopes should be defined: --all-topics, --topic.")
+        raise WrongUsage("One of the reset scopes should be defined: --all-topics, --topic.")
     planned = planned_in_file(args)
     plan: dict[str, Offsets] = {}
     failed = 0

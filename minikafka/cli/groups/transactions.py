@@ -11,6 +11,7 @@ from typing import Any
 from minikafka.cli import output
 from minikafka.cli.connect import client_config, run_client
 from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.admin.transactions import (
     NO_TRANSACTION,
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "abort" and args.start_offset is None:
         given = (args.producer_id, args.producer_epoch, args.coordinator_epoch)
         if None in given:
-            raise ConfigError(
+            raise WrongUsage(
                 "abort needs --start-offset, or --producer-id, --producer-epoch and "
                 "--coordinator-epoch"
             )
@@ -214,9 +215,9 @@ async def find_hanging(admin: Admin, args: argparse.Namespace, now_ms: Callable[
     ``--max-transaction-timeout``. Raises ConfigError without a broker or a topic to search.
     """
     if args.partition is not None and args.topic is None:
-        raise ConfigError("--partition needs --topic")
+        raise WrongUsage("--partition needs --topic")
     if args.broker_id is None and args.topic is None:
-        raise ConfigError("find-hanging needs --broker-id or --topic")
+        raise WrongUsage("find-hanging needs --broker-id or --topic")
     candidates = await _open_too_long(admin, args, now_ms())
     found: list[OpenTransaction] = []
     if candidates:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.cli.options import at_least
 from minikafka.cli.stopping import STOP_SIGNALS
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             address(text)
         except ValueError as error:
-            raise ConfigError(f"{option}: {error}") from None
+            raise WrongUsage(f"{option}: {error}") from None
     rules = [] if args.rules is None else read_rules(args.rules)
     with ExitStack() as running, events.printed("WARNING"):
         proxy = FaultProxy(args.upstream, args.listen, events.event_log("proxy"))

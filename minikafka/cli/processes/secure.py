@@ -10,6 +10,7 @@ from pathlib import Path
 
 from minikafka.cli.options import pairs
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import parse_bootstrap_servers
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         parse_bootstrap_servers(args.bootstrap_server)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise WrongUsage(str(error)) from None
     events.configure("ERROR")
     os.umask(PRIVATE_UMASK)
     folder = SecurityFolder(args.folder.absolute(), datetime.datetime.now(datetime.UTC))
@@ -87,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
 def brokers(given: Mapping[str, str]) -> dict[int, Sequence[str]]:
     """Return the hosts of each broker, always with those of loopback. Raises ConfigError."""
     if not given:
-        raise ConfigError("name each broker with --broker ID=HOST,...")
+        raise WrongUsage("name each broker with --broker ID=HOST,...")
     found: dict[int, Sequence[str]] = {}
     for number, text in given.items():
         if not number.isdecimal():
-            raise ConfigError(f"--broker {number}={text}: a broker's id is a number")
+            raise WrongUsage(f"--broker {number}={text}: a broker's id is a number")
         names = [name.strip() for name in text.split(",") if name.strip()]
         found[int(number)] = list(dict.fromkeys([*names, *LOOPBACK]))
     return found

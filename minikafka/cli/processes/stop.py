@@ -12,6 +12,7 @@ from minikafka.cli.connect import run_client
 from minikafka.cli.options import add_pairs_argument
 from minikafka.cli.processes.broker import load_config
 from minikafka.cli.processes.pid_file import Holder
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import Clock
 from minikafka.node.config_views import log_dirs
@@ -78,7 +79,7 @@ def find_config(args: argparse.Namespace) -> Config:
     Raises ConfigError if they name none, or the file is of another broker; OSError.
     """
     if args.config is None and args.broker is None:
-        raise ConfigError("--broker ID or --config FILE is needed")
+        raise WrongUsage("--broker ID or --config FILE is needed")
     path = Path(args.config or f"{args.data_dir}/broker-{args.broker}/server.properties")
     if args.config is None and not path.is_file():
         raise ConfigError(no_such_broker(Path(args.data_dir), args.broker))

@@ -24,6 +24,7 @@ from minikafka.cli.records.record_text import (
     json_line,
     record_line,
 )
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
@@ -75,9 +76,9 @@ def run(args: argparse.Namespace) -> int:
     check_properties(properties, FORMATTER_PROPERTIES)
     offset = start_offset(args)
     if args.group is not None and args.partition is not None:
-        raise ConfigError("--partition cannot be used with --group, which assigns the partitions")
+        raise WrongUsage("--partition cannot be used with --group, which assigns the partitions")
     if args.group is None and args.include is not None:
-        raise ConfigError("--include needs --group")
+        raise WrongUsage("--include needs --group")
     earliest = args.from_beginning or args.offset == "earliest"
     config, consumer_config = with_properties(
         {
@@ -131,11 +132,11 @@ def start_offset(args: argparse.Namespace) -> int | None:
     if args.offset is None:
         return None
     if args.partition is None:
-        raise ConfigError("--offset needs --partition")
+        raise WrongUsage("--offset needs --partition")
     if args.offset in ("earliest", "latest"):
         return None
     if not args.offset.isdigit():
-        raise ConfigError(f"--offset needs a number, earliest or latest, not {args.offset}")
+        raise WrongUsage(f"--offset needs a number, earliest or latest, not {args.offset}")
     return int(args.offset)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from minikafka.cli.usage import WrongUsage
 from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.lazy_dataclass import dataclass
@@ -37,7 +38,7 @@ class OutgoingRecord:
 def check_properties(given: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Check the names of ``--property`` options. Raises ConfigError for unknown ones."""
     if unknown := set(given) - set(known):
-        raise ConfigError(f"unknown --property {', '.join(sorted(unknown))}")
+        raise WrongUsage(f"unknown --property {', '.join(sorted(unknown))}")
 
 
 def is_set(properties: Mapping[str, str], name: str, default: str = "false") -> bool:

@@ -16,13 +16,13 @@ from tests.support.cluster.real_cluster import run_verb
 pytestmark = pytest.mark.cluster
 
 
-def refused(data_dir: Path, ports: list[int], *options: str) -> str:
+def refused(data_dir: Path, ports: list[int], *options: str, status: int = 1) -> str:
     """What it says; everything it started must have gone."""
     done = run_verb(
         *("up", "--brokers", str(len(ports) - 1), "--data-dir", str(data_dir)),
         *("--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1]), *options),
     )
-    assert done.returncode == 1
+    assert done.returncode == status
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     for process in psutil.process_iter(["cmdline"]):
@@ -46,7 +46,9 @@ def test_the_port_of_zookeeper_is_taken(tmp_path: Path) -> None:
         holder.bind(("127.0.0.1", ports[2]))
         holder.listen()
         text = refused(tmp_path, ports)
-    assert text.startswith(f"minikafka: port already in use: {ports[2]} (--zookeeper-port another")
+    assert text.startswith(
+        f"minikafka: port already in use: {ports[2]} (--zookeeper-port chooses another"
+    )
     assert f"--zookeeper 127.0.0.1:{ports[2]} uses one that runs" in text
 
 
@@ -80,6 +82,11 @@ def test_a_directory_that_another_process_uses(tmp_path: Path) -> None:
     assert text == f"minikafka: {tmp_path} is in use by another minikafka\n"
 
 
+def test_an_override_that_is_no_setting(tmp_path: Path) -> None:
+    text = refused(tmp_path, free_ports(2), "--override", "num.partitions", status=2)
+    assert text == "minikafka: --override needs KEY=VALUE, not num.partitions\n"
+
+
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
@@ -91,7 +98,6 @@ def test_a_directory_that_another_process_uses(tmp_path: Path) -> None:
             "num.partitions=many",
             "Invalid value many for configuration num.partitions: Not a number of type INT",
         ),
-        ("num.partitions", "--override needs KEY=VALUE, not num.partitions"),
         (
             "debug.listener=HTTP://0.0.0.0:9192",
             (

@@ -71,7 +71,7 @@ def test_limits_are_set_described_and_removed(capsys: pytest.CaptureFixture[str]
 def test_wrong_options_are_named(
     words: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["quotas", *words.split(), "--bootstrap-server", "x:1"]) == 1
+    assert main(["quotas", *words.split(), "--bootstrap-server", "x:1"]) == 2
     assert complaint in capsys.readouterr().err
 
 

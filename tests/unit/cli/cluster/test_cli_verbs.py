@@ -50,7 +50,7 @@ def test_a_missing_config_file_is_one_line(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_bad_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["topics", "list", "--bootstrap-server", "nonsense:port"]) == 1
+    assert main.main(["topics", "list", "--bootstrap-server", "nonsense:port"]) == main.USAGE
     assert "not host:port" in capsys.readouterr().err
 
 

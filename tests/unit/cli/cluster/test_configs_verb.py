@@ -125,7 +125,7 @@ def test_entity_is_parsed_from_the_options(words: str, meant: Any) -> None:
 def test_wrong_options_are_one_line(
     words: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.main(["configs", "--bootstrap-server", "a:1", *words.split()]) == 1
+    assert main.main(["configs", "--bootstrap-server", "a:1", *words.split()]) == main.USAGE
     told = capsys.readouterr().err
     assert complaint in told
     assert told.count("\n") == 1

@@ -8,7 +8,8 @@ import pytest
 
 from minikafka.cli import connect, main
 from minikafka.cli.cluster.topic_text import describe_text, topic_replication_factor
-from minikafka.cli.kafka_form import WrongUsage, translate
+from minikafka.cli.kafka_form import translate
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import ClientConfig
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
@@ -191,9 +192,11 @@ def test_a_client_setting_that_does_not_exist_is_refused(
     file = tmp_path / "client.properties"
     file.write_text("client.idd=me\n")
     words = ["topics", "--list", *SERVER, "--command-config"]
-    assert main.main([*words, str(file)]) == main.FAILED
-    assert capsys.readouterr().err == "minikafka: unknown client setting client.idd\n"
-    assert main.main([*words, str(tmp_path / "none")]) == main.FAILED
+    assert main.main([*words, str(file)]) == main.USAGE
+    assert capsys.readouterr().err == (
+        "minikafka: unknown client setting client.idd; did you mean client.id?\n"
+    )
+    assert main.main([*words, str(tmp_path / "none")]) == main.USAGE
     assert "No such file" in capsys.readouterr().err
 
 
@@ -212,7 +215,7 @@ def test_a_way_to_log_in_that_a_file_cannot_name_is_refused(
     file = tmp_path / "client.properties"
     file.write_text(f"{line}\n")
     words = ["topics", "--list", *SERVER, "--command-config", str(file)]
-    assert main.main(words) == main.FAILED
+    assert main.main(words) == main.USAGE
     assert error in capsys.readouterr().err
 
 

@@ -111,7 +111,8 @@ def test_a_broker_that_is_not_there(
     assert "no cluster of minikafka up" in refusal(
         capsys, "--broker", "2", "--data-dir", str(tmp_path)
     )
-    assert "--broker ID or --config FILE is needed" in refusal(capsys)
+    assert main.main(["stop"]) == main.USAGE
+    assert "--broker ID or --config FILE is needed" in capsys.readouterr().err
     assert "is that of broker 2, not of broker 3" in refusal(
         capsys, "--broker", "3", "--config", str(properties)
     )

@@ -107,7 +107,7 @@ def test_no_debug_listener() -> None:
 def test_options_without_effect_are_refused(
     option: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["up", "--inside", *option]) == 1
+    assert main(["up", "--inside", *option]) == 2
     assert f"{option[0]}: not with --inside" in capsys.readouterr().err
 
 

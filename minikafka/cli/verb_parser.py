@@ -1,0 +1,72 @@
+"""The parser of a verb's options: it names misspelled ones, and shows the defaults of all."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+A = TypeVar("A", bound=argparse.Action)
+_DEFAULT_COLUMNS = 80
+
+
+class VerbParser(argparse.ArgumentParser):
+    """An ArgumentParser, also of sub-verbs: argparse creates those of the same class."""
+
+    def __init__(self, **options: Any) -> None:
+        self._words: Sequence[str] = ()
+        super().__init__(**{"formatter_class": as_wide_as_the_terminal, **options})
+
+    def _add_action(self, action: A) -> A:
+        default = action.default
+        if action.option_strings and default not in (None, False, argparse.SUPPRESS, "", [], ()):
+            text = action.help or ""
+            if not re.search(rf"(?<!\w){re.escape(str(default))}(?!\w)", text.replace(",", "")):
+                action.help = f"{text} (default: %(default)s)".strip()
+        return super()._add_action(action)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        self._words = args or ()
+        found, extras = super().parse_known_args(args, namespace)
+        if any(word.startswith("--") for word in extras):
+            self.error(f"unrecognized arguments: {' '.join(extras)}")
+        return found, extras
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2. An unknown option is named before what argparse says, such as that a
+        required one is missing."""
+        unknown = self._unknown_option()
+        if unknown is not None:
+            from difflib import get_close_matches  # 10 ms, for a mistake alone
+
+            near = get_close_matches(unknown, self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            message = f"unknown option {unknown}{hint}"
+        super().error(message)
+
+    def _unknown_option(self) -> str | None:
+        known = self._option_string_actions
+        for word in self._words:
+            if word == "--" or (self._subparsers is not None and not word.startswith("-")):
+                return None  # values follow, or the options of a sub-verb
+            name = word.partition("=")[0]
+            if name.startswith("--") and not any(option.startswith(name) for option in known):
+                return name
+        return None
+
+
+def as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
+    """Make what formats a verb's help. argparse would ask shutil for the width, with each verb's
+    first option, and shutil brings bz2 and lzma."""
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    if not width:
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:  # no terminal
+            width = 0
+    return argparse.HelpFormatter(prog, width=(width or _DEFAULT_COLUMNS) - 2)
