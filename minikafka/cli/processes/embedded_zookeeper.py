@@ -63,6 +63,8 @@ JVM_SETTINGS = (
     "-Djute.maxbuffer=4194304",  # bytes; as much as Kafka's own client takes
 )
 
+# Java cannot open a file whose name has characters that the locale lacks, as C has all but ASCII.
+FILE_NAMES = "C.UTF-8"
 READY_POLL_S = 0.02
 STATUS_TIMEOUT_S = 0.5  # a server that is just starting may take a connection and never answer it
 STOP_GRACE_S = 5.0
@@ -167,7 +169,16 @@ def server_config(options: ZookeeperOptions) -> str:
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
     }
-    return "".join(f"{key}={value}\n" for key, value in rows.items())
+    return "".join(f"{key}={_java_text(str(value))}\n" for key, value in rows.items())
+
+
+def _java_text(text: str) -> str:
+    """Escape a value for Java's ``Properties.load``, which reads bytes as ISO 8859-1."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(
+        chr(code) if 32 <= code < 127 and code != ord("\\") else f"\\u{code:04x}" for code in codes
+    )
 
 
 def _security_config(options: ZookeeperOptions) -> Mapping[str, object]:
@@ -279,6 +290,7 @@ class EmbeddedZookeeper:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=words,
                     stderr=words,
+                    env={**os.environ, "LC_ALL": FILE_NAMES},
                     pass_fds=(self._lock,),  # the directory stays locked while the server lives
                     start_new_session=True,  # Ctrl-C reaches only this process
                     preexec_fn=_die_with_parent,

@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_heap_argument(parser, "--heap")
     parser.add_argument(
-        "--check", action="store_true", help="only print which Java and jars would be used"
+        "--check",
+        action="store_true",
+        help="print which Java and jars the server would use, and start none",
     )
     parser.add_argument(
         "--stop-with-stdin", action="store_true", help="stop also when standard input ends"
@@ -60,7 +62,8 @@ def add_heap_argument(parser: argparse.ArgumentParser, option: str) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         if args.check:
-            print(find_java(os.environ), *class_path(jar_folders(os.environ)), sep="\n")
+            jars = class_path(jar_folders(os.environ), secured=args.secure is not None)
+            print(f"Java: {find_java(os.environ)}", *(f"jar: {jar}" for jar in jars), sep="\n")
             return 0
         if args.secure_port and args.secure is None:
             raise CredentialsError("--secure-port needs --secure")

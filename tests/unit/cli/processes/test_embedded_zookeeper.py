@@ -206,3 +206,9 @@ def test_a_server_without_credentials_is_refused(tmp_path: Path) -> None:
         server_security(tmp_path)
     with pytest.raises(CredentialsError, match=r"has neither keystore\.pem nor keystore\.p12"):
         server_security(tmp_path, 2182)
+
+
+def test_a_data_directory_of_any_characters_is_escaped_for_java() -> None:
+    """``Properties.load`` reads ISO 8859-1: the server put its data into another directory."""
+    lines = server_config(ZookeeperOptions("/d\u00fcrre\\\U0001f600 x", 2345)).splitlines()
+    assert "dataDir=/d\\u00fcrre\\u005c\\ud83d\\ude00 x" in lines
