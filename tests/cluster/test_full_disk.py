@@ -60,6 +60,8 @@ def test_a_full_disk_refuses_and_nothing_is_lost(small_disk: Path, tmp_path: Pat
         partitions = range(6)
         mark = len(cluster.log(VICTIM))
         fill(small_disk)
+        told = f"the disk of {small_disk} is full"
+        until(lambda: told in cluster.complaints(), "the terminal says that the disk is full")
         until(
             lambda: all(
                 state["leader"] == VICTIM or VICTIM not in state["isr"]

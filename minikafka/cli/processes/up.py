@@ -26,6 +26,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     jar_folders,
     server_status,
 )
+from minikafka.cli.processes.full_disks import FullDisks, free_bytes
 from minikafka.cli.processes.page import PageProcess, page_beside
 from minikafka.cli.processes.registry_beside import (
     PORT_HINT,
@@ -36,6 +37,8 @@ from minikafka.cli.processes.registry_beside import (
 from minikafka.cli.processes.secure import LOOPBACK
 from minikafka.cli.processes.zookeeper import add_heap_argument
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
+from minikafka.cli.standard_streams import changes_completed
+from minikafka.cli.usage import WrongUsage
 from minikafka.dashboard.acting.supervision import Greeting, SupervisorError
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
+DISK_POLL_S = 2
 DEBUG_PORT_OFFSET = 100  # from a broker's port to that of its debug listener
 MAX_PORT = 65535
 SECURITY_FOLDER = "security"
@@ -117,13 +121,14 @@ def run(args: argparse.Namespace) -> int:
     events.configure("ERROR")
     if args.registry is not None:
         require("registry", "the registry")
-    if args.inside:
-        return up_inside(args)
-    if args.zookeeper is None:
-        check_java(os.environ)
-    if args.secure:
-        os.umask(PRIVATE_UMASK)  # also of the processes that it starts
-    return run_real(Supervisor(args).run())
+    with changes_completed():  # the cluster outlives the reader of its ready line
+        if args.inside:
+            return up_inside(args)
+        if args.zookeeper is None:
+            check_java(os.environ)
+        if args.secure:
+            os.umask(PRIVATE_UMASK)  # also of the processes that it starts
+        return run_real(Supervisor(args).run())
 
 
 def up_inside(args: argparse.Namespace) -> int:
@@ -139,7 +144,7 @@ def up_inside(args: argparse.Namespace) -> int:
     }
     named = [option for option, is_given in without_effect.items() if is_given]
     if named:
-        raise ConfigError(f"{', '.join(named)}: not with --inside, which keeps all in memory")
+        raise WrongUsage(f"{', '.join(named)}: not with --inside, which keeps all in memory")
     overrides = parse_overrides(args.override)
     debug_ports: list[int] = []
     if DEBUG_LISTENER not in overrides:
@@ -267,7 +272,7 @@ class Supervisor:
             if any(number in taken for number in self._ports + self._debug_ports):
                 hints.append("--base-port chooses others for the brokers")
             if self._own_zookeeper and self._zookeeper_port in taken:
-                hints.append("--zookeeper-port another for ZooKeeper")
+                hints.append("--zookeeper-port chooses another for ZooKeeper")
                 hints.append(f"--zookeeper 127.0.0.1:{self._zookeeper_port} uses one that runs")
             if self._registry_port in taken:
                 hints.append(PORT_HINT)
@@ -368,6 +373,7 @@ class Supervisor:
                 await self._until_zookeeper_serves(child)
         await self._start_page()
         ready = asyncio.create_task(self._announce())
+        disks = asyncio.create_task(self._watch_disks())
         stopping = asyncio.create_task(self._stop.wait())
         everything = asyncio.create_task(self._until_all_have_ended())
         first: set[asyncio.Future[Any]] = {stopping, everything}
@@ -375,6 +381,7 @@ class Supervisor:
         self._failed |= not self._stop.is_set()
         self._stop.set()
         ready.cancel()
+        disks.cancel()
         await self._stop_all()
         await asyncio.gather(everything, stopping)
         await asyncio.wait([ready])
@@ -436,6 +443,18 @@ class Supervisor:
         if not self._ready:
             self._failed = True
             self._stop.set()
+
+    async def _watch_disks(self) -> None:
+        """Say that a disk is full: the log of a broker, on the same disk, may have no room to."""
+        from minikafka.node.config_views import log_dirs
+
+        paths = [str(self._root)]
+        for broker_id, number in enumerate(self._ports, start=1):
+            paths += log_dirs(BROKER_CONFIG.parse(self._properties(broker_id, number)))
+        full = FullDisks(complain)
+        while True:
+            full.look(free_bytes(paths))
+            await asyncio.sleep(DISK_POLL_S)
 
     async def _announce(self) -> None:
         security = {} if self._security is None else self._security.client_settings()
