@@ -11,7 +11,7 @@ from minikafka.core.client.errors import WrongPeer
 from minikafka.core.client.wrong_peer import (
     PROBES,
     Probe,
-    Reply,
+    ProbeReply,
     is_complete,
     mismatch,
     speaks_kafka,
@@ -44,7 +44,7 @@ class PeerCheck:
         if (host, port) in self._found:
             return self._found[host, port]
         login, connected = await _probe(self._secured, host, port, Probe.LOGIN)
-        replies: dict[Probe, Reply] = {Probe.LOGIN: login}
+        replies: dict[Probe, ProbeReply] = {Probe.LOGIN: login}
         over_tls = self._protocol in TLS_PROTOCOLS  # then it fails to connect to a plain peer
         if not speaks_kafka(login) and (connected or over_tls):
             others = [Probe.ZOOKEEPER, Probe.HTTP]
@@ -60,7 +60,7 @@ class PeerCheck:
         return found
 
 
-async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[Reply, bool]:
+async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[ProbeReply, bool]:
     """Return the reply to a probe, and whether a connection was made."""
     receiver = _Receiver()
     transport: asyncio.Transport | None = None
@@ -72,11 +72,11 @@ async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[
     except TimeoutError:
         pass
     except OSError as error:
-        return Reply(b"", str(error) or type(error).__name__), False
+        return ProbeReply(b"", str(error) or type(error).__name__), False
     finally:
         if transport is not None:
             transport.abort()
-    return Reply(bytes(receiver.data), receiver.error), transport is not None
+    return ProbeReply(bytes(receiver.data), receiver.error), transport is not None
 
 
 class _Receiver(asyncio.BufferedProtocol):

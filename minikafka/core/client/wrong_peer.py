@@ -1,7 +1,7 @@
 """Recognition of a bootstrap server that is no broker of the client's protocol.
 
-A client that gets no valid response from an address sends each ``PROBES`` message there on a
-connection of its own. ``mismatch`` reads the replies.
+A client that gets no valid response from an address sends each of ``PROBES`` there on a separate
+connection. ``mismatch`` judges the replies.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ PROBES: Final[Mapping[Probe, bytes]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ProbeReply:
     """The first bytes of a reply, and why the connection failed, if it did."""
 
     data: bytes = b""
     error: str = ""
 
 
-NO_REPLY: Final = Reply()
+NO_REPLY: Final = ProbeReply()
 
 
 def is_complete(data: bytes | bytearray) -> bool:
@@ -102,11 +102,11 @@ def is_complete(data: bytes | bytearray) -> bool:
     return len(data) >= (4 + size if size < 1_000 else 20) and len(data) >= 4
 
 
-def speaks_kafka(reply: Reply) -> bool:
+def speaks_kafka(reply: ProbeReply) -> bool:
     return _login_response(reply) is not None
 
 
-def mismatch(peer: str, protocol: str, replies: Mapping[Probe, Reply]) -> WrongPeer | None:
+def mismatch(peer: str, protocol: str, replies: Mapping[Probe, ProbeReply]) -> WrongPeer | None:
     """Return why a client with this ``security.protocol`` cannot use ``peer``. None if nothing
     speaks against it, or if the replies do not tell."""
     heads = [reply.data for reply in replies.values()]
@@ -143,7 +143,7 @@ def _login_mismatch(peer: str, protocol: str, response: SaslHandshakeResponse) -
     return WrongPeer(text, by_keys=True)
 
 
-def _tls_mismatch(peer: str, replies: Mapping[Probe, Reply]) -> WrongPeer | None:
+def _tls_mismatch(peer: str, replies: Mapping[Probe, ProbeReply]) -> WrongPeer | None:
     plain = _login_response(replies.get(Probe.PLAIN_LOGIN, NO_REPLY))
     if plain is not None:
         no_login = plain.error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -163,7 +163,7 @@ def _sasl(suffix: str, response: SaslHandshakeResponse) -> str:
     return f"security.protocol=SASL_{suffix}, sasl.mechanism={mechanisms}, and sasl.jaas.config"
 
 
-def _login_response(reply: Reply) -> SaslHandshakeResponse | None:
+def _login_response(reply: ProbeReply) -> SaslHandshakeResponse | None:
     data = reply.data
     if len(data) < 8 or int.from_bytes(data[:4], "big") != len(data) - 4:
         return None

@@ -69,7 +69,7 @@ def piped(words: Sequence[str]) -> tuple[int, str]:
         return process.wait(60), errors
 
 
-def test_a_change_is_completed_though_nobody_reads(bootstrap: str, tmp_path: Path) -> None:
+def test_a_change_is_completed_without_a_reader(bootstrap: str, tmp_path: Path) -> None:
     """The throttle is set before the moves start, and the rollback is printed between."""
     server = ("--bootstrap-server", bootstrap)
     on_broker_1 = ",".join(["1"] * PARTITIONS)

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.client.wrong_peer import PROBES, Probe, Reply, is_complete, mismatch
+from minikafka.core.client.wrong_peer import PROBES, Probe, ProbeReply, is_complete, mismatch
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.frames import encode_response
 from minikafka.protocol.messages.sasl import SaslHandshakeResponse
 
 
-def login(code: ErrorCode, *mechanisms: str) -> Reply:
-    return Reply(bytes(encode_response(0, SaslHandshakeResponse(code, list(mechanisms)), 1)))
+def login(code: ErrorCode, *mechanisms: str) -> ProbeReply:
+    return ProbeReply(bytes(encode_response(0, SaslHandshakeResponse(code, list(mechanisms)), 1)))
 
 
 NO_LOGINS = login(ErrorCode.ILLEGAL_SASL_STATE)
 SCRAM = login(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "SCRAM-SHA-256", "PLAIN")
-SILENCE = Reply()
-HTTP = Reply(b"HTTP/1.1 400 Bad Request\r\n")
-ALERT = Reply(b"\x15\x03\x03\x00\x02\x02\x28")
-SERVER_HELLO = Reply(b"\x16\x03\x03\x00\x58\x02\x00\x00\x54\x03\x03")
-ZOOKEEPER = Reply(b"Zookeeper version: 3.8.4")
-UNTRUSTED = Reply(error="[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed")
-OTHER_NAME = Reply(
+SILENCE = ProbeReply()
+HTTP = ProbeReply(b"HTTP/1.1 400 Bad Request\r\n")
+ALERT = ProbeReply(b"\x15\x03\x03\x00\x02\x02\x28")
+SERVER_HELLO = ProbeReply(b"\x16\x03\x03\x00\x58\x02\x00\x00\x54\x03\x03")
+ZOOKEEPER = ProbeReply(b"Zookeeper version: 3.8.4")
+UNTRUSTED = ProbeReply(
+    error="[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed"
+)
+OTHER_NAME = ProbeReply(
     error="[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: Hostname mismatch, ..."
 )
-WANTS_CERTIFICATE = Reply(error="[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] certificate required")
+WANTS_CERTIFICATE = ProbeReply(
+    error="[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] certificate required"
+)
 
 MISMATCHES = [
     ("PLAINTEXT", {Probe.LOGIN: SILENCE, Probe.HTTP: HTTP}, "is an HTTP server", False),
     ("PLAINTEXT", {Probe.LOGIN: HTTP}, "is an HTTP server", False),
     ("SASL_SSL", {Probe.LOGIN: UNTRUSTED, Probe.HTTP: HTTP}, "is an HTTP server", False),
     ("PLAINTEXT", {Probe.ZOOKEEPER: ZOOKEEPER}, "is a ZooKeeper server", False),
-    ("PLAINTEXT", {Probe.ZOOKEEPER: Reply(b"srvr is not executed")}, "is a ZooKeeper", False),
+    ("PLAINTEXT", {Probe.ZOOKEEPER: ProbeReply(b"srvr is not executed")}, "is a ZooKeeper", False),
     ("SSL", {Probe.ZOOKEEPER: ZOOKEEPER}, "is a ZooKeeper server", False),
     ("PLAINTEXT", {Probe.TLS: SERVER_HELLO}, "speaks TLS: set security.protocol=SSL", True),
     ("PLAINTEXT", {Probe.LOGIN: ALERT, Probe.TLS: SILENCE}, "speaks TLS", True),
@@ -71,7 +75,7 @@ MISMATCHES = [
 
 @pytest.mark.parametrize(("protocol", "replies", "text", "by_keys"), MISMATCHES)
 def test_a_peer_that_the_client_cannot_use(
-    protocol: str, replies: dict[Probe, Reply], text: str, by_keys: bool
+    protocol: str, replies: dict[Probe, ProbeReply], text: str, by_keys: bool
 ) -> None:
     found = mismatch("h:1", protocol, replies)
     assert found is not None
@@ -91,18 +95,18 @@ def test_a_peer_that_the_client_cannot_use(
         ("SASL_SSL", {Probe.LOGIN: SCRAM}),
         ("SASL_PLAINTEXT", {Probe.LOGIN: SCRAM}),
         ("SSL", {Probe.LOGIN: SERVER_HELLO, Probe.PLAIN_LOGIN: ALERT}),
-        ("SSL", {Probe.LOGIN: Reply(error="connection reset by peer")}),
-        ("PLAINTEXT", {Probe.LOGIN: Reply(b"\x00\x00\x00\x04\x00\x00\x00\x07")}),
-        ("PLAINTEXT", {Probe.LOGIN: Reply(b"\x00\x00\x00\x04\x00\x00\x00\x00")}),
-        ("PLAINTEXT", {Probe.LOGIN: Reply(b"220 mail.example ESMTP")}),
+        ("SSL", {Probe.LOGIN: ProbeReply(error="connection reset by peer")}),
+        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00\x00\x07")}),
+        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00\x00\x00")}),
+        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"220 mail.example ESMTP")}),
     ],
 )
-def test_replies_that_do_not_tell(protocol: str, replies: dict[Probe, Reply]) -> None:
+def test_replies_that_do_not_tell(protocol: str, replies: dict[Probe, ProbeReply]) -> None:
     assert mismatch("h:1", protocol, replies) is None
 
 
 @pytest.mark.parametrize("reply", [NO_LOGINS, SCRAM])
-def test_a_response_is_complete_with_its_last_byte(reply: Reply) -> None:
+def test_a_response_is_complete_with_its_last_byte(reply: ProbeReply) -> None:
     assert [is_complete(reply.data[:end]) for end in range(len(reply.data))] == (
         [False] * len(reply.data)
     )
