@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from minikafka.cli.stopping import STOP_SIGNALS
+from minikafka.cli.usage import WrongUsage
 from minikafka.inside.cluster import InsideCluster
-from minikafka.kernel.config import ConfigError
 
 MAX_PORT = 65535
 
@@ -29,7 +29,7 @@ def run_inside(
     ``base_port`` 0 lets the system choose all ports, a 0 in ``debug_ports`` that of a debug
     listener. Raises ConfigError and OSError."""
     if base_port + brokers - 1 > MAX_PORT:
-        raise ConfigError(f"--base-port is too high for {brokers} brokers")
+        raise WrongUsage(f"--base-port is too high for {brokers} brokers")
     # Blocked before the cluster's thread begins, which inherits it: only ``sigwait`` gets them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     cluster = InsideCluster(brokers, settings, base_port, debug_ports)

@@ -10,6 +10,7 @@ from typing import Any
 
 from minikafka.cli.options import at_least
 from minikafka.cli.stopping import call_when_asked_to_stop
+from minikafka.cli.usage import WrongUsage
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
@@ -71,7 +72,7 @@ def write_site(args: argparse.Namespace) -> int:
 def opened(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the page opens at its start. Raises ConfigError."""
     if args.chapter is not None and args.recipe is not None:
-        raise ConfigError("--chapter: not with --recipe, which names its own")
+        raise WrongUsage("--chapter: not with --recipe, which names its own")
     found: dict[str, Any] = {}
     if args.language is not None:
         found["language"] = args.language
@@ -79,7 +80,7 @@ def opened(args: argparse.Namespace) -> dict[str, Any]:
         from minikafka.learn.chapters.table import TABLE
 
         if args.chapter not in TABLE.values():
-            raise ConfigError(f"--chapter: one of {', '.join(TABLE.values())}")
+            raise WrongUsage(f"--chapter: one of {', '.join(TABLE.values())}")
         found["chapter"] = args.chapter
     if args.recipe is not None:
         found |= opened_recipe(args.recipe)

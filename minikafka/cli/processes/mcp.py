@@ -11,11 +11,11 @@ from dataclasses import replace
 from minikafka.cli.connect import client_config
 from minikafka.cli.options import add_bootstrap_argument, at_least
 from minikafka.cli.stopping import call_once_when_asked_to_stop
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import ClientConfig
 from minikafka.dashboard.acting.act_fields import ActError
 from minikafka.dashboard.tooling.tools import allowed_acts, offered_tools
 from minikafka.kernel import events
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.extras import require
 
 DEFAULT_MOST = 40_000
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         allowed = allowed_acts(args.allow)
     except ActError as error:
-        raise ConfigError(f"--allow: {error}") from None
+        raise WrongUsage(f"--allow: {error}") from None
     if sys.stdin.isatty():
         print("minikafka mcp serves a client on standard input: see docs/mcp.md", file=sys.stderr)
     with events.printed("ERROR"):

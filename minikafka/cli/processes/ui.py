@@ -9,6 +9,7 @@ from pathlib import Path
 from minikafka.cli.connect import client_config
 from minikafka.cli.options import at_least
 from minikafka.cli.stopping import call_when_asked_to_stop
+from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve the page until SIGTERM or SIGINT."""
     require("ui", "the page")
     if args.recording is not None and args.record is not None:
-        raise ConfigError("--record: not with --recording, which is one already")
+        raise WrongUsage("--record: not with --recording, which is one already")
     if args.recording is not None and not Path(args.recording).is_file():
         raise ConfigError(f"--recording {args.recording}: no such file")
     client = None

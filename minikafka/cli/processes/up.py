@@ -260,12 +260,12 @@ class Supervisor:
         if self._own_zookeeper:
             wanted.append(self._zookeeper_port)
         if max(wanted) > MAX_PORT:
-            raise ConfigError(f"--base-port is too high: ports up to {max(wanted)} are needed")
+            raise WrongUsage(f"--base-port is too high: ports up to {max(wanted)} are needed")
         if self._registry_port:
             wanted.append(self._registry_port)
         twice = sorted({number for number in wanted if wanted.count(number) > 1})
         if twice:
-            raise ConfigError(f"port needed twice: {', '.join(map(str, twice))}")
+            raise WrongUsage(f"port needed twice: {', '.join(map(str, twice))}")
         taken = [number for number in wanted if not port_is_free(number)]
         if taken:
             hints = []

@@ -63,13 +63,13 @@ def test_a_port_of_a_debug_listener_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_invalid_ports_are_refused(tmp_path: Path) -> None:
-    text = refused(tmp_path, [65535, 2181])
+    text = refused(tmp_path, [65535, 2181], status=2)
     assert text == "minikafka: --base-port is too high: ports up to 65635 are needed\n"
 
 
 def test_a_port_that_is_needed_twice(tmp_path: Path) -> None:
     first = free_ports(1)[0]
-    text = refused(tmp_path, [first, first + DEBUG_PORT_OFFSET])
+    text = refused(tmp_path, [first, first + DEBUG_PORT_OFFSET], status=2)
     assert text == f"minikafka: port needed twice: {first + DEBUG_PORT_OFFSET}\n"
 
 

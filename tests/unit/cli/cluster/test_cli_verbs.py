@@ -92,7 +92,7 @@ def test_a_refused_cluster_leaves_nothing_behind(
     home = tmp_path / "data"
     base = free_ports(1)[0]
     ports = ["--base-port", str(base), "--zookeeper-port", str(base), "--brokers", "1"]
-    assert main.main(["up", "--data-dir", str(home), *ports]) == 1
+    assert main.main(["up", "--data-dir", str(home), *ports]) == 2
     assert f"port needed twice: {base}" in capsys.readouterr().err
     wrong = ["--zookeeper", "z:1", "--override", "num.partitions=none"]
     wrong += ["--base-port", str(free_ports(1)[0]), "--brokers", "1"]
