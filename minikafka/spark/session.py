@@ -40,7 +40,7 @@ def local_session(
 
     ``settings`` are Spark's and override the defaults of this module. Raises JavaError if there is
     no Java 17 or newer, MissingExtraError without PySpark."""
-    if importlib.util.find_spec("pyspark") is None:
+    if not all(map(importlib.util.find_spec, ("pyspark", "pyarrow"))):
         require("spark", "local_session")
     prepare_environment(master=master)
     given = settings or {}

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from minikafka.kernel.extras import EXTRAS
+from minikafka.kernel.extras import EXTRAS, missing_modules
 from minikafka.own_command import own_command
 
 WITHIN_S: Final = 120.0
@@ -114,8 +114,11 @@ def check(extras: Iterable[str]) -> list[str]:
             status, out, err = run(use)
             if extra in there:
                 wrong = use.error not in err if use.error else status != 0
+            elif status == 0:
+                # Another extra has brought what this use needs, such as the pyspark of ``java``.
+                wrong = missing_modules(extra) == list(EXTRAS[extra]) or "Traceback" in err
             else:
-                wrong = status == 0 or not says_what_is_missing(extra, err)
+                wrong = not says_what_is_missing(extra, err)
             if wrong:
                 state = "installed" if extra in there else "missing"
                 what = " ".join(use.verb) or use.program.strip()
