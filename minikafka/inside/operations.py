@@ -88,7 +88,9 @@ class ClusterOperations:
         created: asyncio.Future[Mapping[str, ErrorCode]]
         created = asyncio.get_running_loop().create_future()
         controller.parts.topic_creation.create([GROUP_METADATA_TOPIC], created.set_result)
-        if (await created)[GROUP_METADATA_TOPIC] is ErrorCode.LEADER_NOT_AVAILABLE:  # yet
+        # Neither error is a refusal: the leaders, or the topic itself, are only not known yet.
+        soon = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if (await created)[GROUP_METADATA_TOPIC] in soon:
             await until(self._has_coordinators, "the coordinators of groups are known")
 
     def _has_coordinators(self) -> bool:

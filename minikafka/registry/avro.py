@@ -38,6 +38,7 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "array": ("type", "items"),
     "map": ("type", "values"),
 }
+MOST_PAIRS: Final = 100_000  # of branches of unions, in one comparison
 _FIELD: Final = ("name", "type", "doc", "default", "order", "aliases")
 
 
@@ -63,7 +64,16 @@ class AvroSchema:
         self.violations = parser.violations + _not_json(raw)
 
     def unreadable(self, writer: ParsedSchema) -> list[str]:
-        return list(_Resolution().reasons(self.root, cast(AvroSchema, writer).root, "/"))
+        try:
+            return list(_Resolution().reasons(self.root, cast(AvroSchema, writer).root, "/"))
+        except RecursionError:
+            return ["the types are nested too deeply to be compared"]
+        except _TooManyPairs:
+            return [f"more than {MOST_PAIRS:,} pairs of types would have to be compared"]
+
+
+class _TooManyPairs(Exception):
+    """A comparison has reached ``MOST_PAIRS``."""
 
 
 class _Resolution:
@@ -73,6 +83,7 @@ class _Resolution:
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
         self._failed: set[tuple[int, int]] = set()
+        self._pairs = 0
 
     def reasons(self, reader: AvroType, writer: AvroType, path: str) -> Iterator[str]:
         if (id(reader), id(writer)) in self._seen:
@@ -93,9 +104,13 @@ class _Resolution:
             yield from self._named(reader, writer, path)
 
     def _reads(self, reader: AvroType, writer: AvroType) -> bool:
-        pair, before = (id(reader), id(writer)), set(self._seen)
+        self._pairs += 1
+        if self._pairs > MOST_PAIRS:
+            raise _TooManyPairs
+        pair = (id(reader), id(writer))
         if pair in self._failed:
             return False
+        before = set(self._seen)
         if next(self.reasons(reader, writer, ""), None) is None:
             return True
         self._seen = before  # what was assumed for this branch does not hold

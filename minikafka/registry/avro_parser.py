@@ -255,4 +255,7 @@ def _is_integer(value: Json) -> bool:
 
 
 def _shown(found: Json) -> str:
-    return json.dumps(found)[:100]
+    """Format a part of a schema for a message, and of a large part only its name or kind."""
+    if isinstance(found, dict):
+        found = found.get("name", found.get("type", "a schema"))
+    return json.dumps(found)[:100] if isinstance(found, str | int | float | None) else "a list"

@@ -211,21 +211,24 @@ def _descriptor(text: str) -> FileDescriptorProto | None:
 
 def _compiled(files: Mapping[str, str]) -> FileDescriptorSet:
     """Compile the files by protoc, in another process. Raises RegistryError."""
-    with TemporaryDirectory(prefix="minikafka-protoc-") as folder:
+    with (
+        TemporaryDirectory(prefix="minikafka-protoc-") as folder,
+        TemporaryDirectory(prefix="minikafka-protoc-") as sets,
+    ):
         for name, text in files.items():
             path = Path(folder, name)
             if not path.resolve().is_relative_to(Path(folder).resolve()):
                 raise invalid_schema(f"the name {name} leads out of its folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        Path(folder, ".known").write_bytes(known_set())  # what the folder has comes first
+        Path(sets, "known").write_bytes(known_set())  # what the folder has comes first
         command = (sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}")
-        known = f"--descriptor_set_in={folder}/.known"
-        options = (known, f"--descriptor_set_out={folder}/.set", "--include_imports", MAIN)
+        known = f"--descriptor_set_in={sets}/known"
+        options = (known, f"--descriptor_set_out={sets}/compiled", "--include_imports", MAIN)
         done = subprocess.run(
             [*command, *options], capture_output=True, text=True, timeout=COMPILE_WITHIN_S
         )
         if done.returncode:
             lines = done.stderr.replace(f"{folder}/", "").splitlines()
             raise invalid_schema("; ".join(each for each in lines if "warning" not in each))
-        return FileDescriptorSet.FromString(Path(folder, ".set").read_bytes())
+        return FileDescriptorSet.FromString(Path(sets, "compiled").read_bytes())

@@ -55,7 +55,7 @@ class Registry:
                 continue
             try:
                 result = await job()
-            except errors.RegistryError as error:
+            except Exception as error:  # it fails this request, not the registry
                 if not done.cancelled():
                     done.set_exception(error)
             else:

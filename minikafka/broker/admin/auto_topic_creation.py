@@ -69,7 +69,7 @@ Respond: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
 
 
 class _Waiting:
-    """A response that waits until its topics are created or refused, or until ``expire``."""
+    """A response that waits until its topics are created or refused, ``MAX_WAIT_MS`` at most."""
 
     __slots__ = ("_errors", "_left", "_respond", "_timer")
 
@@ -79,21 +79,27 @@ class _Waiting:
         """``errors`` are those after ``MAX_WAIT_MS``; ``topics`` of them are not known yet."""
         self._errors = errors
         self._left = topics
-        self._respond = respond
-        self._timer = clock.call_later(MAX_WAIT_MS, self._expire)
+        self._respond: Respond | None = respond
+        self._timer = clock.call_later(MAX_WAIT_MS, self._answer)
 
     def settle(self, topic: str, error: ErrorCode) -> None:
-        if not self._left:
-            return  # expired
+        if self.is_answered:
+            return
         self._errors[topic] = error
         self._left -= 1
         if not self._left:
             self._timer.cancel()
-            self._respond(self._errors)
+            self._answer()
 
-    def _expire(self) -> None:
-        self._left = 0
-        self._respond(self._errors)
+    @property
+    def is_answered(self) -> bool:
+        return self._respond is None
+
+    def _answer(self) -> None:
+        """Respond, and drop the request: without a controller the creation lasts for a minute."""
+        respond, self._respond = self._respond, None
+        assert respond is not None, "a response is sent once"
+        respond(self._errors)
 
 
 class AutoTopicCreation:
@@ -103,8 +109,9 @@ class AutoTopicCreation:
     to the client waits for the outcome, ``MAX_WAIT_MS`` at most: LEADER_NOT_AVAILABLE for a topic
     that exists now, or the error of its refusal. (Kafka's other brokers respond at once, and hide
     a refusal for ever.) UNKNOWN_TOPIC_OR_PARTITION stands for an outcome that is not known. After
-    both errors clients retry. Requests for a topic that is being created share its outcome; nothing
-    is remembered after it, so a refused name is tried again.
+    both errors clients retry. Requests for a topic that is being created share its outcome. Once one
+    of them has waited too long, the others no longer wait: they would hold back what their
+    connections send next. Nothing is remembered after the outcome, so a refused name is tried again.
 
     The replication factor of a topic is limited to the number of ``live_brokers``, so that a
     cluster of one broker can have groups. (Kafka waits until there are enough brokers.)
@@ -153,9 +160,17 @@ class AutoTopicCreation:
             respond(errors)
             return
         self.begin(valid, take_permits)
-        waiting = _Waiting(self._clock, errors, len(valid), respond)
-        for topic in valid:
+        soon = [topic for topic in valid if not self._is_late(topic)]
+        if not soon:
+            respond(errors)
+            return
+        waiting = _Waiting(self._clock, errors, len(soon), respond)
+        for topic in soon:
             self._in_flight[topic].append(waiting)
+
+    def _is_late(self, topic: str) -> bool:
+        """Whether a response has waited for this creation for ``MAX_WAIT_MS``."""
+        return any(waiting.is_answered for waiting in self._in_flight[topic])
 
     def begin(self, topics: Iterable[str], take_permits: TakePermits = take_freely) -> None:
         """Create the topics, whose names are valid, without waiting."""

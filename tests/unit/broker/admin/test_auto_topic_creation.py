@@ -1,6 +1,7 @@
 """Topics created on demand, here or by the controller."""
 
 import asyncio
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -119,7 +120,7 @@ async def test_an_illegal_name_is_refused_at_once() -> None:
 
 
 @PLACES
-async def test_a_response_waits_for_a_bounded_time_and_the_next_one_has_the_outcome(
+async def test_responses_wait_for_a_bounded_time_and_once_for_each_creation(
     place_type: Any,
 ) -> None:
     place, clock = place_type(ErrorCode.POLICY_VIOLATION), ManualClock()
@@ -131,10 +132,37 @@ async def test_a_response_waits_for_a_bounded_time_and_the_next_one_has_the_outc
         await asyncio.sleep(0)
         clock.advance(MAX_WAIT_MS)
         assert responses == [{"a": UNKNOWN}]
-        auto.create(["a"], responses.append)
+        auto.create(["a"], responses.append)  # the connection is not held back again
+        assert responses[1:] == [{"a": UNKNOWN}]
+        auto.create(["b", "a"], responses.append)
         place.gate.set()
-    assert responses[1:] == [{"a": ErrorCode.POLICY_VIOLATION}]
-    assert len(place.created) == 1
+        await asyncio.sleep(0.01)
+        auto.create(["a"], responses.append)
+    assert responses[2:] == [
+        {"b": ErrorCode.POLICY_VIOLATION, "a": UNKNOWN},
+        {"a": ErrorCode.POLICY_VIOLATION},
+    ]
+    assert names(place.created) == [["a"], ["b"], ["a"]]
+
+
+async def test_a_request_is_not_kept_after_its_response() -> None:
+    """Without a controller a creation lasts for a minute, in which clients retry."""
+
+    class Request:
+        def respond(self, errors: object) -> None: ...
+
+    controller, clock = Controller(), ManualClock()
+    auto = creation(controller, clock)
+    async with asyncio.TaskGroup() as tasks:
+        auto.start(tasks)
+        request = Request()
+        kept = weakref.ref(request)
+        auto.create(["a"], request.respond)
+        del request
+        assert kept() is not None
+        clock.advance(MAX_WAIT_MS)
+        assert kept() is None
+        controller.gate.set()
 
 
 @pytest.mark.parametrize("failure", [TimeoutError(), ConnectionError()])
