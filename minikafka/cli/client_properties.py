@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from minikafka.cli.usage import WrongUsage
+from minikafka.cli.usage import WrongUsage, did_you_mean
 from minikafka.kernel.client_security import TOKEN_PROVIDER, why_unsupported
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.protocol.records.compression import Compression
@@ -30,21 +30,15 @@ def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
                 break
         else:
             why = why_unsupported(key)
-            raise WrongUsage(
-                f"{key}: {why}" if why else f"unknown client setting {key}{_near(key, configs)}"
-            )
+            if why:
+                raise WrongUsage(f"{key}: {why}")
+            known = [each.name.replace("_", ".") for config in configs for each in fields(config)]
+            near = did_you_mean(key, [*known, *_RENAMED])
+            raise WrongUsage(f"unknown client setting {key}{near}")
     try:
         return [replace(config, **values) for config, values in zip(configs, wanted, strict=True)]
     except ValueError as error:  # no such value, or none that goes with the others
         raise WrongUsage(str(error)) from None
-
-
-def _near(key: str, configs: Iterable[Any]) -> str:
-    from difflib import get_close_matches  # 10 ms, for a mistake alone
-
-    names = [field.name.replace("_", ".") for config in configs for field in fields(config)]
-    found = get_close_matches(key, [*names, *_RENAMED], n=1)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def command_config(args: argparse.Namespace) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from minikafka.cli import standard_streams
 from minikafka.cli.kafka_form import KAFKA_FORMS, translate
-from minikafka.cli.usage import WrongUsage
+from minikafka.cli.usage import WrongUsage, did_you_mean
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.extras import MissingExtraError
@@ -18,14 +18,12 @@ from minikafka.kernel.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     import argparse
-    import difflib
     from importlib import metadata
 
     from minikafka.cli import verb_parser
     from minikafka.core.client import errors
     from minikafka.kernel import ports
 else:
-    difflib = LazyModule("difflib")
     metadata = LazyModule("importlib.metadata")
     errors = LazyModule("minikafka.core.client.errors")
     ports = LazyModule("minikafka.kernel.ports")
@@ -187,9 +185,7 @@ def _run(words: list[str]) -> int:
         print(f"minikafka {metadata.version('minikafka')}")
         return OK
     if words[0] not in VERBS:
-        near = difflib.get_close_matches(words[0], VERBS, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise WrongUsage(f"unknown verb {words[0]}{hint}")
+        raise WrongUsage(f"unknown verb {words[0]}{did_you_mean(words[0], VERBS)}")
     given = translate(words[0], words[1:])
     module, text = VERBS[words[0]]
     verb: Verb = importlib.import_module(module)

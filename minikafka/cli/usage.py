@@ -1,10 +1,20 @@
-"""The error of a command line that cannot be carried out as it is."""
+"""Wrong command lines: their error, and the name that was probably meant."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from minikafka.kernel.config import ConfigError
 
 
 class WrongUsage(ConfigError):
-    """Options, or values of options, that a verb does not accept. The exit status is 2, while that
-    of other errors is 1."""
+    """A verb does not accept an option, or the value of one. The command ends with exit status 2;
+    after any other error it ends with 1."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest known one, or nothing."""
+    from difflib import get_close_matches  # 10 ms, for a mistake alone
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

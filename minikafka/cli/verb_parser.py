@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
+from minikafka.cli.usage import did_you_mean
+
 A = TypeVar("A", bound=argparse.Action)
 _DEFAULT_COLUMNS = 80
 
@@ -41,11 +43,8 @@ class VerbParser(argparse.ArgumentParser):
         required one is missing."""
         unknown = self._unknown_option()
         if unknown is not None:
-            from difflib import get_close_matches  # 10 ms, for a mistake alone
-
-            near = get_close_matches(unknown, self._option_string_actions, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            message = f"unknown option {unknown}{hint}"
+            near = did_you_mean(unknown, self._option_string_actions)
+            message = f"unknown option {unknown}{near}"
         super().error(message)
 
     def _unknown_option(self) -> str | None:

@@ -53,9 +53,7 @@ async def look_up_coordinator(
 
     One attempt. Raises KafkaError.
     """
-    await session.metadata.wait_until(
-        lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the cluster"
-    )
+    await session.metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
     call = find_coordinator(key)
     node = await session.call(session.connections.any_node(), call, deadline_ms)
     return await session.metadata.wait_until(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.core.client.cluster_view import ClusterView, TopicView, merge, metadata_request
+from minikafka.core.client.cluster_view import ClusterView, Node, TopicView, merge, metadata_request
 from minikafka.core.client.errors import STALE_METADATA, is_hopeless
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -77,6 +77,10 @@ class Metadata:
         """Request metadata if the error code of a response indicates that the view is stale."""
         if code in STALE_METADATA:
             self.request_update()
+
+    async def wait_for_brokers(self, timeout_ms: int) -> Mapping[int, Node]:
+        """Wait until the brokers of the cluster are known, and return them. Raises KafkaError."""
+        return await self.wait_until(lambda view: view.nodes or None, timeout_ms, "the cluster")
 
     async def wait_until(
         self, found: Callable[[ClusterView], T | None], timeout_ms: int, what: str

@@ -67,12 +67,8 @@ class ClusterSession:
             try:
                 return await attempt()
             except KafkaError as error:
-                if not error.retriable:
-                    raise
                 draw = self.world.entropy.random()
-                delay_ms = retries.next_delay_ms(
-                    error.code, clock.monotonic_ms(), deadline_ms, draw
-                )
+                delay_ms = retries.next_delay_ms(error, clock.monotonic_ms(), deadline_ms, draw)
                 if delay_ms is None:
                     raise
                 self.metadata.note_error(error.code)

@@ -158,16 +158,11 @@ def batches_to_arrow(
         if offsets.min() < span.start or offsets.max() >= span.end:
             records = records.select((offsets >= span.start) & (offsets < span.end))
         if len(records.offsets):
-            columns = [
-                _timestamps(records, span, overflow_is_null)
-                if name == "timestamp"
-                else _column(name, records, span)
-                for name in schema.names
-            ]
+            columns = [_column(name, records, span, overflow_is_null) for name in schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column(name: str, records: Records, span: Slice) -> pa.Array:
+def _column(name: str, records: Records, span: Slice, overflow_is_null: bool) -> pa.Array:
     import pyarrow as pa
 
     match name:
@@ -185,6 +180,8 @@ def _column(name: str, records: Records, span: Slice) -> pa.Array:
             return number_column(same, pa.int32())
         case "offset":
             return number_column(records.offsets, pa.int64())
+        case "timestamp":
+            return _timestamps(records, span, overflow_is_null)
         case "timestampType":
             return number_column(records.timestamp_types.astype(np.int32), pa.int32())
         case "headers":

@@ -93,7 +93,7 @@ class Cluster:
             except KafkaError as error:
                 limit_ms = self._patience_ms(error) if timeout_ms is None else timeout_ms
                 delay_ms = retries.next_delay_ms(
-                    error.code,
+                    error,
                     self._clock.monotonic_ms(),
                     begun_ms + limit_ms,
                     random.random(),

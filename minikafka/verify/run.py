@@ -236,7 +236,7 @@ class Run:
                     while not self._is_read(reading, positions):
                         await self._read_some(consumer, reading, positions)
                 except KafkaError as error:
-                    if error.code in NEVER or not error.code.retriable:
+                    if error.code in NEVER or not error.retriable:
                         reading.complaints.append(f"at {self._now_ms() / 1000:.3f} s: {error}")
                     if len(reading.complaints) >= MOST_COMPLAINTS:
                         return

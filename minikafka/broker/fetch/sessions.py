@@ -202,10 +202,9 @@ class FetchSessions:
         replica_id: int,
     ) -> FetchContext:
         """As ``context``, for an incremental request."""
-        requests = {key_of(entry): entry for entry in named}
         if named:
             self._limit()
-            self._keep_names(session_id, requests)
+        requests = self._requests_by_key(session_id, named)
         try:
             session = self.cache.resume(
                 session_id,
@@ -239,15 +238,20 @@ class FetchSessions:
 
         return FetchContext(entries, respond)
 
-    def _keep_names(self, session_id: int, requests: dict[PartitionKey, FetchEntry]) -> None:
-        """Give requests by an unknown topic id the name that their session has for it: the topic
-        may be deleted, and its name may be that of another one (Kafka's ``CachedPartition``)."""
-        session = self.cache.get(session_id)
+    def _requests_by_key(
+        self, session_id: int, named: Sequence[FetchEntry]
+    ) -> dict[PartitionKey, FetchEntry]:
+        """Return the requests by key. If the metadata cache lacks a topic id, take the topic name
+        from the session (Kafka's ``CachedPartition``): the topic may be deleted, and another topic
+        may have its name."""
+        requests = {key_of(entry): entry for entry in named}
+        session = self.cache.get(session_id) if named else None
         if session is not None:
             for key, entry in requests.items():
                 if not entry.topic_partition.topic and key in session.partitions:
-                    named = session.partitions[key].request.topic_partition
-                    requests[key] = entry._replace(topic_partition=named)
+                    cached = session.partitions[key].request.topic_partition
+                    requests[key] = entry._replace(topic_partition=cached)
+        return requests
 
     def only_of(
         self, session_id: int, epoch: int, key: PartitionKey

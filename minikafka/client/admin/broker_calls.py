@@ -40,9 +40,7 @@ async def call_every_broker(
     """Carry out a call to every broker and return the results by broker id. A broker that leaves
     the cluster meanwhile has none; in Kafka the call fails when its time is up. Raises
     KafkaError."""
-    nodes = await session.metadata.wait_until(
-        lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the cluster"
-    )
+    nodes = await session.metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
     found: dict[int, R] = {}
 
     async def one(broker_id: int) -> None:

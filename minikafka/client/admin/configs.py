@@ -117,9 +117,7 @@ class ConfigAdmin:
         deadline_ms = session.deadline_ms(timeout_ms)
         one_broker = calls.served_by_one_broker(resource_type, name)
         if one_broker:
-            await session.metadata.wait_until(
-                lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the cluster"
-            )
+            await session.metadata.wait_for_brokers(session.remaining_ms(deadline_ms))
 
         async def attempt() -> R | KafkaError:
             if one_broker:

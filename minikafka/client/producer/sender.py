@@ -291,9 +291,9 @@ class Sender:
 
     def _refused(self, batch: Batch, error: KafkaError) -> None:
         self._session.metadata.note_error(error.code)
-        verdict = BatchOutcome.RETRY if error.code.retriable else BatchOutcome.FAIL
+        verdict = BatchOutcome.RETRY if error.retriable else BatchOutcome.FAIL
         if self.sequences is not None:
-            verdict = self.sequences.refused(batch, error.code, error.code.retriable)
+            verdict = self.sequences.refused(batch, error.code, error.retriable)
         if verdict is BatchOutcome.DELIVERED:
             self._delivered(batch, UNKNOWN_OFFSET, -1)
             return

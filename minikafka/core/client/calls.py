@@ -121,4 +121,4 @@ def raise_gravest(errors: Iterable[KafkaError | None]) -> None:
     """Raise one of ``errors``, if any: a final error rather than a retriable one."""
     found = [error for error in errors if error is not None]
     if found:
-        raise next((error for error in found if not error.code.retriable), found[0])
+        raise next((error for error in found if not error.retriable), found[0])

@@ -97,7 +97,7 @@ _COMPLETION_BACKOFF: Final = ExponentialBackoff(5, 20, jitter=0)
 class Retries:
     """The retry policy of one operation: counts failures and computes backoffs.
 
-    An error is retriable if ``ErrorCode.retriable`` says so, as in Kafka's ``Errors``.
+    ``KafkaError.retriable`` decides, as Kafka's ``Errors`` do.
     """
 
     def __init__(self, backoff: ExponentialBackoff) -> None:
@@ -105,7 +105,7 @@ class Retries:
         self._failures = 0
 
     def next_delay_ms(
-        self, code: ErrorCode, now_ms: int, deadline_ms: int, draw: float
+        self, error: KafkaError, now_ms: int, deadline_ms: int, draw: float
     ) -> int | None:
         """Count a failed attempt and return the delay before the next one, in milliseconds.
 
@@ -113,9 +113,9 @@ class Retries:
         ``draw`` is a random number in [0, 1) for the jitter.
         """
         delay_ms = self._backoff.delay_ms(self._failures, draw)
-        if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+        if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             delay_ms = min(delay_ms, _COMPLETION_BACKOFF.delay_ms(self._failures, draw))
         self._failures += 1
-        if not code.retriable or now_ms + delay_ms >= deadline_ms:
+        if not error.retriable or now_ms + delay_ms >= deadline_ms:
             return None
         return delay_ms

@@ -20,6 +20,8 @@ from minikafka.protocol.frames import RequestHeader, decode_response, encode_req
 from minikafka.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 _LOGIN_VERSION: Final = 1
+_MOST_LOGIN_BYTES: Final = 1_000  # of a SaslHandshake response; text read as a size is larger
+_HEAD_BYTES: Final = 20  # they tell TLS, HTTP and ZooKeeper apart
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a ServerHello
 _ZOOKEEPER_WORDS: Final = (b"Zookeeper version", b"srvr is not", b"This ZooKeeper")
 _BROKERS: Final = "bootstrap.servers must name listeners of brokers"
@@ -97,9 +99,11 @@ NO_REPLY: Final = ProbeReply()
 
 
 def is_complete(data: bytes | bytearray) -> bool:
-    """Whether the first bytes of a reply suffice for ``mismatch``."""
+    """Whether ``mismatch`` needs no more bytes of a reply: it is a whole SaslHandshake response,
+    or begins as another protocol does."""
     size = int.from_bytes(data[:4], "big")
-    return len(data) >= (4 + size if size < 1_000 else 20) and len(data) >= 4
+    needed = 4 + size if size < _MOST_LOGIN_BYTES else _HEAD_BYTES
+    return len(data) >= max(4, needed)
 
 
 def speaks_kafka(reply: ProbeReply) -> bool:

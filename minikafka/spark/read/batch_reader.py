@@ -14,6 +14,7 @@ from minikafka.spark.cluster import Cluster, kept_cluster
 from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.read.fetching import RangeReader
+from minikafka.spark.read.offsets import LARGEST
 from minikafka.spark.read.planning import OffsetRange, small_ranges_together, split_ranges
 from minikafka.spark.read.resolving import batch_ranges
 from minikafka.spark.spark_api import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from minikafka.spark.read.offline import SegmentRange
 
-_NO_END = (1 << 63) - 1
 _ADVICE_NULL = 'Set the option "failOnTimestampOverflow" to "false" to read null instead.'
 
 
@@ -137,7 +137,7 @@ class PushdownReader(BatchReader):
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
         self._first = 0
-        self._end = _NO_END
+        self._end = LARGEST
         self._partition: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -156,9 +156,9 @@ class PushdownReader(BatchReader):
             case EqualTo():
                 self._narrow(value, value + 1)
             case GreaterThan() if name == "offset":
-                self._narrow(value + 1, _NO_END)
+                self._narrow(value + 1, LARGEST)
             case GreaterThanOrEqual() if name == "offset":
-                self._narrow(value, _NO_END)
+                self._narrow(value, LARGEST)
             case LessThan() if name == "offset":
                 self._narrow(0, value)
             case LessThanOrEqual() if name == "offset":

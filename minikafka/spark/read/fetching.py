@@ -162,9 +162,9 @@ class RangeReader:
     def _send_request(self, connection: BlockingConnection) -> None:
         known = ClusterView(topics=self._cluster.topics).partition(self._partition)
         epoch = NO_EPOCH if known is None else known.leader_epoch
-        position = FetchPosition(epoch, self.position)
-        request = fetch_request(self._limits, [(self._partition, position)])
-        request.topics[0].topic_id = self._range.topic_id
+        positions = [(self._partition, FetchPosition(epoch, self.position))]
+        topic_ids = {self._range.topic: self._range.topic_id}
+        request = fetch_request(self._limits, positions, topic_ids)
         has_id = self._range.topic_id != ZERO_UUID
         connection.send(request, FETCH_VERSION_OF_IDS if has_id else FETCH_VERSION)
 

@@ -19,7 +19,7 @@ from minikafka.protocol.records.batch import iterate_batches
 from minikafka.spark.failure_text import print_to_stderr
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, TopicSelection
-from minikafka.spark.read.offsets import EARLIEST, Offsets, names
+from minikafka.spark.read.offsets import EARLIEST, LARGEST, Offsets, names
 from minikafka.spark.read.planning import (
     ADVICE_FAIL,
     ADVICE_RECREATED,
@@ -46,8 +46,6 @@ from minikafka.storage.names import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_NO_END = (1 << 63) - 1
 
 
 class SegmentRange(NamedTuple):
@@ -242,7 +240,7 @@ def _ranges_of(
     partition: TopicPartition, log: _Log, start: int, end: int, read_committed: bool
 ) -> Iterator[SegmentRange]:
     bases = [base for base, _ in log.segments]
-    for (base, file), following in zip(log.segments, [*bases[1:], _NO_END], strict=True):
+    for (base, file), following in zip(log.segments, [*bases[1:], LARGEST], strict=True):
         first, last = max(start, base), min(end, following)
         if first < last:
             aborted = tuple(

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, topic_id_text
-from minikafka.spark.read.offsets import Offsets, names
+from minikafka.spark.read.offsets import LARGEST, Offsets, names
 
-_MAX_OFFSET = (1 << 63) - 1
 # A task that reads has fixed costs like those of decoding some ten thousand records.
 RECORDS_OF_SMALL_TASK: Final = 500
 ADVICE_FAIL = (
@@ -198,7 +197,7 @@ def rate_limit(
     for partition, (begin, size) in sizes.items():
         share = limit * (size / total)
         step = math.ceil(share) if share < 1 else math.floor(share)
-        ends[partition] = min(latest[partition], begin + step, _MAX_OFFSET)
+        ends[partition] = min(latest[partition], begin + step, LARGEST)
     return ends
 
 

@@ -174,7 +174,7 @@ def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
         try:
             transactions.end(producer, committed=False)
         except KafkaError as error:
-            if error.code.retriable:
+            if error.retriable:
                 raise  # the brokers do not respond: skip the other transactions
 
     with suppress(KafkaError):

@@ -190,7 +190,7 @@ class Producing:
     def _note_error(self, error: KafkaError) -> None:
         """Raise ``error`` unless it is retriable. The batches of a failed request are still queued
         and are sent again, to the current leader."""
-        if not error.code.retriable:
+        if not error.retriable:
             raise error
         if error.code in STALE_METADATA:
             self._cluster.topics.clear()

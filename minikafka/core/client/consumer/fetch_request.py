@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition, grouped
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
@@ -48,9 +49,14 @@ class FetchPosition(NamedTuple):
 
 
 def fetch_request(
-    limits: FetchLimits, positions: Iterable[tuple[TopicPartition, FetchPosition]]
+    limits: FetchLimits,
+    positions: Iterable[tuple[TopicPartition, FetchPosition]],
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> FetchRequest:
-    """Build a Fetch request; it belongs to no fetch session until the session fields are set."""
+    """Build a Fetch request; it belongs to no fetch session until the session fields are set.
+
+    Versions up to ``FETCH_VERSION`` give the topics by name, later ones by ``topic_ids``."""
+    ids = topic_ids or {}
     topics = grouped(
         (
             tp.topic,
@@ -69,7 +75,7 @@ def fetch_request(
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,
         isolation_level=limits.isolation_level,
-        topics=[FetchTopic(name, partitions=rows) for name, rows in topics.items()],
+        topics=[FetchTopic(name, ids.get(name, ZERO_UUID), rows) for name, rows in topics.items()],
         rack_id=limits.rack,
     )
 

@@ -78,24 +78,24 @@ NO_JITTER = ExponentialBackoff(100, 1000, jitter=0)
 
 def test_retriable_errors_are_retried_ever_later_until_the_deadline() -> None:
     retries = Retries(NO_JITTER)
-    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert [retries.next_delay_ms(code, 0, 10_000, 0) for _ in range(3)] == [100, 200, 400]
-    assert retries.next_delay_ms(code, 9_200, 10_000, 0) is None  # 800 ms on is the deadline
+    error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert [retries.next_delay_ms(error, 0, 10_000, 0) for _ in range(3)] == [100, 200, 400]
+    assert retries.next_delay_ms(error, 9_200, 10_000, 0) is None  # 800 ms on is the deadline
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.UNSUPPORTED_VERSION])
 def test_a_final_error_is_not_retried(code: ErrorCode) -> None:
-    assert Retries(NO_JITTER).next_delay_ms(code, 0, 10_000, 0) is None
+    assert Retries(NO_JITTER).next_delay_ms(KafkaError(code), 0, 10_000, 0) is None
 
 
 def test_a_transaction_that_is_being_completed_is_waited_for_in_short_steps() -> None:
     """Up to 20 ms, as Kafka's TransactionManager does for AddPartitionsToTxn."""
     retries = Retries(NO_JITTER)
-    code = ErrorCode.CONCURRENT_TRANSACTIONS
-    assert [retries.next_delay_ms(code, 0, 10_000, 0) for _ in range(4)] == [5, 10, 20, 20]
-    assert retries.next_delay_ms(ErrorCode.NOT_COORDINATOR, 0, 10_000, 0) == 1000
+    error = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert [retries.next_delay_ms(error, 0, 10_000, 0) for _ in range(4)] == [5, 10, 20, 20]
+    assert retries.next_delay_ms(KafkaError(ErrorCode.NOT_COORDINATOR), 0, 10_000, 0) == 1000
 
 
 def test_the_backoff_may_be_shorter_than_that_step() -> None:
     retries = Retries(ExponentialBackoff(2, 2, jitter=0))
-    assert retries.next_delay_ms(ErrorCode.CONCURRENT_TRANSACTIONS, 0, 10_000, 0) == 2
+    assert retries.next_delay_ms(KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS), 0, 10_000, 0) == 2
