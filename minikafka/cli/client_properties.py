@@ -43,8 +43,7 @@ def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
 
 def command_config(args: argparse.Namespace) -> dict[str, str]:
     """Return the keys of the --command-config file. As in Kafka's tools, --bootstrap-server wins
-    over bootstrap.servers in the file. Raises WrongUsage if it
-    cannot be read."""
+    over bootstrap.servers in the file. Raises WrongUsage if the file cannot be read."""
     file = getattr(args, "command_config", None)
     if file is None:
         return {}

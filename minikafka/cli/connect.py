@@ -18,7 +18,7 @@ from minikafka.kernel import events
 from minikafka.kernel.ports import World
 
 T = TypeVar("T")
-TIMEOUT_MS = 30_000  # until which a verb has reached a broker
+TIMEOUT_MS = 30_000  # for which a verb tries to reach a broker
 
 
 def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
@@ -29,7 +29,7 @@ def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
 
 
 def bare_client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
-    """As ``client_config``, without the keys of --command-config. Raises WrongUsage."""
+    """Return the configuration of --bootstrap-server alone. Raises WrongUsage."""
     try:
         parse_bootstrap_servers(args.bootstrap_server)
     except ValueError as error:
@@ -40,10 +40,11 @@ def bare_client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
 
 
 def run_client(work: Callable[[World], Coroutine[Any, Any, T]], limit_ms: int | None = None) -> T:
-    """Run ``work`` in the real world and log errors only. A client retries for a long time to
-    connect, so a failure of the first attempt is reported on standard error at once, with
-    ``limit_ms``, how long it tries to (None: for ever). A change is carried out to its end though
-    nobody reads the output any more."""
+    """Run ``work`` in the real world and log errors only.
+
+    A client retries to connect, so the first failure is printed to standard error at once, with the
+    time ``limit_ms`` for which the client tries (None: without a limit). ``work`` runs to its end
+    even if its output cannot be written (``changes_completed``)."""
     from minikafka.world.real.world import real_world, run
 
     async def main() -> T:

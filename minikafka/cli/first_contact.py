@@ -9,7 +9,7 @@ from minikafka.kernel.ports import Network, ProtocolFactory
 from minikafka.kernel.tls import TlsSettings
 from minikafka.network.wrapped_network import WrappedNetwork
 
-# What a peer that closes a connection during the handshake leaves as the reason.
+# The OSError has no text if the peer closes the connection during the TLS handshake.
 NO_REASON = "the peer has closed the connection"
 PATIENCE_S = 5  # an attempt that fails after this long had no response at all
 

@@ -174,7 +174,8 @@ def _flush() -> int:
 
 
 def _run(words: list[str]) -> int:
-    """Run the verb. Raises its errors, and SystemExit after --help of a verb."""
+    """Run the verb and return its exit status. Raises the verb's errors, and argparse's
+    SystemExit."""
     if not words:
         print(overview(), file=sys.stderr)
         return USAGE
@@ -197,7 +198,7 @@ def _run(words: list[str]) -> int:
 
 
 def _reported(work: Callable[[], int]) -> int:
-    """Return the exit status of ``work``, whose error is printed in one line."""
+    """Run ``work`` and return its exit status. Print its error, if any, in one line."""
     try:
         return work()
     except BrokenPipeError:  # the reader of the pipe has ended, as `| head -1` does

@@ -275,7 +275,7 @@ def _status(args: argparse.Namespace) -> None:
     ends = (
         end_offsets(servers, checkpoints, command_config(args)) if servers else EndOffsets({}, {})
     )
-    rows = [row for each in checkpoints for row in flow_statuses(each, ends.of(each))]
+    rows = [row for each in checkpoints for row in flow_statuses(each, ends.for_flow(each))]
     if args.prometheus:
         sys.stdout.write(metrics_text(samples(spec.name, rows)))
     else:

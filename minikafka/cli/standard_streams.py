@@ -1,4 +1,4 @@
-"""Standard input, output and error of the command: closed ones, and readers that end early."""
+"""Standard streams of the command that are closed, or whose reader ends early."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_missing() -> None:
 
 
 def drop_output() -> None:
-    """Let what is still written to standard output go nowhere."""
+    """Redirect standard output to the null device."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -61,8 +61,9 @@ class _Output:
 
 @contextmanager
 def changes_completed() -> Iterator[None]:
-    """Run a block that changes something to its end though its output cannot be written, because
-    the reader of the pipe has ended or the disk is full. Raise that OSError then."""
+    """Run a block to its end even if its output cannot be written, because the reader of the pipe
+    has ended or the disk is full: it must not stop in the middle of a change. Raise the OSError of
+    the output afterwards."""
     output = _Output(sys.stdout)
     with redirect_stdout(cast(TextIO, output)):
         yield

@@ -15,7 +15,7 @@ _DEFAULT_COLUMNS = 80
 
 
 class VerbParser(argparse.ArgumentParser):
-    """An ArgumentParser, also of sub-verbs: argparse creates those of the same class."""
+    """The parser of a verb. argparse creates the parsers of its sub-verbs from the same class."""
 
     def __init__(self, **options: Any) -> None:
         self._words: Sequence[str] = ()
@@ -39,8 +39,8 @@ class VerbParser(argparse.ArgumentParser):
         return found, extras
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2. An unknown option is named before what argparse says, such as that a
-        required one is missing."""
+        """Exit with status 2. An unknown option replaces argparse's message, which may be that a
+        required option is missing."""
         unknown = self._unknown_option()
         if unknown is not None:
             near = did_you_mean(unknown, self._option_string_actions)
@@ -59,8 +59,8 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
-    """Make what formats a verb's help. argparse would ask shutil for the width, with each verb's
-    first option, and shutil brings bz2 and lzma."""
+    """Return a help formatter as wide as the terminal. argparse would import shutil to find the
+    width, and with it bz2 and lzma."""
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() else 0
     if not width:

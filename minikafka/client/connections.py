@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Every broker knows version 0, and uses its form to respond to versions that it does not know.
 _API_VERSIONS_VERSION = 0
 NEXT_BROKER_AFTER_MS = 1_000  # a frozen broker accepts connections and never responds
-CHECK_PEERS_AFTER_MS = 500  # as long as no broker has ever responded
+CHECK_PEERS_AFTER_MS = 500  # of a request, if no broker has ever responded
 
 
 class _Link:
@@ -315,7 +315,7 @@ class Connections:
         await asyncio.wait([opening], timeout=left_ms / 1000)
         if not opening.done():
             link.failures = max(1, link.failures)  # other brokers are preferred until it is open
-            if link.last_error is not None:  # it waits for its backoff, or has not failed again yet
+            if link.last_error is not None:  # says more than a time-out
                 raise link.last_error
             raise TimeoutError(f"{link.host}:{link.port}: no connection within {left_ms} ms")
         if opening.cancelled():
@@ -376,8 +376,8 @@ class Connections:
 
 
 def _is_unexplained(outcome: asyncio.Task[Any]) -> bool:
-    """Whether a request is under way, or has failed as it does at a peer that is no broker of the
-    client's protocol."""
+    """Whether a request is pending, or has an error that a wrong peer may have caused: one that is
+    no broker, or a listener of another security protocol."""
     if not outcome.done():
         return True
     error = outcome.exception()

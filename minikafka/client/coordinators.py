@@ -49,7 +49,7 @@ async def look_up_coordinator(
     session: ClusterSession, key: CoordinatorKey, deadline_ms: int
 ) -> int:
     """Send FindCoordinator to any broker and wait until the metadata contains the coordinator.
-    Wait for first metadata before: then the bootstrap servers are known to be brokers.
+    Before that, wait for the first metadata, whose request finds out if no server is a broker.
 
     One attempt. Raises KafkaError.
     """

@@ -1,4 +1,4 @@
-"""The probes of bootstrap servers that give a client no valid response."""
+"""Probes of bootstrap servers, which tell why none of them gives the client a valid response."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _REPLY_BYTES: Final = 4096
 
 
 class PeerCheck:
-    """Finds out which servers are no brokers of the client's protocol.
+    """Finds the servers that a client of this security protocol cannot use.
 
-    A server is probed once, when it takes connections: first by a login over ``secured``, the
-    client's own transport, and if that is no Kafka, by the other probes over ``plain``.
+    A server that accepts connections is probed once: first with a SaslHandshake over ``secured``,
+    the client's own transport, and if the reply is not Kafka's, with the other probes over
+    ``plain``.
     """
 
     def __init__(self, config: ClientConfig, plain: Network, secured: Network) -> None:
@@ -37,7 +38,7 @@ class PeerCheck:
         self._found: dict[tuple[str, int], WrongPeer | None] = {}  # bound: the bootstrap servers
 
     async def examine(self, servers: Iterable[tuple[str, int]]) -> list[WrongPeer | None]:
-        """Return what is wrong with each server; None if nothing is known."""
+        """Return for each server why the client cannot use it; None if no reason is found."""
         return await asyncio.gather(*(self._examine(host, port) for host, port in servers))
 
     async def _examine(self, host: str, port: int) -> WrongPeer | None:
@@ -45,7 +46,7 @@ class PeerCheck:
             return self._found[host, port]
         login, connected = await _probe(self._secured, host, port, Probe.LOGIN)
         replies: dict[Probe, ProbeReply] = {Probe.LOGIN: login}
-        over_tls = self._protocol in TLS_PROTOCOLS  # then it fails to connect to a plain peer
+        over_tls = self._protocol in TLS_PROTOCOLS  # a TLS client cannot connect to a plain peer
         if not speaks_kafka(login) and (connected or over_tls):
             others = [Probe.ZOOKEEPER, Probe.HTTP]
             others.append(Probe.PLAIN_LOGIN if over_tls else Probe.TLS)
@@ -80,7 +81,7 @@ async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[
 
 
 class _Receiver(asyncio.BufferedProtocol):
-    """The first bytes that a peer sends; ``done`` is set when they suffice, or at the end."""
+    """Collects the first bytes of a peer; ``done`` is set when they suffice or the peer closes."""
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -149,8 +149,8 @@ def decode_to_arrow(
 def batches_to_arrow(
     batches: Sequence[RecordBatch], span: Slice, schema: pa.Schema, overflow_is_null: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the records of ``span`` in ``batches``, which a consumer may see. The rest is as with
-    ``decode_to_arrow``."""
+    """Decode the records of ``span`` in ``batches``, all of which are visible to the consumer.
+    ``overflow_is_null`` and the errors are those of ``decode_to_arrow``."""
     import pyarrow as pa
 
     for records in decode_batches(batches):

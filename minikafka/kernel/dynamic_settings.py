@@ -116,8 +116,7 @@ def is_dynamic(name: str) -> bool:
 
 def is_custom(name: str) -> bool:
     """Whether no table has the key. As in Kafka it may be altered at run time, without effect:
-    deployments set keys of other vendors. Keys for a plug-in are not custom, since they have one.
-    """
+    deployments set keys of other vendors. A key that a plug-in reads is not custom."""
     known = BROKER_CONFIG
     return not (
         any(name in keys for keys in (known.settings, known.ignored, known.refused, known.free))

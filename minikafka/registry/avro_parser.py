@@ -67,8 +67,8 @@ class AvroType:
 
 
 class AvroParser:
-    """Parses schemas. ``named`` holds the types that a schema may refer to, by their full names,
-    and gets those that it defines; ``violations`` gets the rules that it breaks."""
+    """Parses schemas. ``named`` maps full names to the types that a schema may refer to; the parser
+    adds the types that it defines. ``violations`` collects the rules that it breaks."""
 
     def __init__(self, named: dict[str, AvroType]) -> None:
         self._named = named
@@ -76,8 +76,8 @@ class AvroParser:
         self.violations: list[str] = []
 
     def type_of(self, schema: Json, namespace: str = "") -> AvroType:
-        """Return the type that a schema stands for within a namespace. Raises ValueError if it
-        stands for none."""
+        """Return the type that a schema denotes within a namespace. Raises ValueError if it denotes
+        none."""
         if isinstance(schema, str):
             return self._referred(schema, namespace)
         if isinstance(schema, list):
@@ -163,14 +163,14 @@ class AvroParser:
             self._break(f"the order of {name} in {record.name} is not {', '.join(_ORDERS)}")
         default = schema.get("default", ABSENT)
         if of.kind in _FLOATING and isinstance(default, str) and _DOUBLE.fullmatch(default):
-            default = 0.0  # a number that is written as a text
+            default = 0.0  # Java parses such a text as a number
         if default is not ABSENT and not self._takes(of, default):
             self._break(f"the default of {name} in {record.name} does not fit its type")
         return AvroField(str(name), self._aliases(schema), default, of)
 
     def _takes(self, of: AvroType, default: Json) -> bool:
-        """Tell whether the value may be the default of a field of this type. A record that is not
-        complete yet takes none. Raises ValueError after ``MOST_STEPS``."""
+        """Whether the value may be the default of a field of this type. A record type whose fields
+        are still being parsed accepts none. Raises ValueError after ``MOST_STEPS``."""
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise ValueError(f"its defaults take more than {MOST_STEPS:,} steps to check")
@@ -221,7 +221,7 @@ class AvroParser:
 
     def _check_name(self, name: Json, *parts: Json) -> None:
         if not all(isinstance(each, str) and _NAME.fullmatch(each) for each in parts):
-            self._break(f"{_shown(name)} is no name: A-Z, a-z, _ and, not first, 0-9")
+            self._break(f"{_shown(name)} is no name: use A-Z, a-z, _ and, after the first, 0-9")
 
     def _break(self, rule: str) -> None:
         self.violations.append(rule)
@@ -235,7 +235,7 @@ def full_name(name: str, namespace: str) -> str:
 
 
 def name_of(schema: Mapping[str, Json], namespace: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace that counts within it. Raises
+    """Return the full name of a named type, and the namespace of the names inside it. Raises
     ValueError."""
     name, own = _required(schema, "name"), schema.get("namespace")
     if not isinstance(name, str):

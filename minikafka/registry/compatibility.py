@@ -31,8 +31,8 @@ class ParsedSchema(Protocol):
 
     @property
     def violations(self) -> Sequence[str]:
-        """The rules of its specification that it breaks. A new schema breaks none; one that is
-        stored may, and is used as far as it goes."""
+        """The rules of its specification that the schema breaks. If there are any, it cannot be
+        registered; a schema that is stored already stays usable."""
         ...
 
     def unreadable(self, writer: ParsedSchema) -> list[str]:

@@ -55,8 +55,8 @@ def register(
 ) -> RegistryChange[Registered]:
     """Add a version to a subject, unless a live version has the same schema. Raises RegistryError:
     a mode that forbids it, a schema that is incompatible or breaks a rule of its specification, an
-    id that another schema has. A schema with an id comes from another registry, which has had its
-    rules for it."""
+    id that another schema has. In the mode IMPORT schemas are not checked: another registry has
+    accepted them."""
     if state.effective_mode(subject) == "IMPORT":
         return _imported(state, subject, wanted)
     if wanted.id is not None and wanted.id >= 0:

@@ -241,11 +241,11 @@ class Cluster:
         return {name: each for name, each in found.items() if each != ZERO_UUID}
 
     def check_topic_ids(self, known: Mapping[str, UUID]) -> None:
-        """Raise KafkaError INCONSISTENT_TOPIC_ID if the metadata have another id of a topic than
-        the ``known`` one, and a broker still gives the known one.
+        """Raise KafkaError INCONSISTENT_TOPIC_ID if brokers disagree: the metadata have another id
+        of a topic than the ``known`` one, and some broker still responds with the known one.
 
-        The metadata of one of the two are stale, and ids have no order. So a topic counts as
-        created again only when all brokers that can be reached give the other id."""
+        One of the two has stale metadata, and ids do not show which is newer. So a topic counts as
+        created again only when no broker that can be reached has the known id."""
         current = self.topic_ids(known)
         other = {name for name, each in current.items() if each != known[name]}
         if not other:
@@ -288,7 +288,7 @@ class Cluster:
 
         A partition in ``expected`` is left out only if no broker knows it. If it were left out by
         mistake and found again later, the stream would read it as a new one, from its start. For
-        the same reason all brokers must give another id of a topic than that in ``known_ids``."""
+        the same reason brokers must agree about the ids of topics (``check_topic_ids``)."""
         topics = _topics_of(subscription)
 
         def attempt() -> None:

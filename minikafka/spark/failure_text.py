@@ -38,7 +38,7 @@ def cause_of(error: BaseException | str) -> str:
 
 
 def print_to_stderr(line: str) -> None:
-    """Print what a user shall know although nothing fails, to the log of a driver or executor."""
+    """Print a line to the log of the driver or executor, for the user of a query that goes on."""
     sys.stderr.write(f"minikafka: {line}\n")
     sys.stderr.flush()
 

@@ -80,8 +80,8 @@ _CONFLUENT: Final = {
 
 
 def known_proto(name: str) -> Any:
-    """Return the descriptor of a file by the name that imports it; None for one that is not known.
-    Raises ImportError for a name that Google's packages do not have."""
+    """Return the descriptor of the file that is imported as ``name``; None if it is not a known
+    file. Raises ImportError if Google's packages lack it."""
     from google.protobuf import text_format
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -97,8 +97,8 @@ def known_proto(name: str) -> Any:
 
 
 def add_known_proto(pool: Any, name: str, added: set[str]) -> None:
-    """Add a file with what it imports to a pool, unless it is not known or in ``added``, which gets
-    what is added. Raises ImportError."""
+    """Add a known file and its imports to ``pool``, and their names to ``added``. Other files, and
+    those in ``added``, are skipped. Raises ImportError."""
     file = None if name in added else known_proto(name)
     if file is None:
         return
@@ -110,7 +110,7 @@ def add_known_proto(pool: Any, name: str, added: set[str]) -> None:
 
 @cache
 def known_set() -> bytes:
-    """Return the set of the descriptors that protoc does not have itself."""
+    """Return a serialized FileDescriptorSet of the known files that protoc does not bring."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     names = [*_CONFLUENT, *(f"google/type/{name}.proto" for name in GOOGLE_TYPES)]
@@ -120,7 +120,7 @@ def known_set() -> bytes:
 
 @cache
 def meta_pool() -> Any:
-    """Return a pool in which options may have the extensions of Confluent."""
+    """Return a pool that knows the options of ``confluent/meta.proto``."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()

@@ -122,7 +122,7 @@ class Loader:
             if position >= total // 2:
                 self._measured.killed = self.leader()
                 leads = f"broker {self._measured.killed}, which leads partition 0"
-                self._say(f"kills {leads}, on purpose (kill -9)")
+                self._say(f"kills {leads} on purpose (kill -9)")
                 self._killed_at = time.monotonic()
                 self._cluster.kill_broker(self._measured.killed)
         elif not self._restarted and self.leader() not in (-1, self._measured.killed):

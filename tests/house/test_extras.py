@@ -1,4 +1,4 @@
-"""What the extras of pyproject.toml bring says how to get it where they are not installed."""
+"""Without an extra of pyproject.toml, whatever needs it says how to install its packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages say about verbs, scripts and modules is so, where their commands are not run."""
+"""Pages name only options, scripts and modules that exist, also where no test runs the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka and we respond alike to requests that are odd, but that clients and scripts send."""
+"""Kafka's broker and ours respond alike to unusual requests that clients and scripts send."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 THEIRS_ID, OURS_ID = 1, 2
 EACH = pytest.mark.parametrize("broker_id", [THEIRS_ID, OURS_ID], ids=["theirs", "ours"])
 TIMEOUT_MS = 20_000
-FOR_EVER_MS = 60_000  # longer than the time-out: who waits so long fails the test
+FOR_EVER_MS = 60_000  # longer than the time-out, so a response that waits so long fails the test
 UNKNOWN, UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -167,7 +167,7 @@ def test_a_session_keeps_the_name_of_a_topic_that_was_made_again_elsewhere(
         return found not in (old.topic_id, UUID(int=0))
 
     def make_again() -> None:
-        admin = cluster.admin()  # until the result is there
+        admin = cluster.admin()  # the client must live until the result is there
         admin.delete_topics([name])[name].result(60)
         until(lambda: cluster.znode(f"/brokers/topics/{name}") is None, "the topic is gone")
         cluster.create_topic(name, [other])

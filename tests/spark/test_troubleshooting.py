@@ -103,7 +103,7 @@ def topic_created_again(place: Place) -> None:
 
 
 def nanoseconds(place: Place) -> None:
-    """As a producer sends them that takes them for milliseconds."""
+    """A producer sends nanoseconds as if they were milliseconds."""
     message = {"value": b"x", "timestamp": 1_700_000_000_000_000_000}
     produce(place.cluster.bootstrap, place.topic, [message])
     place.run(place.stream())

@@ -71,7 +71,7 @@ def asks_for_a_password(text: str) -> bool:
 
 
 class Server:
-    """A verb that runs until a signal stops it. ``ports`` are those of the page and of here."""
+    """A verb that runs until a signal stops it. ``ports`` maps ports of the page to real ones."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, ports: dict[int, int]) -> None:
         self.process = process
@@ -97,8 +97,8 @@ class Server:
 
 
 class PageReader:
-    """``phrases`` are texts of commands that are replaced, such as the name of a host. ``ports``
-    has the free port for each port of the page."""
+    """Runs the commands of one page. ``phrases`` are replaced in each command, such as a host
+    name; ``ports`` maps each port of the page to a free one."""
 
     def __init__(self, folder: Path, shared: Callable[[], Server]) -> None:
         """``shared`` returns a server of the verb ``up`` without options."""

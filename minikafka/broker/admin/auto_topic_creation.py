@@ -25,8 +25,8 @@ from minikafka.protocol.messages.create_topics import (
 )
 
 CREATE_TOPICS_VERSION = 7
-# How long a response waits for the creation of its topics. The controller takes milliseconds; while
-# there is none, clients retry.
+# How long a Metadata response waits for its topics, at most. The controller creates a topic within
+# milliseconds; without a controller the client retries.
 MAX_WAIT_MS: Final = 1_000
 
 OFFSETS_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
@@ -69,25 +69,27 @@ Respond: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
 
 
 class _Waiting:
-    """A response that waits until its topics are created or refused, ``MAX_WAIT_MS`` at most."""
+    """A response that is sent when its topics are created or refused, or after ``MAX_WAIT_MS``."""
 
-    __slots__ = ("_errors", "_left", "_respond", "_timer")
+    __slots__ = ("_errors", "_respond", "_timer", "_unsettled")
 
     def __init__(
-        self, clock: Clock, errors: dict[str, ErrorCode], topics: int, respond: Respond
+        self, clock: Clock, errors: dict[str, ErrorCode], unsettled: int, respond: Respond
     ) -> None:
-        """``errors`` are those after ``MAX_WAIT_MS``; ``topics`` of them are not known yet."""
+        """``errors`` has the error of each topic in case the time is up; the outcome of
+        ``unsettled`` topics is awaited."""
         self._errors = errors
-        self._left = topics
+        self._unsettled = unsettled
         self._respond: Respond | None = respond
         self._timer = clock.call_later(MAX_WAIT_MS, self._answer)
 
     def settle(self, topic: str, error: ErrorCode) -> None:
+        """Set the outcome of a topic, and respond if it is the last one."""
         if self.is_answered:
             return
         self._errors[topic] = error
-        self._left -= 1
-        if not self._left:
+        self._unsettled -= 1
+        if not self._unsettled:
             self._timer.cancel()
             self._answer()
 
@@ -105,13 +107,14 @@ class _Waiting:
 class AutoTopicCreation:
     """Creates unknown topics that clients request (Kafka's ``AutoTopicCreationManager``).
 
-    The controller creates them; any other broker sends CreateTopics to it. Either way the response
-    to the client waits for the outcome, ``MAX_WAIT_MS`` at most: LEADER_NOT_AVAILABLE for a topic
-    that exists now, or the error of its refusal. (Kafka's other brokers respond at once, and hide
-    a refusal for ever.) UNKNOWN_TOPIC_OR_PARTITION stands for an outcome that is not known. After
-    both errors clients retry. Requests for a topic that is being created share its outcome. Once one
-    of them has waited too long, the others no longer wait: they would hold back what their
-    connections send next. Nothing is remembered after the outcome, so a refused name is tried again.
+    The controller creates the topics; any other broker sends CreateTopics to it. Either way the
+    Metadata response waits for the outcome, ``MAX_WAIT_MS`` at most. Its error is
+    LEADER_NOT_AVAILABLE if the topic exists now, UNKNOWN_TOPIC_OR_PARTITION if the outcome is not
+    known (clients retry after both), or else the controller's reason to refuse the topic. (In Kafka
+    only the controller's own response has that reason.) Requests for a topic that is being created
+    share its outcome. Once one of them has waited for ``MAX_WAIT_MS``, later ones do not wait: they
+    would hold back what their connections send next. Outcomes are not kept, so a refused name is
+    tried again.
 
     The replication factor of a topic is limited to the number of ``live_brokers``, so that a
     cluster of one broker can have groups. (Kafka waits until there are enough brokers.)
@@ -173,7 +176,7 @@ class AutoTopicCreation:
         return any(waiting.is_answered for waiting in self._in_flight[topic])
 
     def begin(self, topics: Iterable[str], take_permits: TakePermits = take_freely) -> None:
-        """Create the topics, whose names are valid, without waiting."""
+        """Start to create the topics and return at once. Their names must be valid."""
         assert self._tasks is not None, "topics are created after start"
         creatable = [topic for topic in topics if topic not in self._in_flight]
         if creatable:
@@ -206,8 +209,8 @@ class AutoTopicCreation:
         }
 
     async def _send_to_controller(self, topics: list[CreatableTopic]) -> dict[str, ErrorCode]:
-        """Send CreateTopics to the controller and return the errors of its response, none if there
-        was none. The time-out of 0 lets it respond when the topics are in ZooKeeper."""
+        """Send CreateTopics to the controller and return the error of each topic; nothing if there
+        is no response. After a time-out of 0 it responds once the topics are in ZooKeeper."""
         request = CreateTopicsRequest(topics=topics, timeout_ms=0)
         names = [topic.name for topic in topics]
         try:

@@ -176,8 +176,8 @@ class DynamicBrokerConfig:
         return name in known.settings or name in known.ignored or name.startswith(LISTENER_PREFIX)
 
     def valid(self, stored: Mapping[str, str], per_broker: bool) -> dict[str, str]:
-        """Return the valid settings among those that ZooKeeper has for this broker (``per_broker``)
-        or for all (Kafka's ``fromPersistentProps``). The others are logged."""
+        """Return the valid ones of the settings ``stored`` in ZooKeeper, with passwords decrypted
+        if they are of this broker (Kafka's ``fromPersistentProps``). Log the others."""
         given = self.passwords.decrypted(stored) if per_broker else stored
         source = "broker" if per_broker else "cluster"
         taken = {}

@@ -103,8 +103,8 @@ class ReadResult(NamedTuple):
 
     @property
     def is_urgent(self) -> bool:
-        """Whether a fetch session includes this result even if it is unchanged. The response is
-        sent at once, unless it is for a consumer and the partition ``is_unknown``."""
+        """Whether a fetch session includes this result even if it is unchanged. Such a result also
+        ends the wait of a fetch, unless it ``is_unknown`` and the fetch is a consumer's."""
         return (
             self.error is not ErrorCode.NONE
             or self.diverging is not None

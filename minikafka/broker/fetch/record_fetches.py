@@ -89,8 +89,8 @@ class ColdReads:
 def without_errors(
     entries: Sequence[FetchEntry], errors: Sequence[ReadResult | None], reply: FetchReply
 ) -> tuple[list[FetchEntry], FetchReply]:
-    """Return the entries whose error is None, and a function that takes their results and calls
-    ``reply`` with those of all entries."""
+    """Return the entries without an error, and the reply function to read them with: it takes their
+    results and passes the results and errors of all entries to ``reply``."""
 
     def reply_to_all(results: Sequence[ReadResult]) -> None:
         read = iter(results)
@@ -160,9 +160,9 @@ class RecordFetches:
         fetch are read in slices; then it is always called later. A follower's session may add
         entries to ``following`` while it is parked, and so results.
 
-        As in Kafka, a consumer waits for the other partitions if only some are unknown: else a
-        deleted topic would take its pacing. A follower does not wait: it has a back-off, and mostly
-        names a partition that this broker is about to lead.
+        As in Kafka, a consumer's fetch waits even if some of its partitions are unknown: otherwise
+        a consumer of a deleted topic would fetch in a busy loop. A follower's fetch does not wait:
+        the follower backs off, and usually this broker is about to lead the unknown partition.
 
         The fetch offsets of a follower acknowledge the records below them. If that moves a high
         watermark, the delayed operations that wait for it complete synchronously."""
@@ -322,7 +322,7 @@ class RecordFetches:
         self._watch(operation, entries, following)
 
     def _may_park_unread(self, params: FetchParams) -> bool:
-        """Whether the fetch is one of a consumer that waits for many bytes."""
+        """Whether this is a consumer's fetch that waits for more than ``UNREAD_MIN_BYTES``."""
         return (
             params.min_bytes > UNREAD_MIN_BYTES
             and not params.is_from_follower
@@ -331,8 +331,8 @@ class RecordFetches:
         )
 
     def _lacks_bytes(self, params: FetchParams, entries: Sequence[FetchEntry]) -> bool:
-        """Whether such a fetch would find fewer. If it were read nevertheless, a client could have
-        the broker read megabytes with each request, and receive none."""
+        """Whether the partitions have records, but fewer than ``min_bytes``. If these were read, a
+        client could make the broker read megabytes with each request and receive none."""
         try:
             return 0 < self._reader.available_bytes(params, entries) < params.min_bytes
         except (KafkaError, OSError):

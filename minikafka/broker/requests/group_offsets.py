@@ -242,8 +242,8 @@ class OffsetFetchHandler:
 def _requested(
     topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
 ) -> list[TopicPartition]:
-    """Return the partitions in the order of the request. As in Kafka, the response has a partition
-    once that is named twice."""
+    """Return the partitions in the order of the request. As in Kafka, a partition that it names
+    twice has one row in the response."""
     named = (
         TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes
     )

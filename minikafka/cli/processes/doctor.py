@@ -29,10 +29,10 @@ _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?(>=[\d.]+)(?:,(<[\d.]+))?")
 class CheckResult(NamedTuple):
     """The result of one check; ``problem`` says what to do, and is empty if the check passed.
 
-    ``needed`` names what does not work without it."""
+    ``needed_by`` names what does not work without it."""
 
     what: str
-    needed: str
+    needed_by: str
     found: str
     problem: str = ""
 
@@ -59,7 +59,7 @@ def examine_brokers(environ: Mapping[str, str]) -> list[CheckResult]:
 
 def examine_extras(environ: Mapping[str, str]) -> list[CheckResult]:
     """Check the packages of each extra, and what Spark needs besides."""
-    extras = [extra for extra in EXTRAS if extra != "java"]  # ZooKeeper's rows tell of it
+    extras = [extra for extra in EXTRAS if extra != "java"]  # the rows of ZooKeeper cover it
     return [
         _found("java of spark", "extra spark", lambda: _spark_java(environ)),
         _data_source(),
@@ -67,11 +67,11 @@ def examine_extras(environ: Mapping[str, str]) -> list[CheckResult]:
     ]
 
 
-def _found(what: str, needed: str, find: Callable[[], str]) -> CheckResult:
+def _found(what: str, needed_by: str, find: Callable[[], str]) -> CheckResult:
     try:
-        return CheckResult(what, needed, find())
+        return CheckResult(what, needed_by, find())
     except (ZookeeperError, JavaError) as error:
-        return CheckResult(what, needed, "", str(error))
+        return CheckResult(what, needed_by, "", str(error))
 
 
 def _jars(environ: Mapping[str, str]) -> str:
@@ -117,11 +117,11 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _data_source() -> CheckResult:
     """Check that Spark finds the data source: it lists folders, and does not use import hooks."""
-    name, needed = "pyspark_minikafka", "extra spark"
+    name, needed_by = "pyspark_minikafka", "extra spark"
     for folder in map(Path, sys.path):
         if (folder / name / "__init__.py").is_file():
-            return CheckResult("data source", needed, str(folder / name))
+            return CheckResult("data source", needed_by, str(folder / name))
     if importlib.util.find_spec(name) is not None:
         problem = f"Spark will not see {name} through an import hook: install it as a folder"
-        return CheckResult("data source", needed, "", problem)
-    return CheckResult("data source", needed, "", f"{name} is not importable")
+        return CheckResult("data source", needed_by, "", problem)
+    return CheckResult("data source", needed_by, "", f"{name} is not importable")

@@ -63,8 +63,8 @@ JVM_SETTINGS = (
     "-Djute.maxbuffer=4194304",  # bytes; as much as Kafka's own client takes
 )
 
-# Java cannot open a file whose name has characters that the locale lacks, as C has all but ASCII.
-FILE_NAMES = "C.UTF-8"
+# Java opens a file only if the locale can encode its name; the locale C encodes ASCII alone.
+LOCALE = "C.UTF-8"
 READY_POLL_S = 0.02
 STATUS_TIMEOUT_S = 0.5  # a server that is just starting may take a connection and never answer it
 STOP_GRACE_S = 5.0
@@ -290,7 +290,7 @@ class EmbeddedZookeeper:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=words,
                     stderr=words,
-                    env={**os.environ, "LC_ALL": FILE_NAMES},
+                    env={**os.environ, "LC_ALL": LOCALE},
                     pass_fds=(self._lock,),  # the directory stays locked while the server lives
                     start_new_session=True,  # Ctrl-C reaches only this process
                     preexec_fn=_die_with_parent,

@@ -1,4 +1,4 @@
-"""The disks that the processes of `minikafka up` write to: which are full."""
+"""Reports of full disks to the user of `minikafka up`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-# A broker appends as long as anything fits, and then refuses records.
+# A disk counts as full below the first limit of free bytes, and has room again from the second one
+# on: a disk near one limit must not be reported again and again.
 FULL_BYTES: Final = 1 << 20
 ROOM_BYTES: Final = 8 << 20
 
 
 class FullDisks:
-    """Reports each full disk once, and once when it has room again."""
+    """Calls ``report`` once when a disk becomes full, and once when it has room again."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._full: set[str] = set()
 
-    def look(self, free: Mapping[str, int]) -> None:
-        """``free`` has the bytes that can be written, by the path of a directory on each disk."""
+    def update(self, free: Mapping[str, int]) -> None:
+        """``free`` has the number of free bytes of each disk, by the path of a directory on it."""
         for path, free_bytes in free.items():
             if free_bytes < FULL_BYTES and path not in self._full:
                 self._full.add(path)
                 self._report(
-                    f"the disk of {path} is full: brokers refuse records, and may end, until "
+                    f"the disk of {path} is full: brokers refuse records, and may exit, until "
                     "there is room"
                 )
             elif free_bytes >= ROOM_BYTES and path in self._full:

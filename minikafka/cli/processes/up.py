@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     events.configure("ERROR")
     if args.registry is not None:
         require("registry", "the registry")
-    with changes_completed():  # the cluster outlives the reader of its ready line
+    with changes_completed():  # runs on when the reader of the ready line ends
         if args.inside:
             return up_inside(args)
         if args.zookeeper is None:
@@ -445,7 +445,7 @@ class Supervisor:
             self._stop.set()
 
     async def _watch_disks(self) -> None:
-        """Say that a disk is full: the log of a broker, on the same disk, may have no room to."""
+        """Report full disks on the terminal: the log of a broker may be on the same disk."""
         from minikafka.node.config_views import log_dirs
 
         paths = [str(self._root)]
@@ -453,7 +453,7 @@ class Supervisor:
             paths += log_dirs(BROKER_CONFIG.parse(self._properties(broker_id, number)))
         full = FullDisks(complain)
         while True:
-            full.look(free_bytes(paths))
+            full.update(free_bytes(paths))
             await asyncio.sleep(DISK_POLL_S)
 
     async def _announce(self) -> None:

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"Processed a total of {count} messages", file=sys.stderr)
         return 0
 
-    # A topic is looked up once; a group waits for a broker as long as it is polled.
+    # Without a group the topic is looked up once; a group member retries as long as it polls.
     return run_client(work, config.default_api_timeout_ms if args.group is None else None)
 
 

@@ -20,7 +20,7 @@ LOGIN_REFUSED: Final = frozenset(
 class WrongPeer(KafkaError):
     """No bootstrap server speaks the client's protocol: another attempt is of no use.
 
-    ``by_keys`` tells whether other client keys help; otherwise the addresses are wrong."""
+    ``by_keys``: other client settings help. Otherwise the addresses are wrong."""
 
     def __init__(self, message: str, by_keys: bool) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
@@ -32,7 +32,7 @@ class WrongPeer(KafkaError):
 
 
 def is_hopeless(error: KafkaError) -> bool:
-    """Whether a client that cannot connect for this reason need not try again."""
+    """Whether connecting again is of no use: a refused login, or no server of the protocol."""
     return isinstance(error, WrongPeer) or error.code in LOGIN_REFUSED
 
 

@@ -25,11 +25,11 @@ _HEAD_BYTES: Final = 20  # they tell TLS, HTTP and ZooKeeper apart
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a ServerHello
 _ZOOKEEPER_WORDS: Final = (b"Zookeeper version", b"srvr is not", b"This ZooKeeper")
 _BROKERS: Final = "bootstrap.servers must name listeners of brokers"
-# From the reason why a TLS handshake fails, to what the client can change.
+# Parts of the error of a TLS handshake, and what the client can change.
 _TLS_REMEDIES: Final = (
     (
         ("Hostname mismatch", "IP address mismatch"),
-        "use a name of the certificate, or set ssl.endpoint.identification.algorithm to nothing",
+        "use a host name of the certificate, or set ssl.endpoint.identification.algorithm= (empty)",
     ),
     (
         ("CERTIFICATE_VERIFY_FAILED",),
@@ -39,12 +39,15 @@ _TLS_REMEDIES: Final = (
         ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE", "UNKNOWN_CA"),
         "the listener may want a certificate of the client: ssl.keystore.location",
     ),
-    (("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"), "ssl.enabled.protocols has no version of its"),
+    (
+        ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"),
+        "ssl.enabled.protocols names no TLS version that the listener supports",
+    ),
 )
 
 
 class Probe(Enum):
-    """What is sent on one connection."""
+    """A message that is sent on a connection of its own."""
 
     LOGIN = auto()  # a SaslHandshake over the client's transport, which may be TLS
     PLAIN_LOGIN = auto()  # the same without TLS
@@ -58,8 +61,8 @@ def _sized(data: bytes, size_bytes: int) -> bytes:
 
 
 def _client_hello() -> bytes:
-    """Return a ClientHello of TLS 1.2 and 1.3 (RFC 8446, 4.1.2) that common servers accept: some
-    refuse a hello without a word. It shares no key, so no secret is made."""
+    """Return a ClientHello of TLS 1.2 and 1.3 (RFC 8446, 4.1.2). It has the usual extensions, since
+    some servers close the connection without an alert otherwise, and no key share."""
     suites = bytes.fromhex("1301 1302 1303 c02b c02f c02c c030 009c 002f")
     extensions = (
         ("000a", _sized(bytes.fromhex("001d 0017 0018"), 2)),  # groups
@@ -111,8 +114,8 @@ def speaks_kafka(reply: ProbeReply) -> bool:
 
 
 def mismatch(peer: str, protocol: str, replies: Mapping[Probe, ProbeReply]) -> WrongPeer | None:
-    """Return why a client with this ``security.protocol`` cannot use ``peer``. None if nothing
-    speaks against it, or if the replies do not tell."""
+    """Return why a client with this ``security.protocol`` cannot use ``peer``; None if it can, or
+    if the replies are inconclusive."""
     heads = [reply.data for reply in replies.values()]
     if any(data.startswith(b"HTTP/") for data in heads):
         return WrongPeer(

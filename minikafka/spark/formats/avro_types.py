@@ -12,8 +12,8 @@ from minikafka.spark.formats.registry_access import FormatError, RegisteredSchem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Logical types that have a type in Spark, with the types beneath; so has decimal. Values of the
-# others are those of the types beneath.
+# The logical types, besides decimal, that have a type in Spark, each with its Avro type. Values of
+# any other logical type are read as their Avro type.
 _LOGICAL: Final = {
     "date": "int", "timestamp-millis": "long", "timestamp-micros": "long",
     "local-timestamp-millis": "long", "local-timestamp-micros": "long",
@@ -123,8 +123,8 @@ def _loaded(text: str) -> Any:
 
 
 def _known_logical(schema: Any) -> Any:
-    """Return the schema without the logical types that have no type in Spark or do not fit the
-    types beneath: a reader ignores these."""
+    """Return the schema without the logical types that have no type in Spark or do not fit their
+    Avro type: the specification says that readers ignore those."""
     if isinstance(schema, list):
         return [_known_logical(each) for each in schema]
     if not isinstance(schema, dict):

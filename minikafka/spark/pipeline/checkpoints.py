@@ -88,7 +88,7 @@ def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
 
 
 class _PlannedOffsets(NamedTuple):
-    """The header of a batch, and of its sources that read topics the end offsets and topic ids."""
+    """The header of a batch, and the end offsets and topic ids of its sources that read topics."""
 
     header: dict[str, Any]
     sources: tuple[Offsets, ...]
@@ -97,15 +97,15 @@ class _PlannedOffsets(NamedTuple):
 
 def _planned_offsets(folder: Path, batch: int) -> _PlannedOffsets:
     _version, header, *lines = (folder / "offsets" / str(batch)).read_text().splitlines()
-    sources = [read for line in lines if (read := _topic_offsets(line))]
+    sources = [read for line in lines if (read := _topic_source(line))]
     topic_ids = {topic: each for source in sources for topic, each in topic_ids_in(source).items()}
     return _PlannedOffsets(json.loads(header), tuple(map(offsets_of, sources)), topic_ids)
 
 
 def _rates(folder: Path, last: int) -> dict[TopicPartition, float]:
     """Return how many offsets of each partition were read in a second, from the first batch of the
-    last minute to the batch ``last``; nothing if these are one batch, and nothing of a topic that
-    was created again meanwhile."""
+    last minute to the batch ``last``. Partitions of a topic that was created again meanwhile are
+    left out, and all are if these are one batch."""
     header, sources, topic_ids = _planned_offsets(folder, last)
     at_ms = first_ms = header.get("batchTimestampMs", 0)
     earliest: tuple[Offsets, ...] = sources
@@ -137,8 +137,8 @@ def _last_batch(log: Path) -> int:
     return max((int(each.name) for each in log.iterdir() if each.name.isdecimal()), default=-1)
 
 
-def _topic_offsets(line: str) -> Mapping[str, Any]:
-    """Return the JSON of a source that reads topics, nothing for a source of another kind."""
+def _topic_source(line: str) -> Mapping[str, Any]:
+    """Return the offset JSON of a source that reads topics, an empty mapping for other sources."""
     if line == _NO_OFFSETS:
         return {}
     try:

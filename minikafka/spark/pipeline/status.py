@@ -48,10 +48,10 @@ class EndOffsets(NamedTuple):
     offsets: Offsets
     topic_ids: TopicIds
 
-    def of(self, checkpoint: Checkpoint) -> Offsets:
-        """Return those of topics that were not created again since the flow has read them.
+    def for_flow(self, checkpoint: Checkpoint) -> Offsets:
+        """Return the end offsets without topics that were created again since the flow read them.
 
-        The offsets of such a flow are those of the deleted topic: it has no lag in the new one."""
+        The flow's offsets belong to the deleted topic, so they tell no lag in the new one."""
         return without_recreated(self.offsets, checkpoint.topic_ids, self.topic_ids).start
 
 
@@ -121,10 +121,8 @@ def end_offsets(
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise KafkaError(code, f"topic {name}")
         existing = [each for each in read if _exists(each, cluster)]
-        topic_ids = cluster.topic_ids(topics)
-        if not existing:
-            return EndOffsets({}, topic_ids)
-        return EndOffsets(cluster.list_offsets(dict.fromkeys(existing, LATEST)), topic_ids)
+        ends = cluster.list_offsets(dict.fromkeys(existing, LATEST)) if existing else {}
+        return EndOffsets(ends, cluster.topic_ids(topics))
 
 
 def _exists(each: TopicPartition, cluster: Cluster) -> bool:

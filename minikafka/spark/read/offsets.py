@@ -111,9 +111,9 @@ def topic_ids_in(offset: Mapping[str, Any]) -> TopicIds:
 def with_remarks(
     latest: Mapping[TopicPartition, int], remarks: Iterable[str]
 ) -> dict[str, dict[str, int]]:
-    """Return latest offsets with remarks for those who read the progress of the query.
+    """Return latest offsets with remarks, which the progress of the query shows.
 
-    A remark is the name of an entry without partitions, too. It has spaces."""
+    Each remark is the name of an additional entry without partitions, and has spaces."""
     found = offsets_json(latest)
     for remark in remarks:
         assert " " in remark, "topics have no spaces in their names"

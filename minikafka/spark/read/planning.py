@@ -31,7 +31,7 @@ class DataLossError(RuntimeError):
 class OffsetRange(NamedTuple):
     """The offsets ``start <= offset < end`` of one partition.
 
-    They are those of the topic with the id ``topic_id``, which is zero if it is not known."""
+    ``topic_id`` is the id of the topic when the range was planned, zero if it is not known."""
 
     topic: str
     partition: int
@@ -66,9 +66,9 @@ class Recreated(NamedTuple):
 def without_recreated(
     start: Mapping[TopicPartition, int], known: Mapping[str, UUID], current: Mapping[str, UUID]
 ) -> Recreated:
-    """Drop the partitions of topics whose id is not the ``known`` one any more.
+    """Drop the partitions of topics whose ``current`` id differs from the ``known`` one.
 
-    A topic without an id on one of the sides counts as the same."""
+    A topic that lacks one of the two ids is kept."""
     other = {topic for topic in known.keys() & current.keys() if known[topic] != current[topic]}
     return Recreated(
         {each: offset for each, offset in start.items() if each.topic not in other},

@@ -64,8 +64,8 @@ class StartUnknownError(RuntimeError):
 class _Latest(NamedTuple):
     """The latest offset of each partition, and the ids of the topics.
 
-    The ids were looked up before the offsets. So the offsets may be those of a topic that was
-    created again since, which the tasks notice; an id is never newer than its offsets."""
+    The ids are looked up before the offsets, so an id is never newer than its offsets. If a topic
+    is created again between the two requests, the tasks notice."""
 
     offsets: Offsets
     topic_ids: TopicIds
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_unresolved(start):
             return self._end_of_first_batch(limit)
         known = topic_ids_in(start)
-        begin = self._find_latest(offsets_of(start), known)
+        begin = self._update_latest(offsets_of(start), known)
         if self._group is not None:
             # Spark plans a batch when the one before is done: all up to ``begin`` is processed.
             latest = self._latest.offsets
@@ -172,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises ValueError, before anything is in the checkpoint, for a start beyond the end."""
         partitions = self._cluster.partitions(self._options.subscription)
         topic_ids = self._cluster.topic_ids({each.topic for each in partitions})
-        begin = self._find_latest(self._resolve_start(partitions), topic_ids)
+        begin = self._update_latest(self._resolve_start(partitions), topic_ids)
         if self._options.fail_on_data_loss:
             check_start_within(begin, self._latest.offsets)
         self._triggered_at_ms = self._clock.monotonic_ms()
@@ -209,9 +209,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- the cluster
 
-    def _find_latest(self, start: Offsets, known: TopicIds) -> Offsets:
-        """Look up the latest offsets, and return ``start`` without topics that were created again
-        since they had the ``known`` ids.
+    def _update_latest(self, start: Offsets, known: TopicIds) -> Offsets:
+        """Update ``_latest``, and return ``start`` without topics that were created again since
+        they had the ``known`` ids.
 
         Raises KafkaError; DataLossError for such topics if ``failOnDataLoss`` is true."""
         if not self._available_now:
@@ -247,7 +247,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._partitions_at_ms = None
             pause(self._options.fetch_retry_interval_ms)
         topics = {each.topic for each in latest}
-        topic_ids = {**known, **self._topic_ids}  # a broker of an older version gives none
+        topic_ids = {**known, **self._topic_ids}  # keep ids if brokers before 2.8 respond
         return _Latest(latest, {name: i for name, i in topic_ids.items() if name in topics})
 
     def _current_partitions(

@@ -37,7 +37,7 @@ class MemoryStore:
 
 
 def play(*stored: Registered, requests: Callable[[Registry], Awaitable[Any]]) -> Any:
-    """Return what the requests to a registry give that has read these schemas from its topic."""
+    """Return the result of ``requests`` to a registry whose topic has the ``stored`` schemas."""
 
     async def run() -> Any:
         state = RegistryState()

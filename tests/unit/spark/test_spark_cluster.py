@@ -276,7 +276,7 @@ def test_a_partition_that_kept_metadata_lack_is_looked_up(brokers: Brokers) -> N
 def test_a_topic_counts_as_created_again_only_if_no_broker_gives_its_old_id(
     brokers: Brokers,
 ) -> None:
-    """Which of two ids is the older one, nobody can see: one broker has stale metadata."""
+    """While brokers disagree, one of them has stale metadata, and the ids do not show which."""
     wanted, known = TopicSelection(topics=("t",)), {"t": OLD}
     brokers.topic_ids = {"a": NEW, "b": OLD}
     with pytest.raises(KafkaError, match=r"INCONSISTENT_TOPIC_ID: .* different topic ids"):
@@ -308,7 +308,7 @@ def test_a_broker_that_catches_up_is_waited_for(
 
 @pytest.mark.mission("SPS-2")
 def test_kept_metadata_with_another_topic_id_are_looked_up_again(brokers: Brokers) -> None:
-    """They are from a task that ran before the topic was created again."""
+    """An earlier task of this process has fetched them, before the topic was created again."""
     brokers.topic_ids = {"a": OLD, "b": OLD}
     cluster = cluster_of()
     cluster.describe(["t"])

@@ -54,7 +54,7 @@ async def alone(cluster: ReplicaCluster) -> Node:
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 17])
-async def test_it_waits_its_time_for_the_partitions_that_are_known(version: int) -> None:
+async def test_a_fetch_waits_up_to_max_wait_ms_for_its_known_partitions(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         responses = node.ask(fetching([0, 9, 1], [3]), version)
@@ -70,7 +70,7 @@ async def test_it_waits_its_time_for_the_partitions_that_are_known(version: int)
         ]
 
 
-async def test_records_complete_it() -> None:
+async def test_records_of_a_known_partition_complete_the_fetch() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         responses = node.ask(fetching([9, 0, 1]), 12)
@@ -79,7 +79,7 @@ async def test_records_complete_it() -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_it_does_not_wait_if_all_are_unknown(version: int) -> None:
+async def test_a_fetch_of_unknown_partitions_alone_does_not_wait(version: int) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)
         (response,) = node.ask(fetching([9], [0]), version)

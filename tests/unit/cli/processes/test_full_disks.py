@@ -1,4 +1,4 @@
-"""What `minikafka up` says of full disks."""
+"""`minikafka up` reports full disks once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_full_disk_is_reported_once_and_its_room_once() -> None:
     said: list[str] = []
     disks = FullDisks(said.append)
     for free in (ROOM_BYTES, FULL_BYTES, FULL_BYTES - 1, 0, ROOM_BYTES - 1, ROOM_BYTES, ROOM_BYTES):
-        disks.look({"/a": free, "/b": ROOM_BYTES})
+        disks.update({"/a": free, "/b": ROOM_BYTES})
     assert len(said) == 2
     assert said[0].startswith("the disk of /a is full")
     assert said[1] == "the disk of /a has room again"
@@ -22,7 +22,7 @@ def test_a_disk_that_fills_again_is_reported_again() -> None:
     said: list[str] = []
     disks = FullDisks(said.append)
     for free in (0, ROOM_BYTES, 0):
-        disks.look({"/a": free})
+        disks.update({"/a": free})
     assert len(said) == 3
 
 

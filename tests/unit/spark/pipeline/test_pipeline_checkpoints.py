@@ -108,7 +108,7 @@ def test_a_topic_that_was_created_again_has_neither_rate_nor_lag(tmp_path: Path)
     found = {}
     for name in ("old", "new"):
         point = read_checkpoint(tmp_path / name, "sink", "flow")
-        rows = flow_statuses(point, ends.of(point))
+        rows = flow_statuses(point, ends.for_flow(point))
         found[name] = [(row.next, row.lag, row.per_s) for row in rows]
     assert found == {
         "old": [(20, None, 10.0), (2, 7, 1.0)],

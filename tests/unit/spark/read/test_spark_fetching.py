@@ -124,7 +124,7 @@ def offsets(reader: RangeReader) -> list[int]:
 
 
 def test_a_log_that_ends_before_the_range_is_a_loss(broker: FakeBroker) -> None:
-    """As one has that was cut, or of which brokers without topic ids have a new one."""
+    """The log was truncated, or its topic was created again on brokers without topic ids."""
     with pytest.raises(DataLossError, match=r"no record at offset 4 or later .* the log ends at 4"):
         offsets(reader_of(broker, 9, fail_on_data_loss=True))
     assert broker.passed_ms == TIMEOUT_MS
@@ -199,7 +199,7 @@ def test_a_task_that_ends_early_closes_the_connection(broker: FakeBroker) -> Non
 def test_a_fetch_gives_the_id_of_the_topic_if_it_is_known(
     broker: FakeBroker, topic_id: UUID, version: int
 ) -> None:
-    """Only a broker compares it with its log at the time at which it reads that."""
+    """The leader checks it when it reads the log; the metadata of the client may be stale."""
     assert offsets(reader_of(broker, 4, True, topic_id)) == [0, 1, 2, 3]
     assert broker.named == [(topic_id, version)] * 2
 

@@ -71,7 +71,7 @@ class Driver:
         kill_at: int | None,
         event: Callable[[], None] | None = None,
     ) -> None:
-        """``event`` happens at the step ``kill_at``, in the place of the driver's death."""
+        """At the step ``kill_at`` call ``event``; without one the driver dies there."""
         self.reader, self.checkpoint = reader, checkpoint
         self.steps_left = kill_at
         self.event = event
@@ -200,7 +200,7 @@ class Topic:
         return reader
 
     def monotonic_ms(self) -> int:
-        """Metadata are too old at each look."""
+        """Advance by more than the maximum age of metadata with each call."""
         self.passed_ms += 1000
         return self.passed_ms
 
