@@ -47,7 +47,7 @@ def add_pairs_argument(
 
 
 def pairs(values: Iterable[str], option: str) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` options into a dict. Raises ConfigError."""
+    """Parse ``KEY=VALUE`` options into a dict. Raises WrongUsage."""
     found = {}
     for value in values:
         key, separator, rest = value.partition("=")

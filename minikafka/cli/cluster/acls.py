@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise ConfigError for options that kafka-acls does not take together."""
+    """Raises WrongUsage for options that kafka-acls does not take together."""
     named_principals = args.allow_principal or args.deny_principal
     named_hosts = args.allow_host or args.deny_host
     if args.list and (args.producer or args.consumer or named_principals or named_hosts):
@@ -151,7 +151,7 @@ def filters_of(args: argparse.Namespace) -> list[PatternFilter]:
 
 def entries_by_filter(args: argparse.Namespace) -> dict[PatternFilter, list[AclEntry]]:
     """Return the entries that the options name, for each resource; none if they name no principal.
-    Raises ConfigError."""
+    Raises WrongUsage."""
     filters = filters_of(args)
     if not filters:
         raise WrongUsage(
@@ -182,7 +182,7 @@ def entries_by_filter(args: argparse.Namespace) -> dict[PatternFilter, list[AclE
 def _entries(
     args: argparse.Namespace, found: PatternFilter, operations: Iterable[AclOperation]
 ) -> list[AclEntry]:
-    """Raises ConfigError for an operation that the type of resource does not have."""
+    """Raises WrongUsage for an operation that the type of resource does not have."""
     allowed = [*SUPPORTED_OPERATIONS[found.resource_type], AclOperation.ALL]
     rows = []
     for permission, principals, hosts in (
@@ -204,7 +204,7 @@ def _entries(
 
 
 def bindings_to_add(args: argparse.Namespace) -> dict[ResourcePattern, list[AclEntry]]:
-    """Return the entries to add to each resource. Raises ConfigError."""
+    """Return the entries to add to each resource. Raises WrongUsage."""
     if not PatternType[args.resource_pattern_type.upper()].is_definite:
         raise WrongUsage(
             f"--resource-pattern-type {args.resource_pattern_type} is not for --add: literal or "

@@ -14,7 +14,7 @@ _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """Parse ``a=1,b=[x,y],c=``. Raises ConfigError."""
+    """Parse ``a=1,b=[x,y],c=``. Raises WrongUsage."""
     added: dict[str, str] = {}
     for part in _OUTSIDE_BRACKETS.split(text):
         key, separator, value = part.partition("=")

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen(args: argparse.Namespace) -> list[TopicPartition] | None:
-    """Return the partitions that the options name; None means all. Raises ConfigError."""
+    """Return the partitions that the options name; None means all. Raises WrongUsage."""
     if (args.topic is None) != (args.partition is None):
         raise WrongUsage("--topic and --partition go together")
     if args.topic is not None:

@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def action_of(args: argparse.Namespace) -> Action:
-    """Return the action that the options name. Raises ConfigError for options that
+    """Return the action that the options name. Raises WrongUsage for options that
     kafka-delegation-tokens does not take together."""
     action = next(name for name in ACTIONS if getattr(args, name))
     given = {
@@ -125,7 +125,7 @@ def _option(name: str) -> str:
 
 
 def principals(texts: Iterable[str]) -> list[Principal]:
-    """Raises ConfigError."""
+    """Raises WrongUsage."""
     try:
         return [parse_principal(text.strip()) for text in texts]
     except ValueError as error:
@@ -133,7 +133,7 @@ def principals(texts: Iterable[str]) -> list[Principal]:
 
 
 def hmac_of(args: argparse.Namespace) -> bytes:
-    """Raises ConfigError."""
+    """Raises WrongUsage."""
     try:
         return base64.b64decode(args.hmac, validate=True)
     except ValueError:

@@ -18,7 +18,7 @@ NOTHING_MOVES: Moving = MappingProxyType({})
 def parse_replica_assignment(text: str) -> dict[int, list[int]]:
     """``"1:2,2:3"``: brokers of partition 0, then of partition 1, leader first.
 
-    Raises ConfigError."""
+    Raises WrongUsage."""
     assignments: dict[int, list[int]] = {}
     for partition, part in enumerate(text.split(",")):
         try:

@@ -66,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     ways = {"produce": produce, "consume": consume, "e2e": end_to_end}
-    measured = run_client(partial(ways[args.way], args=args))
+    limit_ms = None if args.way == "consume" else TIMEOUT_MS
+    measured = run_client(partial(ways[args.way], args=args), limit_ms)
     if args.json:
         print(json.dumps(measured))
     return 0
