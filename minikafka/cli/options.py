@@ -57,6 +57,17 @@ def pairs(values: Iterable[str], option: str) -> dict[str, str]:
     return found
 
 
+def zookeeper_servers(text: str) -> str:
+    """Check the servers of HOST:PORT,...[/CHROOT] and return the text, as an argparse type."""
+    for server in text.partition("/")[0].split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if (
+            colon and not (host and port.isdigit() and 0 < int(port) < 65536)
+        ) or not server.strip():
+            raise argparse.ArgumentTypeError(f"{server!r} is not HOST:PORT")
+    return text
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """Return the argparse type of an option with a number."""
 

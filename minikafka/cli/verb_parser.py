@@ -6,12 +6,13 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from minikafka.cli.usage import did_you_mean
 
 A = TypeVar("A", bound=argparse.Action)
 _DEFAULT_COLUMNS = 80
+_NO_DEFAULTS: Final = (None, False, argparse.SUPPRESS, "", [], (), -1)  # not shown by help
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -22,10 +23,10 @@ class VerbParser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": as_wide_as_the_terminal, **options})
 
     def _add_action(self, action: A) -> A:
-        default = action.default
-        if action.option_strings and default not in (None, False, argparse.SUPPRESS, "", [], ()):
+        if action.option_strings and action.default not in _NO_DEFAULTS:
             text = action.help or ""
-            if not re.search(rf"(?<!\w){re.escape(str(default))}(?!\w)", text.replace(",", "")):
+            default = re.escape(str(action.default))
+            if not re.search(rf"(?<!\w){default}(?!\w)|%\(default\)", text.replace(",", "")):
                 action.help = f"{text} (default: %(default)s)".strip()
         return super()._add_action(action)
 
@@ -45,7 +46,19 @@ class VerbParser(argparse.ArgumentParser):
         if unknown is not None:
             near = did_you_mean(unknown, self._option_string_actions)
             message = f"unknown option {unknown}{near}"
+            if actions := self._actions_with(unknown):
+                message = f"{unknown} goes after the action: {'|'.join(actions)}"
         super().error(message)
+
+    def _actions_with(self, option: str) -> list[str]:
+        """Return the actions, such as ``list``, that have an option."""
+        return [
+            name
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for name, parser in action.choices.items()
+            if option in parser._option_string_actions
+        ]
 
     def _unknown_option(self) -> str | None:
         known = self._option_string_actions

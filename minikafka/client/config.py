@@ -63,7 +63,7 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     """Parse ``"a:1,b:2"`` into pairs. IPv6 hosts stand in brackets. Raises ValueError."""
     servers: list[tuple[str, int]] = []
     for part in text.split(","):
-        server = part.strip()
+        server = part.strip().rpartition("://")[2]  # Kafka, too, ignores a scheme
         if not server:
             continue
         host, colon, port = server.rpartition(":")

@@ -168,7 +168,8 @@ class Connections:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _check_peers(self) -> None:
-        """Raise WrongPeer if no bootstrap server is a broker that this client can use."""
+        """Raise WrongPeer if bootstrap servers accept connections, and this client can use none of
+        them."""
         from minikafka.client.peer_check import PeerCheck
 
         if self._peer_check is None:
@@ -177,7 +178,7 @@ class Connections:
             (link.host, link.port) for link in self._bootstrap.values()
         )
         wrong = [error for error in found if error is not None]
-        if len(wrong) == len(found):
+        if wrong and len(wrong) == len(found):
             text = "; ".join(str(error.message) for error in wrong)
             raise WrongPeer(text, any(error.by_keys for error in wrong))
 
@@ -317,7 +318,7 @@ class Connections:
             link.failures = max(1, link.failures)  # other brokers are preferred until it is open
             if link.last_error is not None:  # says more than a time-out
                 raise link.last_error
-            raise TimeoutError(f"{link.host}:{link.port}: no connection within {left_ms} ms")
+            raise TimeoutError(f"{link.host}:{link.port}: no response within {left_ms} ms")
         if opening.cancelled():
             raise ConnectionError(f"{link.host}:{link.port}: closed by this client")
         return opening.result()

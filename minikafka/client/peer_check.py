@@ -38,12 +38,14 @@ class PeerCheck:
         self._found: dict[tuple[str, int], WrongPeer | None] = {}  # bound: the bootstrap servers
 
     async def examine(self, servers: Iterable[tuple[str, int]]) -> list[WrongPeer | None]:
-        """Return for each server why the client cannot use it; None if no reason is found."""
-        return await asyncio.gather(*(self._examine(host, port) for host, port in servers))
+        """Return for each server that accepts connections why the client cannot use it; None if no
+        reason is found."""
+        found = await asyncio.gather(*(self._examine(host, port) for host, port in servers))
+        return [reason for connected, reason in found if connected]
 
-    async def _examine(self, host: str, port: int) -> WrongPeer | None:
+    async def _examine(self, host: str, port: int) -> tuple[bool, WrongPeer | None]:
         if (host, port) in self._found:
-            return self._found[host, port]
+            return True, self._found[host, port]
         login, connected = await _probe(self._secured, host, port, Probe.LOGIN)
         replies: dict[Probe, ProbeReply] = {Probe.LOGIN: login}
         over_tls = self._protocol in TLS_PROTOCOLS  # a TLS client cannot connect to a plain peer
@@ -58,7 +60,7 @@ class PeerCheck:
         found = mismatch(f"{host}:{port}", self._protocol, replies)
         if connected:
             self._found[host, port] = found
-        return found
+        return connected, found
 
 
 async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[ProbeReply, bool]:
@@ -77,7 +79,8 @@ async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[
     finally:
         if transport is not None:
             transport.abort()
-    return ProbeReply(bytes(receiver.data), receiver.error), transport is not None
+    reply = ProbeReply(bytes(receiver.data), receiver.error, receiver.closed)
+    return reply, transport is not None
 
 
 class _Receiver(asyncio.BufferedProtocol):
@@ -86,6 +89,7 @@ class _Receiver(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self.data = bytearray()
         self.error = ""
+        self.closed = False
         self.done = asyncio.Event()
         self._buffer = bytearray(_REPLY_BYTES)
 
@@ -100,4 +104,5 @@ class _Receiver(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = str(exc) if exc is not None else ""
+        self.closed = True
         self.done.set()

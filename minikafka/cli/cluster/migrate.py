@@ -12,7 +12,13 @@ from minikafka.cli.cluster import migration_text as text
 from minikafka.cli.cluster.migration_facts import ZOOKEEPER_TIMEOUT_MS, gather, read_directory
 from minikafka.cli.cluster.reassignment_text import reassignment_json
 from minikafka.cli.connect import client_config, run_client
-from minikafka.cli.options import add_action, add_bootstrap_argument, add_json_argument, at_least
+from minikafka.cli.options import (
+    add_action,
+    add_bootstrap_argument,
+    add_json_argument,
+    at_least,
+    zookeeper_servers,
+)
 from minikafka.cli.usage import WrongUsage
 from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.client.admin.admin import Admin
@@ -79,7 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     move = add_action(
         actions, "move-controller", "have a broker elected, by deleting /controller in ZooKeeper"
     )
-    move.add_argument("--zookeeper", required=True, metavar="HOST:PORT,...[/CHROOT]")
+    move.add_argument(
+        "--zookeeper", required=True, type=zookeeper_servers, metavar="HOST:PORT,...[/CHROOT]"
+    )
     add_zookeeper_security_argument(move)
     move.add_argument("--broker", type=at_least(0), required=True, metavar="ID")
 
@@ -101,6 +109,7 @@ def _add_goal(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--zookeeper",
+        type=zookeeper_servers,
         metavar="HOST:PORT,...[/CHROOT]",
         help="zookeeper.connect: also check migrations to KRaft and old reassignments",
     )

@@ -8,6 +8,7 @@ import argparse
 from dataclasses import replace
 
 from minikafka.cli.connect import run_client
+from minikafka.cli.options import zookeeper_servers
 from minikafka.cli.zookeeper_connect import add_zookeeper_security_argument, zookeeper_security
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--zookeeper.connect",
         dest="connect",
         default="localhost:2181",
+        type=zookeeper_servers,
         metavar="HOST:PORT,...[/CHROOT]",
         help="ZooKeeper servers (localhost:2181)",
     )

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=-1,
         metavar="MS",
-        help="only transactions open for longer",
+        help="only transactions open for longer (-1: all)",
     )
     describe = _action(actions, "describe", "show the transaction of one transactional id")
     describe.add_argument("--transactional-id", required=True)
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=LONGEST_TRANSACTION_MINUTES,
         metavar="MINUTES",
-        help="ignore transactions whose last record is younger (default %(default)s)",
+        help="ignore transactions whose last record is younger",
     )
 
 

@@ -26,12 +26,12 @@ class FullDisks:
             if free_bytes < FULL_BYTES and path not in self._full:
                 self._full.add(path)
                 self._report(
-                    f"the disk of {path} is full: brokers refuse records, and may exit, until "
-                    "there is room"
+                    f"the disk of {path} is full: brokers refuse records until there is room, and "
+                    "brokers or ZooKeeper may exit"
                 )
             elif free_bytes >= ROOM_BYTES and path in self._full:
                 self._full.remove(path)
-                self._report(f"the disk of {path} has room again")
+                self._report(f"the disk of {path} has room again; start what has exited")
 
 
 def free_bytes(paths: Iterable[str]) -> dict[str, int]:

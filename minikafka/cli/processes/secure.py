@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from minikafka.cli.options import pairs
+from minikafka.cli.options import pairs, zookeeper_servers
 from minikafka.cli.secured.private_files import PRIVATE_UMASK, write_private
 from minikafka.cli.usage import WrongUsage
 from minikafka.client.config import parse_bootstrap_servers
@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the brokers in the client configurations",
     )
     parser.add_argument(
-        "--zookeeper", required=True, metavar="HOST:PORT,...", help="where users and ACLs are"
+        "--zookeeper",
+        required=True,
+        type=zookeeper_servers,
+        metavar="HOST:PORT,...",
+        help="where users and ACLs are",
     )
 
 

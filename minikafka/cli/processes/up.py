@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from minikafka.cli.options import add_pairs_argument, at_least
+from minikafka.cli.options import add_pairs_argument, at_least, zookeeper_servers
 from minikafka.cli.processes.broker import parse_overrides
 from minikafka.cli.processes.children import Child, complain, describe_exit
 from minikafka.cli.processes.embedded_zookeeper import (
@@ -79,7 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=9092,
         help=f"port of the first broker; its debug listener is {DEBUG_PORT_OFFSET} above",
     )
-    parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this ZooKeeper; start none")
+    parser.add_argument(
+        "--zookeeper",
+        type=zookeeper_servers,
+        metavar="HOST:PORT",
+        help="use this ZooKeeper; start none",
+    )
     parser.add_argument(
         "--zookeeper-port",
         type=port,

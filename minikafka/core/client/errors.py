@@ -22,7 +22,7 @@ class WrongPeer(KafkaError):
 
     ``by_keys``: other client settings help. Otherwise the addresses are wrong."""
 
-    def __init__(self, message: str, by_keys: bool) -> None:
+    def __init__(self, message: str, by_keys: bool = False) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
         self.by_keys = by_keys
 

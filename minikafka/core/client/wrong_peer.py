@@ -19,7 +19,7 @@ from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.frames import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-_LOGIN_VERSION: Final = 1
+_LOGIN_VERSION: Final = 0  # that of the oldest brokers
 _MOST_LOGIN_BYTES: Final = 1_000  # of a SaslHandshake response; text read as a size is larger
 _HEAD_BYTES: Final = 20  # they tell TLS, HTTP and ZooKeeper apart
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a ServerHello
@@ -92,10 +92,17 @@ PROBES: Final[Mapping[Probe, bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """The first bytes of a reply, and why the connection failed, if it did."""
+    """The first bytes of a reply, why the connection failed, if it did, and whether the peer closed
+    it."""
 
     data: bytes = b""
     error: str = ""
+    closed: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the peer closed the connection without a byte."""
+        return self.closed and not self.data
 
 
 NO_REPLY: Final = ProbeReply()
@@ -135,6 +142,14 @@ def mismatch(peer: str, protocol: str, replies: Mapping[Probe, ProbeReply]) -> W
             "ssl.truststore.location",
             by_keys=True,
         )
+    head = replies.get(Probe.LOGIN, NO_REPLY).data
+    if head and is_complete(head):
+        return WrongPeer(f"{peer} does not respond as a broker, but with {head[:20]!r}: {_BROKERS}")
+    if replies and all(reply.is_empty for reply in replies.values()):
+        return WrongPeer(
+            f"{peer} closes each connection without a response: {_BROKERS}, which must accept "
+            "connections from this host"
+        )
     return None
 
 
@@ -162,6 +177,12 @@ def _tls_mismatch(peer: str, replies: Mapping[Probe, ProbeReply]) -> WrongPeer |
             return WrongPeer(
                 f"the TLS handshake with {peer} fails: {error}: {remedy}", by_keys=True
             )
+    if replies.get(Probe.LOGIN, NO_REPLY).is_empty:
+        return WrongPeer(
+            f"{peer} closes the connection after the TLS handshake: it may want a certificate of "
+            "the client: ssl.keystore.location",
+            by_keys=True,
+        )
     return None
 
 

@@ -54,6 +54,19 @@ async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.close()
 
 
+async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        await reader.read(4)
+        writer.close()
+
+
+async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        writer.write(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")
+        await reader.read()
+        writer.close()
+
+
 @pytest.fixture
 def tls(tmp_path: Path) -> ssl.SSLContext:
     identity = Authority("ca").issue("localhost")
@@ -122,6 +135,44 @@ def test_a_certificate_of_an_unknown_authority(tls: ssl.SSLContext, tmp_path: Pa
     assert done.returncode == 1
     assert "ssl.truststore.location must have the authority" in done.stderr
     assert done.stderr.endswith("(in the file of --command-config)\n")
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"), [(closes, "closes each connection"), (greets, "not respond as a broker")]
+)
+def test_a_peer_of_another_protocol(serve: Serve, said: str) -> None:
+    with listening(serve) as address:
+        assert f"{address} " in refused(address, "topics", "list")
+        assert said in refused(address, "topics", "list")
+
+
+def test_a_listener_that_wants_a_certificate(tmp_path: Path) -> None:
+    identity = Authority("ca").issue("localhost")
+    (tmp_path / "server.pem").write_bytes(identity.key_pem() + identity.chain_pem)
+    (tmp_path / "ca.pem").write_bytes(identity.authority_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    context.load_verify_locations(tmp_path / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SSL\nssl.endpoint.identification.algorithm=\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={tmp_path / 'ca.pem'}\n"
+    )
+    with listening(nothing, context) as address:
+        done = run_verb(
+            "topics", "list", "--bootstrap-server", address, "--command-config", str(config)
+        )
+    assert done.returncode == 1
+    assert "ssl.keystore.location (in the file of --command-config)" in done.stderr
+
+
+def test_one_broker_is_down_and_another_one_speaks_tls(tls: ssl.SSLContext) -> None:
+    with listening(nothing, tls) as address:
+        servers = f"{address},127.0.0.1:1"
+        done = run_verb("topics", "list", "--bootstrap-server", servers)
+    assert done.returncode == 1
+    assert f"{address} speaks TLS" in done.stderr
 
 
 async def administer(address: str) -> None:

@@ -130,4 +130,32 @@ def test_help_has_every_default(verb: str) -> None:
 
 
 def shown(default: object) -> bool:
-    return isinstance(default, int | float | str) and default not in (False, "", SUPPRESS)
+    return isinstance(default, int | float | str) and default not in (False, "", -1, SUPPRESS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "up --zookeeper :9092",
+        "secure --folder f --broker 1=h --bootstrap-server a:1 --zookeeper h:x",
+        "migrate move-controller --broker 1 --zookeeper a:1,,b:2/k",
+        "zookeeper-security --zookeeper.acl secure --zookeeper.connect h:99999",
+    ],
+)
+def test_malformed_addresses_of_zookeeper(
+    words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert status(*words.split()) == USAGE
+    assert "is not HOST:PORT" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_addresses_of_zookeeper() -> None:
+    for text in ("h", "h:2181", "a:1,b:2/chroot", "[::1]:2181", "a:1, b:2"):
+        assert zookeeper_servers(text) == text
+
+
+def test_an_option_before_the_action_is_placed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("quotas", "--bootstrap-server", "h:1", "describe") == USAGE
+    assert "--bootstrap-server goes after the action: describe|set" in capsys.readouterr().err

@@ -15,7 +15,7 @@ def test_a_full_disk_is_reported_once_and_its_room_once() -> None:
         disks.update({"/a": free, "/b": ROOM_BYTES})
     assert len(said) == 2
     assert said[0].startswith("the disk of /a is full")
-    assert said[1] == "the disk of /a has room again"
+    assert said[1] == "the disk of /a has room again; start what has exited"
 
 
 def test_a_disk_that_fills_again_is_reported_again() -> None:

@@ -31,6 +31,7 @@ WANTS_CERTIFICATE = ProbeReply(
     error="[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] certificate required"
 )
 
+EMPTY = ProbeReply(closed=True)
 MISMATCHES = [
     ("PLAINTEXT", {Probe.LOGIN: SILENCE, Probe.HTTP: HTTP}, "is an HTTP server", False),
     ("PLAINTEXT", {Probe.LOGIN: HTTP}, "is an HTTP server", False),
@@ -70,6 +71,20 @@ MISMATCHES = [
     ("SSL", {Probe.LOGIN: UNTRUSTED}, "ssl.truststore.location must have", True),
     ("SSL", {Probe.LOGIN: OTHER_NAME}, "ssl.endpoint.identification.algorithm", True),
     ("SSL", {Probe.LOGIN: WANTS_CERTIFICATE}, "ssl.keystore.location", True),
+    (
+        "PLAINTEXT",
+        {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00\x00\x07")},
+        "not respond as a broker",
+        False,
+    ),
+    (
+        "SASL_PLAINTEXT",
+        {Probe.LOGIN: ProbeReply(b"SSH-2.0-OpenSSH_9.2p1 Debian")},
+        "with b'SSH-2.0-OpenSSH_9.2p'",
+        False,
+    ),
+    ("PLAINTEXT", dict.fromkeys(Probe, EMPTY), "closes each connection", False),
+    ("SSL", dict.fromkeys(Probe, EMPTY), "ssl.keystore.location", True),
 ]
 
 
@@ -96,9 +111,8 @@ def test_a_peer_that_the_client_cannot_use(
         ("SASL_PLAINTEXT", {Probe.LOGIN: SCRAM}),
         ("SSL", {Probe.LOGIN: SERVER_HELLO, Probe.PLAIN_LOGIN: ALERT}),
         ("SSL", {Probe.LOGIN: ProbeReply(error="connection reset by peer")}),
-        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00\x00\x07")}),
-        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00\x00\x00")}),
-        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"220 mail.example ESMTP")}),
+        ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00")}),  # not complete
+        ("PLAINTEXT", dict.fromkeys(Probe, EMPTY) | {Probe.HTTP: SILENCE}),
     ],
 )
 def test_replies_that_do_not_tell(protocol: str, replies: dict[Probe, ProbeReply]) -> None:
