@@ -61,9 +61,8 @@ def zookeeper_servers(text: str) -> str:
     """Check the servers of HOST:PORT,...[/CHROOT] and return the text, as an argparse type."""
     for server in text.partition("/")[0].split(","):
         host, colon, port = server.strip().rpartition(":")
-        if (
-            colon and not (host and port.isdigit() and 0 < int(port) < 65536)
-        ) or not server.strip():
+        is_port = port.isdigit() and 0 < int(port) < 65536
+        if not (host and is_port if colon else port):  # without a colon the host is in port
             raise argparse.ArgumentTypeError(f"{server!r} is not HOST:PORT")
     return text
 

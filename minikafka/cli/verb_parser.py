@@ -12,7 +12,15 @@ from minikafka.cli.usage import did_you_mean
 
 A = TypeVar("A", bound=argparse.Action)
 _DEFAULT_COLUMNS = 80
-_NO_DEFAULTS: Final = (None, False, argparse.SUPPRESS, "", [], (), -1)  # not shown by help
+_NO_DEFAULTS: Final[tuple[Any, ...]] = (
+    None,
+    False,
+    argparse.SUPPRESS,
+    "",
+    [],
+    (),
+    -1,
+)  # not shown by help
 
 
 class VerbParser(argparse.ArgumentParser):
