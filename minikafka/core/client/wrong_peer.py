@@ -47,7 +47,7 @@ _TLS_REMEDIES: Final = (
 
 
 class Probe(Enum):
-    """A message that is sent on a connection of its own."""
+    """A message that is sent on a separate connection."""
 
     LOGIN = auto()  # a SaslHandshake over the client's transport, which may be TLS
     PLAIN_LOGIN = auto()  # the same without TLS
