@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -45,6 +46,9 @@ def test_every_test_has_a_limit() -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert 300 <= options["timeout"] < options["faulthandler_timeout"] <= 1_800
     assert options["faulthandler_exit_on_timeout"]
+    texts = [file.read_text() for file in (ROOT / "tests").rglob("test_*.py")]
+    own = [int(each) for text in texts for each in re.findall(r"mark\.timeout\((\d+)\)", text)]
+    assert max(own) < options["faulthandler_timeout"]
 
 
 def ends(output: Path, command: list[str]) -> bool:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -163,6 +163,18 @@ def default_connect_port_in_use() -> Iterator[None]:
         yield
 
 
+def wait_for_line(beginning: str, shown: Iterable[str]) -> None:
+    """Read lines up to the first one that begins so, and print each with the time.
+
+    If the test fails or exceeds its time-out, pytest shows these lines. They tell whether the run
+    hung or was slow."""
+    for line in shown:
+        sys.stdout.write(f"{datetime.now(UTC):%H:%M:%S} {line}")
+        if line.startswith(beginning):
+            return
+    pytest.fail(f"the run ended without a line that begins with {beginning}")
+
+
 def archived_classes(logs: Path) -> int:
     """Return how many classes the JVM that used an archive of ours most took from that."""
     # The layer above the archive that comes with Java.
@@ -170,6 +182,7 @@ def archived_classes(logs: Path) -> int:
 
 
 @pytest.mark.mission("SPS-6")
+@pytest.mark.timeout(1700)  # beside 20 busy processes on 2 cores the three runs take over 900 s
 @pytest.mark.usefixtures("default_connect_port_in_use")
 def test_triggered_and_continuous_runs_continue_each_other(
     java_home: Path,
@@ -191,10 +204,11 @@ def test_triggered_and_continuous_runs_continue_each_other(
     with shop.running() as process:
         shown = process.stdout
         assert shown is not None
-        assert any(line.startswith("query=dead_letters started") for line in shown)
+        wait_for_line("query=dead_letters started", shown)
         for _ in range(3):
             shop.sell(40)
-            assert any(line.startswith("query=dead_letters batch=") for line in shown)
+            # The line of the batch with these orders comes after all lines that were read before.
+            wait_for_line("query=dead_letters batch=", shown)
         assert main(["pipeline", "run", str(shop.folder)]) == 1
         assert "another run of this pipeline is under way" in capfd.readouterr().err
         shop.sell(40)
