@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minikafka.kernel.extras import imports_of
-from minikafka.spark.option_parsing import OptionError
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+)
 
-with imports_of("spark", "minikafka.spark"):
-    from pyspark.sql.datasource import (
-        DataSource,
-        DataSourceArrowWriter,
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-    )
+from minikafka.spark.option_parsing import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -87,7 +87,7 @@ USES: Final[Mapping[str, Sequence[Use]]] = {
     "spark": [
         Use(["pipeline", "init", "shop"]),
         Use(program=SPARK),
-        *imports("minikafka.spark.progress", "minikafka.spark.formats", "pyspark_minikafka"),
+        *imports("minikafka.spark.progress", "minikafka.spark.formats"),
     ],
     "arrow": [Use(program=ARROW)],
     "ui": [

@@ -13,7 +13,7 @@ import pytest
 from tests.support.hidden_packages import hiding, modules_outside
 
 ROOT = Path(__file__).parents[2]
-SETUP = re.compile(r"^ *scripts/setup (?P<extras>[\w ]+)$", re.M)
+SETUP = re.compile(r"^ *scripts/setup (?P<extras>[\w ]+?) *(?:#.*)?$", re.M)
 MODULE = re.compile(r"-m (scripts\.lib\.\w+)")
 # Run with other Pythons than that of .venv.
 ELSEWHERE = {"scripts.lib.smoke", "scripts.lib.extras_check"}

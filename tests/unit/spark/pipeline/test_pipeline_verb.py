@@ -87,7 +87,7 @@ def test_each_user_error_is_one_line(
     assert main(["pipeline", "init", "shop"]) == 0
     assert main(["pipeline", "init", "shop"]) == 1
     assert main(["pipeline", "run", "shop", "--continuous", "--trigger", "often"]) == 2
-    assert main(["pipeline", "run", "shop", "--metrics", "9095"]) == 1
+    assert main(["pipeline", "run", "shop", "--metrics", "9095"]) == 2
     assert main(["pipeline", "run", "shop", "--continuous", "--metrics", "here"]) == 1
     assert main(["pipeline", "run", "nowhere"]) == 1
     with monkeypatch.context() as older:
