@@ -54,7 +54,7 @@ def test_a_group_goes_on_where_it_was(trio: RealCluster) -> None:
     read = first.stdout.split() + second.stdout.split()
     assert sorted(read, key=int) == numbers
     wrong = run_verb("consume", *server, "--include", "x.*")
-    assert (wrong.returncode, "needs --group" in wrong.stderr) == (1, True)
+    assert (wrong.returncode, "needs --group" in wrong.stderr) == (2, True)
 
 
 @needs_a_terminal
