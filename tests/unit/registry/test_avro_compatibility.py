@@ -245,3 +245,28 @@ def test_texts_that_are_no_schemas(text: str) -> None:
     with pytest.raises(RegistryError) as failed:
         AvroSchema(text)
     assert failed.value.code == 42201
+
+
+def test_comparisons_are_bounded() -> None:
+    def union(space: str) -> AvroSchema:
+        branches = [
+            {"type": "fixed", "name": f"{space}{number}.F", "size": number + (space == "b") * 1_000}
+            for number in range(1, 400)
+        ]
+        return AvroSchema(json.dumps(branches))
+
+    (reason,) = union("a").unreadable(union("b"))[-1:]
+    assert reason.endswith("pairs of types would have to be compared")
+
+
+def test_types_that_are_nested_too_deeply_are_incompatible() -> None:
+    def cycle(length: int) -> AvroSchema:
+        """Records that refer to the next one, all with the same unqualified name."""
+        schema: Any = "n0.X"
+        for number in reversed(range(length)):
+            field = {"name": "f", "type": schema}
+            schema = {"type": "record", "name": "X", "namespace": f"n{number}", "fields": [field]}
+        return AvroSchema(json.dumps(schema))
+
+    reasons = cycle(37).unreadable(cycle(38))
+    assert reasons == ["the types are nested too deeply to be compared"]

@@ -91,3 +91,15 @@ def test_an_imported_schema_is_not_checked() -> None:
         return await registry.register("s", HYPHEN, 7, 3)
 
     assert play(requests=requests) == Registered("s", 3, 7, HYPHEN)
+
+
+def test_a_bug_fails_one_request_and_the_next_one_is_served() -> None:
+    def fails(state: RegistryState) -> Any:
+        raise RecursionError("a bug")
+
+    async def requests(registry: Registry) -> Any:
+        with pytest.raises(RecursionError):
+            await registry.change(fails)
+        return await registry.register("s", RENAMED, None, None)
+
+    assert play(requests=requests).version == 1
