@@ -9,14 +9,14 @@ from typing import Final
 from minikafka.client.config import ClientConfig
 from minikafka.core.client.errors import WrongPeer
 from minikafka.core.client.wrong_peer import (
-    PROBES,
     Probe,
     ProbeReply,
     is_complete,
     mismatch,
+    probes,
     speaks_kafka,
 )
-from minikafka.kernel.listeners import TLS_PROTOCOLS
+from minikafka.kernel.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from minikafka.kernel.ports import Network
 
 PROBE_LIMIT_MS: Final = 500  # to connect and to get a reply; there are two rounds
@@ -33,6 +33,8 @@ class PeerCheck:
 
     def __init__(self, config: ClientConfig, plain: Network, secured: Network) -> None:
         self._protocol = config.security_protocol.upper()
+        has_login = self._protocol in SASL_PROTOCOLS
+        self._probes = probes(config.sasl_mechanism if has_login else "")
         self._plain = plain
         self._secured = secured
         self._found: dict[tuple[str, int], WrongPeer | None] = {}  # bound: the bootstrap servers
@@ -46,14 +48,14 @@ class PeerCheck:
     async def _examine(self, host: str, port: int) -> tuple[bool, WrongPeer | None]:
         if (host, port) in self._found:
             return True, self._found[host, port]
-        login, connected = await _probe(self._secured, host, port, Probe.LOGIN)
+        login, connected = await _probe(self._secured, host, port, self._probes[Probe.LOGIN])
         replies: dict[Probe, ProbeReply] = {Probe.LOGIN: login}
         over_tls = self._protocol in TLS_PROTOCOLS  # a TLS client cannot connect to a plain peer
         if not speaks_kafka(login) and (connected or over_tls):
             others = [Probe.ZOOKEEPER, Probe.HTTP]
             others.append(Probe.PLAIN_LOGIN if over_tls else Probe.TLS)
             outcomes = await asyncio.gather(
-                *(_probe(self._plain, host, port, probe) for probe in others)
+                *(_probe(self._plain, host, port, self._probes[probe]) for probe in others)
             )
             replies |= {probe: reply for probe, (reply, _) in zip(others, outcomes, strict=True)}
             connected = connected or any(made for _, made in outcomes)
@@ -63,14 +65,14 @@ class PeerCheck:
         return connected, found
 
 
-async def _probe(network: Network, host: str, port: int, probe: Probe) -> tuple[ProbeReply, bool]:
+async def _probe(network: Network, host: str, port: int, probe: bytes) -> tuple[ProbeReply, bool]:
     """Return the reply to a probe, and whether a connection was made."""
     receiver = _Receiver()
     transport: asyncio.Transport | None = None
     try:
         async with asyncio.timeout(PROBE_LIMIT_MS / 1000):
             transport, _ = await network.connect(lambda: receiver, host, port)
-            transport.write(PROBES[probe])
+            transport.write(probe)
             await receiver.done.wait()
     except TimeoutError:
         pass

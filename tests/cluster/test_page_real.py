@@ -56,10 +56,11 @@ def test_brokers_end_and_start_by_acts(tmp_path: Path) -> None:
             refused = page.act("broker-start", broker=broker)
             assert refused["errors"] == f"broker {broker} runs"
         assert page.act("broker-pause", broker=3)["status"] == 0
-        assert psutil.Process(pid(cluster, 3)).status() == psutil.STATUS_STOPPED
+        third = psutil.Process(pid(cluster, 3))
+        until(lambda: third.status() == psutil.STATUS_STOPPED, "broker 3 is paused")
         assert "paused" in page.act("broker-stop", broker=3)["errors"]
         assert page.act("broker-resume", broker=3)["status"] == 0
-        assert psutil.Process(pid(cluster, 3)).status() != psutil.STATUS_STOPPED
+        until(lambda: third.status() != psutil.STATUS_STOPPED, "broker 3 goes on")
         # `up` ends although a broker is paused, and although another was killed by an act.
         page.act("broker-kill", broker=1)
         page.act("broker-pause", broker=3)

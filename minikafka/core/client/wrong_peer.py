@@ -1,6 +1,6 @@
 """Recognition of a bootstrap server that is no broker of the client's protocol.
 
-A client that gets no valid response from an address sends each of ``PROBES`` there on a separate
+A client that gets no valid response from an address sends each of ``probes`` there on a separate
 connection. ``mismatch`` judges the replies.
 """
 
@@ -76,18 +76,22 @@ def _client_hello() -> bytes:
     return b"\x16\x03\x01" + _sized(handshake, 2)
 
 
-# A listener with logins replies to an unknown mechanism with those that it has, another listener
-# with ILLEGAL_SASL_STATE.
-_LOGIN: Final = encode_request(
-    RequestHeader(ApiKey.SASL_HANDSHAKE, _LOGIN_VERSION, 0, None), SaslHandshakeRequest("")
-)
-PROBES: Final[Mapping[Probe, bytes]] = {
-    Probe.LOGIN: _LOGIN,
-    Probe.PLAIN_LOGIN: _LOGIN,
-    Probe.TLS: _client_hello(),
-    Probe.ZOOKEEPER: b"srvr",
-    Probe.HTTP: b"GET / HTTP/1.0\r\n\r\n",
-}
+def probes(mechanism: str) -> Mapping[Probe, bytes]:
+    """Return the bytes of each probe for a client with this SASL mechanism; "" if it has no login.
+
+    A listener without logins replies to a SaslHandshake with ILLEGAL_SASL_STATE, one that lacks the
+    mechanism with those that it has. The latter counts as a failed authentication, so a client
+    whose mechanism is right must name it.
+    """
+    header = RequestHeader(ApiKey.SASL_HANDSHAKE, _LOGIN_VERSION, 0, None)
+    login = encode_request(header, SaslHandshakeRequest(mechanism))
+    return {
+        Probe.LOGIN: login,
+        Probe.PLAIN_LOGIN: login,
+        Probe.TLS: _client_hello(),
+        Probe.ZOOKEEPER: b"srvr",
+        Probe.HTTP: b"GET / HTTP/1.0\r\n\r\n",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,8 @@ def _login_mismatch(peer: str, protocol: str, response: SaslHandshakeResponse) -
     has_logins = response.error_code != ErrorCode.ILLEGAL_SASL_STATE
     if has_logins == (protocol in SASL_PROTOCOLS):
         return None
+    if has_logins and not response.mechanisms:
+        return None  # brokers of other makers refuse the API itself so
     suffix = "SSL" if protocol in TLS_PROTOCOLS else "PLAINTEXT"
     if not has_logins:
         text = f"{peer} takes no logins: set security.protocol={suffix}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.client.wrong_peer import PROBES, Probe, ProbeReply, is_complete, mismatch
+from minikafka.core.client.wrong_peer import Probe, ProbeReply, is_complete, mismatch, probes
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.frames import encode_response
 from minikafka.protocol.messages.sasl import SaslHandshakeResponse
@@ -109,6 +109,7 @@ def test_a_peer_that_the_client_cannot_use(
         ("SSL", {Probe.LOGIN: NO_LOGINS}),
         ("SASL_SSL", {Probe.LOGIN: SCRAM}),
         ("SASL_PLAINTEXT", {Probe.LOGIN: SCRAM}),
+        ("PLAINTEXT", {Probe.LOGIN: login(ErrorCode.UNKNOWN_SERVER_ERROR)}),  # Tansu
         ("SSL", {Probe.LOGIN: SERVER_HELLO, Probe.PLAIN_LOGIN: ALERT}),
         ("SSL", {Probe.LOGIN: ProbeReply(error="connection reset by peer")}),
         ("PLAINTEXT", {Probe.LOGIN: ProbeReply(b"\x00\x00\x00\x04\x00\x00")}),  # not complete
@@ -128,6 +129,6 @@ def test_a_response_is_complete_with_its_last_byte(reply: ProbeReply) -> None:
 
 
 def test_the_client_hello_has_the_sizes_that_it_names() -> None:
-    hello = PROBES[Probe.TLS]
+    hello = probes("")[Probe.TLS]
     assert int.from_bytes(hello[3:5], "big") == len(hello) - 5
     assert int.from_bytes(hello[6:9], "big") == len(hello) - 9
