@@ -255,15 +255,6 @@ class RequestThrottle:
 
     # -- requests that are served together
 
-    def has_room(self, size: int) -> bool:
-        """Whether requests of ``size`` bytes, this one among them, would not be throttled before
-        the last of them. The time that they take is not known yet; it throttles after the last."""
-        now_ms = self._now_ns() // NS_PER_MS
-        produce, request = self._produce, self._request
-        if produce is not None and produce.use.throttle_ms(produce.limit, now_ms, size):
-            return False
-        return request is None or not request.use.throttle_ms(request.limit, now_ms)
-
     # -- handlers call these
 
     @property

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from struct import Struct
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
@@ -25,26 +24,6 @@ from minikafka.protocol.schema import Message
 
 MAX_CORRELATION_ID = 2**31 - 1
 CLOSE_GRACE_MS: Final = 1_000  # until which the peer of a channel that is closed has to end, too
-_CORRELATION_ID: Final = Struct(">i")
-
-
-class Exchange(Protocol):
-    """Goes on without its caller as long as a request and its response are common ones: the channel
-    calls it with each response, and sends the next request in the same place.
-
-    An exception is raised where the response is awaited."""
-
-    def take(self, frame: memoryview) -> bool:
-        """Process a response. False, without a change, if it has to be decoded."""
-        ...
-
-    def next_request(self, correlation_id: int) -> bytes | None:
-        """Return the request after a response that was taken. None if the caller has to go on: it
-        gets ``TAKEN``."""
-        ...
-
-
-TAKEN: Final = object()  # instead of a response that an ``Exchange`` has processed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +47,8 @@ class _InFlight:
 
     __slots__ = (
         "correlation_id",
-        "exchange",
-        "expires_ms",
         "reply",
         "response_class",
-        "timeout_ms",
         "timer",
         "version",
     )
@@ -83,13 +59,8 @@ class _InFlight:
         version: int,
         response_class: type[Message],
         reply: asyncio.Future[Any],
-        timeout_ms: int,
         timer: TimerHandle,
-        exchange: Exchange | None,
     ) -> None:
-        self.timeout_ms = timeout_ms
-        self.expires_ms = 0  # set if later than the timer
-        self.exchange = exchange
         self.correlation_id = correlation_id
         self.version = version
         self.response_class = response_class
@@ -207,35 +178,14 @@ class Channel(asyncio.BufferedProtocol):
         await self._take_turn()
         return await self._begin(message, version, timeout_ms)
 
-    def begin(
-        self,
-        message: Message,
-        version: int,
-        timeout_ms: int,
-        exchange: Exchange | None = None,
-    ) -> asyncio.Future[Any]:
+    def begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         """Send a request synchronously and return the future of its response. The caller must have
-        fewer than ``max_in_flight`` requests in flight. Errors are those of ``request``. With an
-        ``exchange`` it is the response to a later request, perhaps, or ``TAKEN``; ``timeout_ms``
-        begins with each request."""
+        fewer than ``max_in_flight`` requests in flight. Errors are those of ``request``."""
         assert self._free_turns, "begin() needs fewer than max_in_flight requests in flight"
         self._free_turns -= 1
-        return self._begin(message, version, timeout_ms, exchange)
+        return self._begin(message, version, timeout_ms)
 
-    def encoded(self, message: Message, version: int) -> bytes:
-        """Return a request as a frame, with some correlation id. Raises EncodeError."""
-        assert message.SPEC.api_key is not None, "only requests are sent"
-        return encode_request(
-            RequestHeader(message.SPEC.api_key, version, 0, self._client_id), message
-        )
-
-    def _begin(
-        self,
-        message: Message,
-        version: int,
-        timeout_ms: int,
-        exchange: Exchange | None = None,
-    ) -> asyncio.Future[Any]:
+    def _begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         try:
             transport = self._open_transport()
             header = self._next_header(message, version)
@@ -249,9 +199,7 @@ class Channel(asyncio.BufferedProtocol):
             version,
             response_class(message),
             reply,
-            timeout_ms,
-            self._clock.call_later(timeout_ms, lambda: self._expire(entry)),
-            exchange,
+            self._clock.call_later(timeout_ms, lambda: self._expire(entry, timeout_ms)),
         )
         self._in_flight.append(entry)
         return reply
@@ -478,13 +426,10 @@ class Channel(asyncio.BufferedProtocol):
 
     def _next_header(self, message: Message, version: int) -> RequestHeader:
         assert message.SPEC.api_key is not None, "only requests are sent"
-        correlation_id = self._take_correlation_id()
+        correlation_id = self._next_correlation_id
+        following = 0 if correlation_id == MAX_CORRELATION_ID else correlation_id + 1
+        self._next_correlation_id = following
         return RequestHeader(message.SPEC.api_key, version, correlation_id, self._client_id)
-
-    def _take_correlation_id(self) -> int:
-        taken = self._next_correlation_id
-        self._next_correlation_id = 0 if taken == MAX_CORRELATION_ID else taken + 1
-        return taken
 
     def _receive(self, frame: memoryview) -> None:
         login = self._login
@@ -501,8 +446,6 @@ class Channel(asyncio.BufferedProtocol):
             self._break("a response without a request")
             return
         entry = self._in_flight[0]
-        if entry.exchange is not None and self._exchanged(entry, entry.exchange, frame):
-            return
         try:
             correlation_id, message = decode_response(entry.response_class, entry.version, frame)
         except DecodeError as error:
@@ -514,53 +457,13 @@ class Channel(asyncio.BufferedProtocol):
                 f"{entry.correlation_id} was expected"
             )
             return
-        self._end_first()
+        self._in_flight.popleft()
+        self._give_turn()
+        entry.timer.cancel()
         if not entry.reply.done():  # its caller may have been cancelled
             entry.reply.set_result(message)
 
-    def _end_first(self) -> None:
-        """The first request in flight has its response."""
-        entry = self._in_flight.popleft()
-        self._give_turn()
-        entry.timer.cancel()
-
-    def _exchanged(self, entry: _InFlight, exchange: Exchange, frame: memoryview) -> bool:
-        """Let ``exchange`` process a response, and send its next request. False, without a change,
-        if the response has to be decoded."""
-        if entry.reply.done() or len(frame) < _CORRELATION_ID.size:
-            return False
-        if _CORRELATION_ID.unpack_from(frame)[0] != entry.correlation_id:
-            return False
-        try:
-            if not exchange.take(frame):
-                return False
-            correlation_id = self._take_correlation_id()
-            request = exchange.next_request(correlation_id)
-        except Exception as bug:
-            if entry.reply.done():  # it has closed the channel before
-                raise
-            self._end_first()
-            entry.reply.set_exception(bug)
-            return True
-        if self.close_reason is not None:
-            return True
-        if request is None:
-            self._end_first()
-            entry.reply.set_result(TAKEN)
-            return True
-        self._in_flight.popleft()
-        entry.correlation_id = correlation_id
-        entry.expires_ms = self._clock.monotonic_ms() + entry.timeout_ms
-        self._write(self._open_transport(), request)  # a login is due before it, perhaps
-        self._in_flight.append(entry)
-        return True
-
-    def _expire(self, entry: _InFlight) -> None:
-        timeout_ms = entry.timeout_ms
-        left_ms = entry.expires_ms - self._clock.monotonic_ms()
-        if left_ms > 0:  # it has sent another request meanwhile
-            entry.timer = self._clock.call_later(left_ms, lambda: self._expire(entry))
-            return
+    def _expire(self, entry: _InFlight, timeout_ms: int) -> None:
         if not entry.reply.done():
             entry.reply.set_exception(
                 TimeoutError(f"{self.peer} sent no response within {timeout_ms} ms")

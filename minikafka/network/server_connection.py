@@ -34,8 +34,6 @@ IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without 
 # milliseconds; then other connections are served.
 FRAMES_AT_ONCE = 64
 SERVED_AT_ONCE_MS = 5
-# Frames that a handler serves together have no more bytes than these, or are two.
-TOGETHER_BYTES = 256 * 1024
 _JOIN_MAX_BYTES = 64 * 1024  # replies that are together smaller are joined; others are not copied
 _WRITTEN_TOGETHER_BYTES = 512 * 1024  # of the replies of one read: they still fit into a cache
 # Larger deferred replies are written one connection after the other (``LargeWrites``). The system
@@ -71,8 +69,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     read. Replies that become ready later leave in one write for each turn of the loop, or at once
     if every request has its reply. At a limit of ``ServerConfig`` the connection neither serves nor
     reads until it is below the limit again; one request and one reply may exceed the limit.
-
-    A handler may serve the frames that follow together with its own: see ``following``.
 
     On a SASL listener ``login`` takes the place of ``on_frame`` until ``end_login``.
     """
@@ -273,56 +269,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._count_queued(request_bytes)
         return slot
 
-    def open_slots(self, sizes: Sequence[int]) -> list[ReplySlot]:
-        """As ``open_slot`` for requests of these sizes."""
-        first = self._requests + 1
-        slots = [ReplySlot(self, number, size) for number, size in enumerate(sizes, first)]
-        self._requests += len(slots)
-        self.unanswered += slots
-        self._count_queued(sum(sizes))
-        return slots
-
-    def following(self) -> Sequence[memoryview]:
-        """Return the frames of the same read behind the one that ``on_frame`` serves. The handler
-        may serve some of them now, the first ones, and then calls ``serve_also``: no limit of the
-        connection would have stopped it from serving them next."""
-        frames, served = self._frames, self._served
-        if served >= len(frames):
-            return ()
-        config = self._config
-        most = config.queued_max_requests - len(self.unanswered) - 1
-        stop = min(len(frames), served + most, FRAMES_AT_ONCE)
-        room = min(config.queued_max_bytes - self._queued_bytes, self._server.memory.room)
-        room = min(room, TOGETHER_BYTES) - len(frames[served - 1])
-        following = frames[served:stop]
-        if sum(map(len, following)) >= room:
-            for place, frame in enumerate(following):
-                if room <= 0:
-                    return following[:place]
-                room -= len(frame)
-        return following
-
-    def serve_also(self, count: int) -> None:
-        """Count so many frames of ``following`` as served."""
-        self._served += count
-
-    def send_at_once(self, reply: bytes, times: ReplyTimes) -> None:
-        """Send the reply to the frame that ``on_frame`` serves. No earlier one lacks its reply."""
-        assert self._in_read and self._requests == self._replies  # noqa: PT018
-        self._requests = self._replies = self._requests + 1
-        self._last_times = times
-        self._out.append(reply)
-        self._out_bytes += len(reply)
-
-    def send_all_at_once(self, parts: Sequence[Buffer], count: int, times: ReplyTimes) -> None:
-        """As ``send_at_once``, to the frame that ``on_frame`` serves and to those that it has
-        served with it: ``count`` replies, in one or several parts each."""
-        assert self._in_read and self._requests == self._replies  # noqa: PT018
-        self._requests = self._replies = self._requests + count
-        self._last_times = times
-        self._out += parts
-        self._out_bytes += sum(map(len, parts))
-
     def refuse(self, reason: str, **facts: object) -> None:
         """Log ``reason`` and close the connection of a peer that violated the protocol. Replies
         that are ready are sent first."""
@@ -477,24 +423,6 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._add(slots.popleft())
         self._answered(slot.request_bytes)
-
-    def send_row(self, row: Sequence[ReplySlot], replies: Sequence[bytes]) -> None:
-        """Fill slots of consecutive requests, as ``ReplySlot.send`` does of each."""
-        slots = self.unanswered
-        if self.closed or slots[0] is not row[0]:
-            for slot, reply in zip(row, replies, strict=True):
-                slot.send(reply)
-            return
-        assert row[0].number == self._replies + 1, f"reply {row[0].number} after {self._replies}"
-        freed = 0
-        for slot in row:
-            assert slots[0] is slot, "slots of consecutive requests"
-            slots.popleft().is_sent = True
-            freed += slot.request_bytes
-        self._replies, self._last_times = row[-1].number, row[-1].times
-        self._out += replies
-        self._out_bytes += sum(map(len, replies))
-        self._answered(freed)
 
     def _answered(self, freed: int) -> None:
         """Send the replies that have waited for the last one. ``freed`` bytes of requests have

@@ -456,7 +456,7 @@ class BrokerNode:
         )
         serving = Serving(
             self._apis,
-            self.parts.frame_handler(self._apis),
+            self._apis.on_frame,
             self._quotas,
             self.parts.memory,
             self._register_again,

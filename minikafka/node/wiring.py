@@ -31,14 +31,12 @@ from minikafka.broker.replication.isr_writes import (
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
-from minikafka.broker.requests.apis import Apis, Route
+from minikafka.broker.requests.apis import Route
 from minikafka.broker.requests.cluster import (
     DescribeClusterHandler,
     FindCoordinatorHandler,
     MetadataHandler,
 )
-from minikafka.broker.requests.common_fetch import CommonFetches, by_kind
-from minikafka.broker.requests.common_produce import CommonProduce
 from minikafka.broker.requests.controller_orders import (
     ControlledShutdownHandler,
     ControllerFence,
@@ -47,7 +45,6 @@ from minikafka.broker.requests.controller_orders import (
     UpdateMetadataHandler,
 )
 from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
-from minikafka.broker.requests.follower_fetch import FollowerFetches
 from minikafka.broker.requests.offsets import (
     DeleteRecordsHandler,
     ListOffsetsHandler,
@@ -66,7 +63,6 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.server_connection import FrameHandler
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
 from minikafka.node.late_handler import LateHandler
@@ -364,40 +360,6 @@ class BrokerParts:
             self._config.boolean("delete.topic.enable"),
         )
         return guarded(routes, self._authorization, facts)
-
-    def frame_handler(self, apis: Apis) -> FrameHandler:
-        """Return what serves frames by ``apis``, whose routes are those of this broker."""
-        authorization = self._authorization
-        if authorization is not None and not authorization.is_silent:
-            return apis.on_frame
-        replicas = self.replicas
-        common = CommonProduce(
-            apis,
-            self._produce,
-            replicas.hosted,
-            replicas.appends,
-            self.transactions.appends,
-            authorization,
-        )
-        if authorization is not None:
-            return common.on_frame  # the general path decides about fetches
-        fetches = CommonFetches(
-            apis,
-            apis.on_frame,
-            replicas.hosted,
-            replicas.fetches,
-            self.fetch_sessions,
-            self._fetch_config,
-        )
-        of_followers = FollowerFetches(
-            apis,
-            fetches.on_frame,
-            self._fetch,
-            replicas.hosted,
-            replicas.fetches,
-            self.fetch_sessions,
-        )
-        return by_kind(of_followers.on_frame, common.on_frame)
 
     def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
         replicas, cache = self.replicas, self.cache

@@ -37,7 +37,6 @@ from minikafka.kernel.events import (
     logger_levels,
 )
 from minikafka.kernel.ports import BadVersion, Clock, CoordinationError, Entropy, Watcher
-from minikafka.kernel.principals import Principal
 from minikafka.zookeeper.notice_follower import NoticeFollower
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.store_acls import AclNotice
@@ -118,22 +117,6 @@ class AclAuthorizer:
             elif level <= _DEBUG:
                 self._audit.allowed(requester, action, level)
         return results
-
-    def allows_silently(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-    ) -> bool:
-        """As ``SilentAuthorizer``: what is allowed is logged at DEBUG alone."""
-        if LEVELS[logger_levels().of(LOGGER)] <= _DEBUG:
-            return False
-        text, cache = str(principal), self._cache
-        if cache.is_super_user(text):
-            return True
-        return cache.decide(text, host, operation, resource_type, name).allowed
 
     def authorize_by_type(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType

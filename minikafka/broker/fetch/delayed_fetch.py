@@ -77,7 +77,6 @@ class DelayedFetch(DelayedOperation):
         "_parked",
         "_reader",
         "_reply",
-        "_respond_alone",
         "_watched",
         "is_counted",
         "is_from_follower",
@@ -94,12 +93,9 @@ class DelayedFetch(DelayedOperation):
         parked: ParkedFetches,
         contain: Contain | None = None,
         before_read: Callable[[], None] | None = None,
-        respond_alone: Callable[[], bool] | None = None,
     ) -> None:
         """``watched`` may grow. ``before_read`` is called before the logs are read for the
-        response. It may call ``also_wait_for``. Of a fetch that has one partition still,
-        ``respond_alone`` may read and respond instead; it returns False, without a change, if it
-        does not. Such a fetch was from the end of the log."""
+        response. It may call ``also_wait_for``."""
         super().__init__(params.max_wait_ms)
         self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(watched)
         self.is_from_follower = params.is_from_follower
@@ -111,7 +107,6 @@ class DelayedFetch(DelayedOperation):
         self._on_expired = on_expired
         self._contain = contain
         self._before_read = before_read
-        self._respond_alone = respond_alone
         self._bug: Exception | None = None
         self._watched = watched
 
@@ -134,15 +129,6 @@ class DelayedFetch(DelayedOperation):
         """Whether one of the cases A to I holds. Called at every append to one of the partitions,
         which may be thousands, so that a partition without new records must be cheap."""
         min_bytes, throttle = self._params.min_bytes, self._reader.throttle
-        from_end = self._respond_alone is not None and min_bytes <= 1
-        if from_end and len(self._watched) == 1:  # the common Fetch of a follower in sync
-            ((partition, leader_epoch, entry),) = self._watched
-            if partition.state.leader_epoch == leader_epoch and not partition.responses.announcing:
-                offset, end = entry.fetch_offset, partition.log.log_end_offset
-                if offset == end:
-                    return False
-                if offset < end and entry.max_bytes > 0 and not throttle.quota.limited:
-                    return True  # G
         replica_id, isolation = self._params.replica_id, self._params.isolation
         to_log_end = isolation is Isolation.LOG_END
         available = 0
@@ -165,8 +151,6 @@ class DelayedFetch(DelayedOperation):
                 continue  # not committed, or its transaction is open
             if throttle.quota.limited and throttle.holds_back(partition, replica_id):
                 continue
-            if from_end and entry.max_bytes > 0:
-                return True  # G, without a look at the size
             try:
                 size = partition.log.available_bytes(entry.fetch_offset, end)
             except (KafkaError, OSError):
@@ -186,13 +170,11 @@ class DelayedFetch(DelayedOperation):
         self._watched = []
         self._parked.remove(self)
         contain, self._contain = self._contain, None
-        respond_alone, self._respond_alone = self._respond_alone, None
         if contain is not None and self._bug is not None:
             contain(self._bug)
             return
         try:
-            if respond_alone is None or len(entries) > 1 or not respond_alone():
-                reply(self._reader.read_parked(self._params, entries))
+            reply(self._reader.read_parked(self._params, entries))
         except (HalfChanged, AssertionError):
             raise
         except Exception as bug:

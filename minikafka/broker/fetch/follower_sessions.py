@@ -170,26 +170,6 @@ class FollowerSession(FetchSession[FetchEntry]):
         self._underway = FollowerFetch(self, sent, entries_of(sent))
         return self._underway
 
-    def begin_alone(self, key: PartitionKey, entry: FetchEntry, epoch: int) -> FollowerFetch | None:
-        """As ``update`` and ``begin`` of a request that has this partition alone, the only one that
-        may have changed, and is followed by ``epoch``. None, without a change, if it is not."""
-        cached = self._to_read.get(key)
-        if cached is None or len(self._to_read) > 1 or self._moves != self._log_start_moves():
-            return None
-        cached.request = entry
-        self.epoch = epoch
-        self._underway = FollowerFetch(self, [(key, cached)], [entry])
-        return self._underway
-
-    def respond_alone(self, sent: Sent, read: ReadResult) -> None:
-        """As ``respond`` with the records of one partition."""
-        key, cached = sent
-        self._underway = None
-        cached.respond_with_records(read.high_watermark, read.log_start_offset)
-        for partitions in (self.partitions, self._to_read):
-            if len(partitions) > 1:
-                partitions[key] = partitions.pop(key)
-
     def respond(self, sent: Sequence[Sent], reads: Sequence[ReadResult]) -> list[int]:
         """As ``select_changed``. Partitions whose next read would repeat these are settled."""
         self._underway = None

@@ -298,27 +298,6 @@ class FetchReader:
         """As ``read_cached``, but block on the disk for records outside the page cache."""
         return self._read_request(params, entries, now_ms, may_wait=True)
 
-    def read_one(
-        self, partition: Partition, offset: int, max_bytes: int, isolation: Isolation
-    ) -> ReadResult:
-        """Read a partition that this broker leads, for a consumer, as ``read_cached`` does. The
-        read is not shared, so that its memory is free again when the response is sent.
-
-        Raises KafkaError, OSError, and NotInPageCache."""
-        log = partition.log
-        committed = isolation is Isolation.TXN_COMMITTED
-        most, end = min(max_bytes, self._room(to_follower=False)), end_of(partition, isolation)
-        read = log.read(offset, most, end, True, committed, may_wait=False)
-        return ReadResult(
-            partition.topic_partition,
-            ErrorCode.NONE,
-            read.records,
-            partition.checked_high_watermark(),
-            partition.last_stable_offset,
-            log.log_start_offset,
-            aborted=read.aborted,
-        )
-
     def slices(self, params: FetchParams, may_wait: bool) -> FetchSlices:
         """Begin to read a fetch of thousands of partitions, a slice at a time."""
         return FetchSlices(self, params, may_wait)
@@ -372,61 +351,6 @@ class FetchReader:
                 budget.spend(len(result.records))
             results.append(result)
         return results
-
-    def record_caught_up(
-        self, params: FetchParams, entry: FetchEntry, partition: Partition, now_ms: int
-    ) -> bool | None:
-        """As ``read_cached`` of a follower that has all records of this partition: record its
-        position. Return whether the high watermark moved; None, without a change, if the entry has
-        to be read."""
-        replica_id, offset, start = params.replica_id, entry.fetch_offset, entry.log_start_offset
-        log = self._log_followed(params, entry, partition)
-        if log is None or start != partition.followers[replica_id].log_start_offset:
-            return None
-        if not log.ends_at(offset):
-            return None
-        return partition.record_follower_fetch(replica_id, offset, start, now_ms)
-
-    def read_appended(
-        self, params: FetchParams, entry: FetchEntry, partition: Partition
-    ) -> ReadResult | None:
-        """As ``read_parked`` of one entry that gets records. None, without a change, if it does
-        not."""
-        log = self._log_followed(params, entry, partition)
-        if log is None:
-            return None
-        max_bytes = min(entry.max_bytes, params.max_bytes, self._room(to_follower=True))
-        end = log.log_end_offset
-        try:
-            read = self._shared.read(log, entry.fetch_offset, max_bytes, end, True, False, True)
-        except (KafkaError, OSError):
-            return None  # ``read_parked`` meets the same error
-        if not read.records:
-            return None
-        high_watermark, stable = partition.checked_high_watermark(), partition.last_stable_offset
-        assert stable <= high_watermark, f"last stable offset {stable} above {high_watermark}"
-        partition.responses.high_watermarks[params.replica_id] = high_watermark
-        start = log.log_start_offset
-        topic_partition, error = entry.topic_partition, ErrorCode.NONE
-        return ReadResult(topic_partition, error, read.records, high_watermark, stable, start)
-
-    def _log_followed(
-        self, params: FetchParams, entry: FetchEntry, partition: Partition
-    ) -> UnifiedLog | None:
-        """Return the log to read; None if something may refuse the entry of a follower, divert it
-        or hold it back."""
-        log = partition.led_log
-        if log is None or self.throttle.quota.limited:
-            return None
-        _, topic_id, offset, _, leader_epoch, last_epoch, _ = entry
-        followed = (
-            leader_epoch == partition.state.leader_epoch
-            and topic_id is partition.topic_id
-            and params.replica_id in partition.followers
-            and log.log_start_offset <= offset <= log.log_end_offset
-            and last_epoch in (NO_EPOCH, log.epochs.latest_epoch)
-        )
-        return log if followed else None
 
     def _read_request(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool

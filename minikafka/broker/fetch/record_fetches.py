@@ -21,13 +21,11 @@ from minikafka.broker.fetch.reader import (
     FetchParams,
     FetchReader,
     FetchReading,
-    Isolation,
     ReadResult,
     end_of,
 )
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.replication.partition import Partition
 from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
@@ -183,55 +181,6 @@ class RecordFetches:
         else:
             self._respond_or_park(params, entries, reading, reply, contain, following)
 
-    def park_caught_up(
-        self,
-        params: FetchParams,
-        partition: Partition,
-        following: FollowerFetch,
-        reply: FetchReply,
-        contain: Contain,
-        respond_alone: Callable[[], bool],
-    ) -> bool:
-        """As ``fetch`` of a follower that waits for the next records of one partition. False,
-        without a change, if it does not have to wait. ``respond_alone`` is that of
-        ``DelayedFetch``."""
-        entries, topic_partition = following.entries, partition.topic_partition
-        if params.min_bytes <= 0 or params.max_wait_ms <= 0:
-            return False
-        now_ms = self._clock.monotonic_ms()
-        advanced = self._reader.record_caught_up(params, entries[0], partition, now_ms)
-        if advanced is None:
-            return False
-        unsent = partition.responses.lacks(params.replica_id, partition.high_watermark)
-        watched = [(partition, partition.state.leader_epoch, entries[0])]
-        operation = self._made(params, watched, reply, contain, following, respond_alone)
-        if advanced:
-            self._purgatories.partition_changed(topic_partition)
-        if advanced or unsent:
-            self._announcer.add((topic_partition,))
-        self._watch(operation, entries)
-        return True
-
-    def read_appended(
-        self, params: FetchParams, entry: FetchEntry, partition: Partition
-    ) -> ReadResult | None:
-        """Read the records that were appended to a partition while a follower waited for them.
-        None, without a change, if it gets something else."""
-        result = self._reader.read_appended(params, entry, partition)
-        if result is not None:
-            self._topics.fetched(entry.topic_partition.topic, 0)
-            self._topics.replicated_out.value += len(result.records)
-        return result
-
-    def read_one(
-        self, partition: Partition, offset: int, max_bytes: int, isolation: Isolation
-    ) -> ReadResult:
-        """As ``FetchReader.read_one``. Call ``count_one`` if its result is sent."""
-        return self._reader.read_one(partition, offset, max_bytes, isolation)
-
-    def count_one(self, result: ReadResult) -> None:
-        self._topics.fetched(result.topic_partition.topic, len(result.records))
-
     def _fetch_from_disk(
         self,
         params: FetchParams,
@@ -360,7 +309,6 @@ class RecordFetches:
         reply: FetchReply,
         contain: Contain | None,
         following: FollowerFetch | None,
-        respond_alone: Callable[[], bool] | None = None,
     ) -> DelayedFetch:
         operation = DelayedFetch(
             params,
@@ -371,7 +319,6 @@ class RecordFetches:
             self._parked,
             contain,
             None if following is None else following.before_read,
-            respond_alone,
         )
         if following is not None:
             following.park(operation, self._purgatories.fetch.purgatory.watch_also)

@@ -20,7 +20,6 @@ from minikafka.core.replication.fetch_session import (
     FetchSessionCache,
     PartitionKey,
     is_full,
-    next_epoch,
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -253,32 +252,6 @@ class FetchSessions:
                     requests[key] = entry._replace(topic_partition=cached)
         return requests
 
-    def only_of(
-        self, session_id: int, epoch: int, key: PartitionKey
-    ) -> FetchSession[FetchEntry] | None:
-        """Return the session of a consumer that expects this epoch and has this partition alone;
-        None if there is none."""
-        session = self.cache.get(session_id)
-        if session is None or session.privileged or session.epoch != epoch:
-            return None
-        return session if len(session) == 1 and key in session.partitions else None
-
-    def advance(
-        self,
-        session: FetchSession[FetchEntry],
-        entry: FetchEntry,
-        result: ReadResult,
-        version: FetchVersion,
-    ) -> None:
-        """Carry out a request that names the only partition of a consumer's session. Its result has
-        records, so that the response contains it."""
-        request = {key_of(entry): entry}
-        self._limit()
-        now_ms = self._clock.monotonic_ms()
-        self.cache.resume(session.id, session.epoch, version.by_id, request, (), now_ms)
-        self._count()
-        session.select_changed(list(session.partitions.items()), [result])
-
     def _following(self, session: FollowerSession, version: FetchVersion) -> FetchContext:
         """Return the context of a follower, with only the partitions that may have changed."""
         fetch = session.begin(self._entries)
@@ -298,36 +271,6 @@ class FetchSessions:
             [fetch.entries[place] for place in places],
             [results[place] for place in places],
         )
-
-    def resume_alone(
-        self,
-        session_id: int,
-        epoch: int,
-        key: PartitionKey,
-        entry: FetchEntry,
-        version: FetchVersion,
-        replica_id: int,
-    ) -> FollowerFetch | None:
-        """As ``resume`` of a request by topic id that has one partition, the only one that may have
-        changed in the session of this follower. None, without a change, if ``resume`` has to."""
-        session = self.cache.get(session_id)
-        if (
-            not isinstance(session, FollowerSession)
-            or session.epoch != epoch
-            or session.replica_id != replica_id
-            or not session.by_id
-        ):
-            return None
-        fetch = session.begin_alone(key, entry, next_epoch(epoch))
-        if fetch is not None:
-            self.cache.touch(session, self._clock.monotonic_ms())
-            self._request_saved.value += (fetch.size - 1) * version.partition_bytes
-        return fetch
-
-    def respond_alone(self, fetch: FollowerFetch, version: FetchVersion, read: ReadResult) -> None:
-        """As ``respond_to`` with the records of the partition of ``resume_alone``."""
-        fetch.session.respond_alone(fetch.sent[0], read)
-        self._response_saved.value += (fetch.size - 1) * version.response_bytes
 
     def _limit(self) -> None:
         """Let consumers' sessions grow by what the memory has left."""

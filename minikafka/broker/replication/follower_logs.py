@@ -10,7 +10,6 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.throttles import FollowerThrottle
 from minikafka.broker.topic_metrics import TopicMetrics
-from minikafka.core.log.config import NO_LIMIT
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import (
@@ -160,15 +159,6 @@ class FollowerLogs:
             return state
         self._purgatories.partition_changed(topic_partition)
         return _at_end(partition, state)
-
-    def needs_no_flush(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition is online, and its log has no ``flush.messages``."""
-        partition = self._hosted.get(topic_partition)
-        return (
-            partition is not None
-            and partition.has_log
-            and partition.log.config.flush_messages == NO_LIMIT
-        )
 
     async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Flush the logs that have reached ``flush.messages``, since the next fetch acknowledges

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -15,7 +15,6 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.protocol.follower_fetch import PackedFollowerFetch, follower_fetch_response
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -74,32 +73,6 @@ class _PartitionRequest(NamedTuple):
     log_start_offset: int
 
 
-class _Alone:
-    """A request that named one partition, and may be sent again from another offset."""
-
-    __slots__ = ("key", "message", "packed", "topic_id", "topic_partition", "version", "want")
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        want: _PartitionRequest,
-        message: FetchRequest,
-        version: int,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id.bytes
-        self.key: PartitionKey = topic_id.int, topic_partition.partition
-        self.want = want
-        self.message = message
-        self.version = version
-        self.packed: PackedFollowerFetch | None = None  # at the first use
-
-    def repeats(self, want: _PartitionRequest) -> bool:
-        """Whether a request differs from this one in its offset alone."""
-        return want._replace(fetch_offset=self.want.fetch_offset) == self.want
-
-
 class LeaderSession:
     """The fetch session (KIP-227) of one follower with one leader.
 
@@ -134,7 +107,6 @@ class LeaderSession:
         self._moves = 0  # ``log_start_moves`` at the last request
         self._by_id = False
         self._names: dict[int, str] = {}  # by topic id
-        self._alone: _Alone | None = None  # the last request, if it named one partition
 
     @property
     def requested(self) -> list[TopicPartition]:
@@ -178,84 +150,7 @@ class LeaderSession:
             request.replica_state = ReplicaState(self._broker_id, self._broker_epoch())
         else:
             request.replica_id = self._broker_id
-        self._remember(fetch, request, version)
         return request, version
-
-    # ------------------------------------------------------------------- one partition that moves
-
-    def _remember(
-        self, fetch: NextFetch[_PartitionRequest], request: FetchRequest, version: int
-    ) -> None:
-        """Keep a request that names one partition. One that names none changes nothing."""
-        if not fetch.named and not fetch.forgotten:
-            return
-        self._alone = None
-        if len(fetch.named) == 1 and version >= FETCH_VERSION_REPLICA_STATE:
-            ((topic_id, partition), want), *_ = fetch.named.items()
-            if isinstance(topic_id, int) and not (fetch.forgotten or self._unnamed):
-                topic_partition = TopicPartition(self._names[topic_id], partition)
-                self._alone = _Alone(topic_partition, UUID(int=topic_id), want, request, version)
-
-    def read_alone(self, frame: memoryview) -> tuple[TopicPartition, PartitionData] | None:
-        """Read a response that has no partition but the one of the last request that named one;
-        None if it is none, or the next request is a full one. Call ``accept_alone`` then."""
-        alone = self._alone
-        if alone is None or self._handler.names_all:
-            return None
-        response = follower_fetch_response(frame)
-        if (
-            response is None
-            or response.session_id != self._handler.session_id
-            or response.topic_id != alone.topic_id
-            or response.data.partition_index != alone.topic_partition.partition
-        ):
-            return None
-        return alone.topic_partition, response.data
-
-    def accept_alone(self) -> None:
-        """As ``accept``, for what ``read_alone`` has returned."""
-        assert self._alone is not None
-        session_id = self._handler.session_id
-        fits = self._handler.handle_response(ErrorCode.NONE, session_id, (self._alone.key,))
-        assert fits, "the session holds the partition that was requested"
-
-    def request_alone(
-        self,
-        states: Mapping[TopicPartition, PartitionFetchState],
-        changed: Collection[TopicPartition],
-        correlation_id: int,
-        encode: Callable[[FetchRequest, int], bytes],
-    ) -> bytes | None:
-        """As ``request_changed`` with the longest wait, as a frame. None, without a change, unless
-        the request differs from the last one that named a partition in its offset alone."""
-        alone = self._alone
-        if alone is None or self._handler.names_all or self._unnamed:
-            return None
-        if len(changed) != 1 or alone.topic_partition not in changed:
-            return None
-        if (
-            self._log_start_moves() != self._moves
-            or alone.message.max_wait_ms != self._config.replica_fetch_wait_max_ms
-        ):
-            return None
-        state = states.get(alone.topic_partition)
-        if state is None or self._key(alone.topic_partition, state) != alone.key:
-            return None
-        follower = alone.message.replica_state
-        if follower is None or follower.replica_epoch != self._broker_epoch():
-            return None
-        want = self._partition_request(alone.topic_partition, state)
-        if not alone.repeats(want):
-            return None
-        if alone.packed is None:
-            alone.packed = PackedFollowerFetch(encode(alone.message, alone.version))
-        self._sent[alone.topic_partition] = alone.key, state
-        fetch = self._handler.build_on({alone.key: want}, ())
-        return alone.packed.frame(
-            correlation_id, fetch.session_id, fetch.session_epoch, want.fetch_offset
-        )
-
-    # ------------------------------------------------------------------------------ all requests
 
     def _next(
         self,

@@ -17,7 +17,7 @@ Two invariants are asserted at every change:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -48,7 +48,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer
-from minikafka.protocol.records.batch import RecordBatch
 from minikafka.storage.log.unified_log import UnifiedLog
 
 UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
@@ -197,11 +196,6 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no log of {self.topic_partition} here"
             )
         return self._log
-
-    @property
-    def led_log(self) -> UnifiedLog | None:
-        """The log if this broker leads the partition."""
-        return self._log if self.is_leader else None
 
     @property
     def leader_epoch(self) -> int:
@@ -491,36 +485,6 @@ class Partition:
             self.unsettle()
         info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin, guard)
         return info, self.advance_high_watermark(now_ms)
-
-    def append_valid(self, batch: RecordBatch, now_ms: int) -> tuple[LogAppendInfo, bool]:
-        """As ``append_as_leader``, for a client's batch that ``leader_batch`` would return as it
-        is, in a log without LogAppendTime. The caller has checked that this broker leads, and with
-        acks=-1 that enough replicas are in sync. Raises the log's errors, and OSError."""
-        log = self._log
-        assert self.is_leader
-        assert log is not None
-        if self._settled:
-            self.unsettle()
-        info = log.append_valid(batch, self.state.leader_epoch)
-        return info, self.advance_high_watermark(now_ms)
-
-    def append_together(
-        self, batches: Sequence[RecordBatch], now_ms: int
-    ) -> tuple[list[LogAppendInfo], bool] | None:
-        """As ``append_valid`` of one batch after the other, or None, without a change. See
-        ``UnifiedLog.append_together``. Raises OSError, also without a change."""
-        log = self._log
-        assert self.is_leader
-        assert log is not None
-        if self._settled:
-            self.unsettle()
-        infos = log.append_together(batches, self.state.leader_epoch)
-        return None if infos is None else (infos, self.advance_high_watermark(now_ms))
-
-    @property
-    def commits_alone(self) -> bool:
-        """Whether an append moves the high watermark, since no follower is in sync."""
-        return len(self.state.isr.maximal) == 1
 
     def advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark up to the log ends of the replicas that count (see

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.purgatories import ReplicaPurgatories
@@ -17,7 +17,6 @@ from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, RecordValidationError
 from minikafka.core.log.config import NO_LIMIT
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
-from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
@@ -82,64 +81,6 @@ class DelayedProduce(DelayedPartitionResults[AppendResult]):
             return False
         result.error = error  # B, C.1, C.2
         return True
-
-
-# Called with an outcome of so many appends, the next ones of the row.
-RowReply: TypeAlias = Callable[[ErrorCode, int], None]
-
-
-class DelayedProduces(DelayedOperation):
-    """A row of appends to one partition, made together with acks=-1, as one delayed operation.
-
-    ``ends`` are the offsets behind each append. Each of them gets the reply that a
-    ``DelayedProduce`` would give it alone, and at the same time: the first ones may be
-    acknowledged before the others."""
-
-    __slots__ = ("_ends", "_hosted", "_on_expired", "_outcome", "_reply", "_topic_partition")
-
-    def __init__(
-        self,
-        timeout_ms: int,
-        topic_partition: TopicPartition,
-        ends: Sequence[int],
-        hosted: HostedPartitions,
-        reply: RowReply,
-        on_expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(timeout_ms)
-        self._topic_partition = topic_partition
-        self._ends = ends  # of those without a reply
-        self._hosted = hosted
-        self._reply = reply
-        self._on_expired = on_expired
-        self._outcome = ErrorCode.REQUEST_TIMED_OUT
-
-    def try_complete(self) -> bool:
-        partition, ends = self._hosted.get(self._topic_partition), self._ends
-        if partition is None:
-            self._outcome = self._hosted.error_for(self._topic_partition)
-            return self.force_complete()
-        outcome = partition.acknowledged(ends[0])
-        if outcome is None:
-            return False
-        if partition.acknowledged(ends[-1]) is not None:
-            self._outcome = outcome
-            return self.force_complete()
-        count = sum(partition.acknowledged(end) is not None for end in ends)
-        self._ends = ends[count:]
-        self._reply(outcome, count)
-        return False
-
-    def on_complete(self) -> None:
-        reply = self._reply
-        del self._reply  # the operation may stay in its watch list until the next purge
-        reply(self._outcome, len(self._ends))
-
-    def watched_keys(self) -> Iterable[TopicPartition]:
-        return (self._topic_partition,)
-
-    def on_expiration(self) -> None:
-        self._on_expired(len(self._ends))
 
 
 class RecordAppends:
@@ -258,37 +199,6 @@ class RecordAppends:
             )
         else:
             self._acknowledge(pending, results, timeout_ms, reply)
-
-    def appended(
-        self, partition: Partition, requests: int, messages: int, size: int, moved: bool
-    ) -> None:
-        """Count what ``Partition.append_valid`` or ``append_together`` has appended, and complete
-        delayed operations. ``moved`` says whether the high watermark has. Nothing waits for a
-        flush: the log has no ``flush.messages``."""
-        topic_partition = partition.topic_partition
-        self._topics.appended(topic_partition.topic, messages, size, requests)
-        if moved:
-            self._purgatories.partition_changed(topic_partition)
-        else:
-            self._purgatories.log_end_moved(topic_partition)
-
-    def is_awaited(self, partition: Partition) -> bool:
-        """Whether delayed operations watch the partition."""
-        return self._purgatories.is_watched(partition.topic_partition)
-
-    def await_replicas(self, result: AppendResult, timeout_ms: int, reply: AppendReply) -> None:
-        """Call ``reply`` when the in-sync replicas have the records of an append with acks=-1."""
-        self._acknowledge([result.topic_partition], [result], timeout_ms, reply)
-
-    def await_replicas_of_row(
-        self, topic_partition: TopicPartition, ends: Sequence[int], timeout_ms: int, reply: RowReply
-    ) -> None:
-        """As ``await_replicas`` of appends that were made together, which end before these offsets.
-        The in-sync replicas lack records of the first one."""
-        operation = DelayedProduces(
-            timeout_ms, topic_partition, ends, self._hosted, reply, self._produce_expired.mark
-        )
-        self._purgatories.produce.watch_and_try(operation, (topic_partition,))
 
     def after_disk_failure(self, topic_partition: TopicPartition, failure: OSError) -> AppendResult:
         """Note that the disk refused an append, and return its result."""

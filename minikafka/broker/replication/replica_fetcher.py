@@ -13,9 +13,6 @@ The state of a partition is an immutable ``PartitionFetchState``. The controller
 remove and change partitions between any two awaits. So a response applies to a partition only if
 its state is still the same object from which the request was built.
 
-While one partition moves and was in sync, the responses are applied where they arrive, and the task
-waits: see ``take``. It is what the task would do, without a turn of the loop and message objects.
-
 Two measures reduce waiting. When a partition is added while a Fetch is parked at the leader, the
 fetcher closes the connection, and the next Fetch names the partition. And a follower far behind
 sends the next Fetch before it has appended the last response (``core/replication/fetch_state``).
@@ -46,7 +43,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
-from minikafka.network.channel import TAKEN, Channel, Exchange
+from minikafka.network.channel import Channel
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
 from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from minikafka.protocol.schema import Message
@@ -240,15 +237,13 @@ class ReplicaFetcher:
             self._channel.close()
             self._channel = None
 
-    def _send(
-        self, message: Message, version: int, exchange: Exchange | None = None
-    ) -> asyncio.Future[Any] | None:
+    def _send(self, message: Message, version: int) -> asyncio.Future[Any] | None:
         """Send a request and return the future response; None without a connection."""
         if self._channel is None:
             return None
         timeout_ms = self._config.replica_socket_timeout_ms
         try:
-            return self._channel.begin(message, version, timeout_ms, exchange)
+            return self._channel.begin(message, version, timeout_ms)
         except OSError as error:
             self._lost(self._channel, error)
             return None
@@ -297,15 +292,13 @@ class ReplicaFetcher:
 
     def _begun(self, request: FetchRequest, version: int) -> Poll:
         self._polling, self._interrupted = True, False
-        return Poll(request, self._send(request, version, exchange=self))
+        return Poll(request, self._send(request, version))
 
     async def _end(self, poll: Poll) -> None:
         """Wait for the response and apply it. The next Fetch may be sent in between."""
         response: Any = await self._response_to(poll.reply)
         self._ahead = None
         self._polling = False
-        if response is TAKEN:
-            return
         if response is None:
             self._session.failed()
             if not self._interrupted:
@@ -330,47 +323,6 @@ class ReplicaFetcher:
         await self._apply_all(rows)
 
     # ------------------------------------------------------------------------- without the task
-
-    def take(self, frame: memoryview) -> bool:
-        """Apply a common response at once, while the task waits for it: one with records of one
-        partition, which was in sync before. As ``_end`` does (an ``Exchange``)."""
-        if self._stopped or self._ahead is not None or not self._is_steady():
-            return False
-        found = self._session.read_alone(frame)
-        if found is None:
-            return False
-        topic_partition, data = found
-        state = self._session.requested_state(topic_partition)
-        if state is None or self._states.get(topic_partition) is not state:
-            return False
-        if state.fetch_offset < data.high_watermark:  # perhaps the next Fetch is sent first
-            return False
-        if not self._logs.needs_no_flush(topic_partition):
-            return False
-        self._polling = False
-        self._session.accept_alone()
-        self.fetches.record(1, self._clock.monotonic_ms())
-        self._try(topic_partition, partial(self._logs.apply, topic_partition, state, data))
-        return True
-
-    def next_request(self, correlation_id: int) -> bytes | None:
-        """Return the next Fetch, as ``_begin`` sends it. None if the task has to go on."""
-        channel, states = self._channel, self._states
-        if self._stopped or channel is None or not self._is_steady():
-            return None
-        self._logs.write_log_starts()
-        due = states.due(0)
-        request = self._session.request_alone(due, states.changed, correlation_id, channel.encoded)
-        if request is not None:
-            states.changed.clear()
-            self._polling, self._interrupted = True, False
-        return request
-
-    def _is_steady(self) -> bool:
-        """Whether all partitions are fetched, and neither held back nor compared before."""
-        return (
-            self._states.are_due and not self._uncompared and not self._logs.throttle.quota.limited
-        )
 
     def _read_ahead(self, responses: PartitionResponses, rows: list[FetchedState]) -> None:
         """Send the next Fetch before ``responses`` are applied, if ``read_ahead`` allows it.

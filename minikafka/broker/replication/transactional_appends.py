@@ -350,11 +350,6 @@ class TransactionalAppends:
         # Bound: queued_max_requests of each connection.
         self._parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()
 
-    @property
-    def has_parked(self) -> bool:
-        """Whether appends are parked, which later ones may have to wait for."""
-        return not self._parked.empty
-
     def append_plain(
         self,
         connection: Hashable,

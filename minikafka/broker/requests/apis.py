@@ -338,20 +338,6 @@ class PendingReply:
             return
         self._send(response)
 
-    def send_packed(self, pack: Callable[[int], ReplyBytes]) -> None:
-        """Send the response that ``pack`` encodes, which is called with the throttle time in ms."""
-        throttle = self._throttle
-        if throttle is None:
-            self._slot.send(pack(0))
-        else:
-            mute_ms = throttle.settle(counts=True)
-            self._mute(mute_ms)
-            self._slot.send(pack(mute_ms))
-        if self._handled_ns != NOT_YET:
-            self._responded()
-        if throttle is not None:
-            throttle.sent()
-
     def _throttled(self, throttle: RequestThrottle, response: Message | None) -> None:
         """Send the response of a client with a quota, and mute its connection if need be."""
         self._mute(throttle.finish(response))
@@ -669,19 +655,9 @@ class Apis:
         self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
     @property
-    def injects_faults(self) -> bool:
-        """Whether requests may be served in another way than by their handlers."""
-        return self._seam is not None
-
-    @property
     def throttles(self) -> bool:
         """Whether some client has a quota."""
         return self._quotas is not None and self._quotas.enabled
-
-    @property
-    def serves_plainly(self) -> bool:
-        """Whether requests are served without throttles and faults."""
-        return not self.throttles and self._seam is None
 
     def throttle_of(
         self, api_key: ApiKey, connection: ServerConnection, client_id: str, size: int

@@ -16,14 +16,12 @@ Most requests are served at once: they have a local time and nothing else. Every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.kernel.metrics import Counter, Histogram, Metrics, tag_value
 from minikafka.network.connected_clients import UNKNOWN, ClientSoftware
 from minikafka.network.reply_slots import ReplySlot, ReplyTimes
-from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 
@@ -76,12 +74,6 @@ class RequestWatch(Protocol):
         """Called with a request that has this slot."""
         ...
 
-    def at_once(
-        self, times: RequestTimes, connection: ServerConnection, frame: memoryview
-    ) -> WatchedTimes:
-        """Called with a request whose response leaves with those of the same read."""
-        ...
-
 
 class RequestTimes:
     """The times of the requests of one name, such as ``Produce`` or ``FetchConsumer``, in
@@ -112,17 +104,17 @@ class RequestTimes:
         self._errors: dict[str, Counter] = {}
         self._deprecated: dict[tuple[int, str, str], Counter] = {}  # by version and client
 
-    def arrived(self, version: int, requests: int = 1) -> None:
-        """Count requests of a version."""
+    def arrived(self, version: int) -> None:
+        """Count a request of a version."""
         counter = self._versions.get(version)
         if counter is None:
             self._register()
             counter = self._versions[version] = self._metrics.counter(
                 f"{GROUP},name=RequestsPerSec,request={self.name},version={version}"
             )
-        counter.value += requests
+        counter.value += 1
         if self._whole is not None:
-            self._whole.arrived(version, requests)
+            self._whole.arrived(version)
 
     def deprecated(self, version: int, software: ClientSoftware) -> None:
         """Count a request of a version that Kafka 4 no longer serves."""
@@ -163,15 +155,6 @@ class RequestTimes:
         if len(self._at_once) >= _FOLD_AT:
             self._fold()
 
-    def served_together(self, queue_us: int, local_us: int, sizes: Sequence[int]) -> None:
-        """As ``served``, for requests of these sizes that have all times in common."""
-        if queue_us >= _NO_QUEUE_US:
-            self.responded_together(queue_us, local_us, 0, sizes)
-            return
-        self._at_once += zip(repeat(local_us), sizes)
-        if len(self._at_once) >= _FOLD_AT:
-            self._fold()
-
     def responded(self, queue_us: int, local_us: int, remote_us: int, size: int) -> None:
         """Record a request that waited in the queue, or whose response came after the handler."""
         self._later.append((queue_us, local_us, remote_us, size))
@@ -179,16 +162,6 @@ class RequestTimes:
             self._fold()
         if self._whole is not None:
             self._whole.responded(queue_us, local_us, remote_us, size)
-
-    def responded_together(
-        self, queue_us: int, local_us: int, remote_us: int, sizes: Sequence[int]
-    ) -> None:
-        """As ``responded``, for requests of these sizes that have all times in common."""
-        self._later += zip(repeat(queue_us), repeat(local_us), repeat(remote_us), sizes)
-        if len(self._later) >= _FOLD_AT:
-            self._fold()
-        if self._whole is not None:
-            self._whole.responded_together(queue_us, local_us, remote_us, sizes)
 
     def response_waited(self, waited_us: int) -> None:
         self._record(_RESPONSE_QUEUE, waited_us)

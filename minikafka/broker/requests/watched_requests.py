@@ -17,7 +17,6 @@ from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.kernel.ports import Clock
 from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import RequestHeader
 
 WATCHED_MS: Final = 10_000  # after a look
@@ -187,14 +186,6 @@ class WatchedRequests:
         request.noted_ms = now_ms
         self._last.append(request)
         self._slowest.note(request, now_ms)
-
-    def at_once(
-        self, times: RequestTimes, connection: ServerConnection, frame: memoryview
-    ) -> WatchedRequest:
-        _, version, correlation_id, length = _read_header(frame)
-        client_id = str(frame[10 : 10 + min(length, MAX_TEXT)], "ascii") if length > 0 else ""
-        host = connection.client_host
-        return WatchedRequest(self, times, version, correlation_id, client_id, host, len(frame))
 
     def request(
         self, times: RequestTimes, header: RequestHeader, slot: ReplySlot

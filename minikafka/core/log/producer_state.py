@@ -22,7 +22,6 @@ from minikafka.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     RecordBatch,
-    increment_sequence,
 )
 from minikafka.protocol.records.control import (
     ControlRecordType,
@@ -202,13 +201,6 @@ class ProducerStates:
             )
         return None
 
-    def expects(self, batch: RecordBatch) -> bool:
-        """Whether ``check`` lets a client's batch without attributes be appended."""
-        try:
-            return self.check(batch, AppendOrigin.CLIENT) is None
-        except KafkaError:
-            return False
-
     def _check_verified(
         self,
         entry: ProducerEntry | None,
@@ -329,18 +321,6 @@ class ProducerStates:
             for producer_id, verification in self._verifications.items()
             if now_ms - verification.started_ms < expiration_ms
         }
-
-
-def continues_producer(batch: RecordBatch, before: RecordBatch) -> bool:
-    """Whether ``check`` lets a client's batch be appended after ``before``, because both have no
-    producer, or one and the same and consecutive sequence numbers. Neither has an attribute."""
-    producer_id = batch.producer_id
-    if producer_id != before.producer_id:
-        return False
-    return producer_id < 0 or (
-        batch.producer_epoch == before.producer_epoch
-        and batch.base_sequence == increment_sequence(before.last_sequence, 1)
-    )
 
 
 def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:

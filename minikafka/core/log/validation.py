@@ -18,7 +18,6 @@ from minikafka.core.log.config import (
 from minikafka.core.log.format_conversion import batch_of_message_set
 from minikafka.core.log.record_validation import (
     OpeningBudget,
-    are_plain_records,
     has_plain_records,
     opened_batch,
     too_large,
@@ -36,9 +35,7 @@ from minikafka.protocol.records.batch import (
     TIMESTAMP_TYPE_FLAG,
     CorruptRecordError,
     RecordBatch,
-    batch_at_start,
     crc_is_valid,
-    crc_of,
     next_batch,
     parse_batch,
     parse_batches,
@@ -148,32 +145,6 @@ def takes_plain_batches(config: LogConfig) -> bool:
         and config.cleanup_policy == "delete"
         and config.compression_type in _NO_RECOMPRESSION
     )
-
-
-def plain_batch(records: memoryview, max_message_bytes: int) -> RecordBatch | None:
-    """Return the batch that a client sends, if it is one without any attribute (compression,
-    transaction, ...), and ``leader_batch`` would return it as it is for a log that
-    ``takes_plain_batches``. None for any other records: ``leader_batch`` says what is wrong."""
-    size = len(records)
-    if not BATCH_OVERHEAD <= size <= max_message_bytes:
-        return None
-    header = _unpack_header(records)
-    base, length, _, magic, crc, attributes, last_delta, first, latest, producer, _, sequence, n = (
-        header
-    )
-    if (
-        magic != MAGIC_V2
-        or attributes
-        or length + LOG_OVERHEAD != size
-        or base
-        or n <= 0
-        or last_delta != n - 1
-        or (producer >= 0 and sequence < 0)
-        or crc_of(records, 0, size) != crc
-        or not are_plain_records(records[BATCH_OVERHEAD:], n, first, latest)
-    ):
-        return None
-    return batch_at_start(header, records)
 
 
 def follower_batches(records: Buffer) -> list[RecordBatch]:

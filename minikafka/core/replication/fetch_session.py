@@ -92,12 +92,6 @@ class CachedPartition(Generic[R]):
         self._last_read = read if may_repeat and not (size or read.is_urgent) else None
         return is_changed
 
-    def respond_with_records(self, high_watermark: int, log_start_offset: int) -> None:
-        """As ``update_response`` of a read with records and without an error."""
-        self.high_watermark = high_watermark
-        self.log_start_offset = log_start_offset
-        self._last_read = None
-
 
 class FetchSession(Generic[R]):
     """The partitions of one client's session (Kafka's ``FetchSession``).

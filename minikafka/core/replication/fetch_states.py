@@ -27,11 +27,6 @@ class FetchStates:
     def get(self, topic_partition: TopicPartition) -> PartitionFetchState | None:
         return self._due.get(topic_partition) or self._delayed.get(topic_partition)
 
-    @property
-    def are_due(self) -> bool:
-        """Whether all partitions are due, none of them after a delay."""
-        return not self._delayed
-
     def copy(self) -> dict[TopicPartition, PartitionFetchState]:
         """Return the states of all partitions."""
         return self._due | self._delayed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from minikafka.core.security.acls import (
     AclBinding,
@@ -53,23 +53,6 @@ class DeletedAcls:
     """What one filter has deleted: the bindings with the errors of those that are still there."""
 
     bindings: Mapping[AclBinding, KafkaError | None] = field(default_factory=dict)
-
-
-@runtime_checkable
-class SilentAuthorizer(Protocol):
-    """An authorizer that knows which decisions ``authorize`` would make without a trace."""
-
-    def allows_silently(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-    ) -> bool:
-        """Return True if ``authorize`` would allow the operation now, and would have no other
-        effect. False says nothing, and has no effect either."""
-        ...
 
 
 class Authorizer(Protocol):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_module import LazyModule
@@ -195,11 +195,6 @@ def record_count_of(buffer: Buffer) -> int:
 def parse_batch(buffer: Buffer, position: int) -> RecordBatch:
     """Parse the header at ``position``. The caller has checked that 61 bytes are there."""
     return _new_batch(RecordBatch, (*_unpack_header(buffer, position), position, buffer))
-
-
-def batch_at_start(header: tuple[Any, ...], buffer: Buffer) -> RecordBatch:
-    """As ``parse_batch`` at position 0, for what ``HEADER`` has unpacked there."""
-    return _new_batch(RecordBatch, (*header, 0, buffer))
 
 
 def next_batch(buffer: Buffer, position: int, end: int) -> RecordBatch | None:

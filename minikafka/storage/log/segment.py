@@ -10,7 +10,6 @@ from operator import is_
 from typing import NamedTuple
 
 from minikafka.core.log.aborted_txn import AbortedTxn
-from minikafka.core.log.append import LogAppendInfo
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.recovery import batch_survives, offsets_are_possible
 from minikafka.core.log.segment_limits import MAX_RELATIVE_OFFSET
@@ -320,14 +319,6 @@ class LogSegment:
         elif position == 0:
             self.first_timestamp = max_timestamp
 
-    def can_index(self, count: int, last_offset: int) -> bool:
-        """Whether the indexes have room for ``count`` batches more, up to ``last_offset``, behind
-        those that are here. False if there are none."""
-        if self.size_bytes == 0 or last_offset > self.max_offset or self.indexes_full:
-            return False
-        offsets, times = self.offset_index, self.time_index
-        return count < min(offsets.full_count - offsets.count, times.full_count - times.count)
-
     def append_batches(self, data: Buffer, batches: Sequence[RecordBatch]) -> None:
         """Append several batches, which are adjacent in ``data``, with one write."""
         assert self.base_offset <= batches[0].base_offset, "an offset of another segment"
@@ -337,18 +328,6 @@ class LogSegment:
         ends = [
             (batch.base_offset + batch.last_offset_delta, batch.max_timestamp, batch.length)
             for batch in batches
-        ]
-        self.size_bytes = self._take_in(ends, position)
-
-    def append_parts(self, parts: Sequence[Buffer], infos: Sequence[LogAppendInfo]) -> None:
-        """Append a batch from each of the ``parts``, with one write. If it raises OSError, nothing
-        was appended."""
-        assert self.base_offset <= infos[0].first_offset, "an offset of another segment"
-        assert infos[-1].last_offset <= self.max_offset, "an offset of another segment"
-        position = self.size_bytes
-        self._write(parts, position)
-        ends = [
-            (info.last_offset, info.max_timestamp, info.size_bytes - LOG_OVERHEAD) for info in infos
         ]
         self.size_bytes = self._take_in(ends, position)
 

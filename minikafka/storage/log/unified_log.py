@@ -236,63 +236,6 @@ class UnifiedLog:
         )
         return _new_info(LogAppendInfo, row)
 
-    def append_together(
-        self, batches: Sequence[RecordBatch], leader_epoch: int
-    ) -> list[LogAppendInfo] | None:
-        """As ``append_valid`` of one batch after the other, with one write. Either no batch has a
-        producer, or each ``continues_producer`` of the one before. None has an attribute.
-
-        Return None, without a change, if one of them would be refused, is a retry, or begins a
-        segment or a leader epoch. Raises OSError, also without a change: some of the batches might
-        have been written one by one."""
-        infos: list[LogAppendInfo] = []
-        parts: list[bytearray | memoryview] = []
-        first, start = self.log_end_offset, self.log_start_offset
-        newest, total = batches[0].max_timestamp, 0
-        for batch in batches:
-            latest, size = batch.max_timestamp, batch.length + LOG_OVERHEAD
-            last = first + batch.last_offset_delta
-            row = first, last, latest, last, NO_TIMESTAMP, start, leader_epoch, size, False
-            infos.append(_new_info(LogAppendInfo, row))
-            parts.append(_writable(batch.buffer, size))
-            first = last + 1
-            total += size
-            if latest > newest:
-                newest = latest
-        segment = self._segment_for_all(len(infos), total, last, newest, leader_epoch)
-        states, is_produced = self.producers.states, batches[0].producer_id >= 0
-        if segment is None or (is_produced and not states.expects(batches[0])):
-            return None
-        for part, batch, info in zip(parts, batches, infos, strict=True):
-            stamp_at(part, 0, info.first_offset, batch.length, leader_epoch)
-        try:
-            segment.append_parts(parts, infos)
-        except OSError:
-            for part, batch in zip(parts, batches, strict=True):
-                stamp_at(part, 0, batch.base_offset, batch.length, batch.partition_leader_epoch)
-            raise
-        self.log_end_offset = first
-        if is_produced:
-            for batch, info in zip(batches, infos, strict=True):
-                states.update(batch, info.first_offset, info.max_timestamp)
-        return infos
-
-    def _segment_for_all(
-        self, count: int, size: int, last_offset: int, max_timestamp: int, leader_epoch: int
-    ) -> LogSegment | None:
-        """Return the active segment if ``_segment_for`` would return it for each of so many
-        batches, and they do not begin a leader epoch."""
-        segment, config = self.segments.active, self.config
-        if segment is None or self._unflushed_cut or leader_epoch != self._assigned_epoch:
-            return None
-        first = segment.first_timestamp
-        longest = config.segment_ms - segment.roll_jitter_ms
-        if size > config.segment_bytes - segment.size_bytes:
-            return None
-        if first >= 0 and max_timestamp - first > longest:
-            return None
-        return segment if segment.can_index(count, last_offset) else None
-
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append the batches that a follower has fetched, with the leader's offsets and epochs.
 
@@ -511,14 +454,6 @@ class UnifiedLog:
                 self._reader.remember_end(end)
             return None
         return self._reader.extent(start_offset, bound, end, max_bytes)
-
-    def ends_at(self, offset: int) -> bool:
-        """Whether a ``read`` from ``offset`` finds the end of the log. As that read would, remember
-        where the next batch will be."""
-        if offset != self.log_end_offset or offset < self.log_start_offset:
-            return False
-        self._reader.remember_end(offset)
-        return True
 
     def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
         """Return the offset where a read ends; None if the read is empty."""

@@ -43,15 +43,11 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.channel import TAKEN, Exchange
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.frames import (
     RequestHeader,
-    decode_request_header,
-    encode_request,
-    encode_response,
 )
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
@@ -104,39 +100,10 @@ class LoopbackChannel:
         self._cluster, self._source, self._target = cluster, source, target
         self._closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def begin(
-        self, message: Any, version: int, timeout_ms: int, exchange: Exchange | None = None
-    ) -> asyncio.Future[Any]:
-        sent = self._sent(message, version)
-        return asyncio.ensure_future(self._exchange(sent, version, timeout_ms, exchange))
-
-    def encoded(self, message: Any, version: int) -> bytes:
-        return encode_request(RequestHeader(message.SPEC.api_key, version, 0, "f"), message)
-
-    def _sent(self, message: Any, version: int) -> Any:
+    def begin(self, message: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         sent = decode(type(message), version, encode(message, version))
         self._cluster.requests.append((self._source, self._target, sent, version))
-        return sent
-
-    async def _exchange(
-        self, request: Any, version: int, timeout_ms: int, exchange: Exchange | None
-    ) -> Any:
-        """As a ``Channel`` does with an exchange, unless the cluster has none."""
-        while True:
-            response = await self._serve(request, version, timeout_ms)
-            if exchange is None or not self._cluster.exchanges:
-                return response
-            frame = memoryview(encode_response(7, response, version))[4:]
-            if not exchange.take(frame):
-                return response
-            self._cluster.taken += 1
-            following = exchange.next_request(8)
-            if following is None:
-                return TAKEN
-            header, start = decode_request_header(memoryview(following)[4:])
-            assert (header.api_version, header.correlation_id) == (version, 8)
-            message = decode(type(request), version, memoryview(following)[4:], start)
-            request = self._sent(message, version)
+        return asyncio.ensure_future(self._serve(sent, version, timeout_ms))
 
     async def _serve(self, request: Any, version: int, timeout_ms: int) -> Any:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -307,8 +274,6 @@ class ReplicaCluster:
         self.configs = Configs()
         self.nodes: dict[int, Node] = {}
         self.requests: list[tuple[int, int, Any, int]] = []
-        self.exchanges = True  # between fetchers and leaders, as channels have them
-        self.taken = 0  # responses
         self.latency_ms: Callable[[], int] = lambda: 0
         self._cut: set[int] = set()
         self._config = partial(

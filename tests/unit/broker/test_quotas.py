@@ -105,22 +105,6 @@ def test_without_acks_the_bytes_count_and_the_time_does_not() -> None:
     assert lab.throttle(ApiKey.PRODUCE, size=2_990).finish(None) > 0
 
 
-@pytest.mark.mission("FAST-7")
-def test_requests_are_served_together_while_none_before_the_last_is_throttled() -> None:
-    lab = Lab(producer_byte_rate="100", request_percentage="5")
-    assert lab.throttle(ApiKey.PRODUCE).has_room(1_000)
-    assert not lab.throttle(ApiKey.PRODUCE).has_room(1_001)
-    first = lab.throttle(ApiKey.PRODUCE, size=300)
-    first.size = 900  # of three
-    assert first.finish(ProduceResponse()) == 0
-    assert lab.throttle(ApiKey.PRODUCE).has_room(100)
-    assert not lab.throttle(ApiKey.PRODUCE).has_room(101)
-    lab.busy(600, None)
-    assert lab.throttle(ApiKey.PRODUCE).has_room(100)  # the time has not been counted
-    lab.busy(600, MetadataResponse())
-    assert not lab.throttle(ApiKey.PRODUCE).has_room(100)
-
-
 @pytest.mark.mission("SEC-145")
 def test_a_throttled_fetch_gives_its_bytes_back() -> None:
     lab = Lab(consumer_byte_rate="100")

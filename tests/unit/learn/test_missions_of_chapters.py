@@ -28,7 +28,7 @@ LEFT_OUT = {
     "LEARN": "learn mode itself",
     "ARW": "many records at once in the client, which docs/client.md tells",
     "CON": "the memory of thousands of connections; a recipe has few",
-    "FAST": "the short way of common requests, whose effects are those of any other way",
+    "FAST": "checkpoints in slices, of which no message says anything",
     "SCALE": "thousands of topics, which a small cluster does not have",
     "RUN": "starts, memory and soaks of real processes",
     "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
@@ -46,13 +46,7 @@ LEFT_OUT_ROWS = {
     "FET-16": "when a checkpoint is written, of which no message says anything",
     "FET-17": "which partitions a follower looks at: its requests are the same as without that",
     "FET-18": "into which memory records are read",
-    "FET-19": "the short way of common fetches, whose effects are those of any other way",
-    "FET-20": "which fetches take that short way",
     "FET-21": "how a place in a log is found, of which no message says anything",
-    "FET-22": "the short way of followers' fetches, whose effects are those of any other way",
-    "FET-23": "which fetches of followers take that short way",
-    "FET-24": "a fetcher without its task: its requests are the same as with that",
-    "FET-25": "the bytes of these requests, of which no message says anything",
     "DOP-14": "needs a broker with two log directories; those of a recipe have one",
 }
 

@@ -7,13 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.network.channel import CLOSE_GRACE_MS, TAKEN, Channel, ChannelConfig
+from minikafka.network.channel import CLOSE_GRACE_MS, Channel, ChannelConfig
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.codec import EncodeError
 from minikafka.protocol.frames import (
-    RequestHeader,
     decode_request_header,
-    encode_request,
     encode_response,
 )
 from minikafka.protocol.messages.find_coordinator import (
@@ -361,114 +359,3 @@ async def test_a_cancelled_request_frees_its_turn_for_the_next(lab: Lab) -> None
     assert (await third).node_id == 1
     assert second.cancelled()
     channel.close()
-
-
-# ------------------------------------------------------------------------------------ exchanges
-
-
-class Requests:
-    """An exchange that takes so many responses, and sends so many requests."""
-
-    def __init__(self, takes: int, sends: int) -> None:
-        self.takes = takes
-        self.sends = sends
-        self.ids: list[int] = []
-        self.fails = False
-
-    def take(self, frame: memoryview) -> bool:
-        if self.fails:
-            raise ValueError("bug")
-        self.takes -= 1
-        return self.takes >= 0
-
-    def next_request(self, correlation_id: int) -> bytes | None:
-        self.sends -= 1
-        if self.sends < 0:
-            return None
-        self.ids.append(correlation_id)
-        header = RequestHeader(FindCoordinatorRequest.SPEC.api_key or 0, 3, correlation_id, "me")
-        return encode_request(header, FindCoordinatorRequest(key="k"))
-
-
-def exchange(channel: Channel, requests: Requests, timeout_ms: int = 1000) -> asyncio.Future[Any]:
-    return channel.begin(FindCoordinatorRequest(key="k"), 3, timeout_ms, requests)
-
-
-@pytest.mark.mission("FET-25")
-async def test_an_exchange_goes_on_until_a_response_is_not_common(lab: Lab) -> None:
-    broker = Broker()
-    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
-    requests = Requests(takes=4, sends=9)
-    response = await exchange(channel, requests)
-    assert response.node_id == 4  # it is decoded, and is the one to the last request
-    assert requests.ids == [1, 2, 3, 4]
-    assert [header.correlation_id for header in broker.headers] == [0, 1, 2, 3, 4]
-    assert channel.in_flight == 0
-    assert (await ask(channel)).node_id == 5
-
-
-@pytest.mark.mission("FET-25")
-async def test_the_requests_of_an_exchange_come_behind_others_in_flight(lab: Lab) -> None:
-    broker = Broker(at_once=False)
-    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=2)
-    reply = exchange(channel, Requests(takes=1, sends=9))
-    other = ask(channel)
-    for number in range(3):
-        await lab.until(lambda: len(broker.headers) > number)  # noqa: B023
-        broker.answer(number)
-    assert (await other).node_id == 1
-    assert (await reply).node_id == 2
-
-
-@pytest.mark.mission("FET-25")
-async def test_an_exchange_without_another_request_ends(lab: Lab) -> None:
-    channel = await open_channel(lab, await lab.serve(Broker()), max_in_flight=1)
-    assert await exchange(channel, Requests(takes=9, sends=2)) is TAKEN
-    assert channel.in_flight == 0
-    assert (await ask(channel)).node_id == 4
-
-
-@pytest.mark.mission("FET-25")
-async def test_the_bug_of_an_exchange_is_raised_where_the_response_is_awaited(lab: Lab) -> None:
-    channel = await open_channel(lab, await lab.serve(Broker()), max_in_flight=1)
-    requests = Requests(takes=9, sends=9)
-    requests.fails = True
-    with pytest.raises(ValueError, match="bug"):
-        await exchange(channel, requests)
-    assert (await ask(channel)).node_id == 1
-
-
-@pytest.mark.mission("FET-25")
-async def test_each_request_of_an_exchange_has_its_time(lab: Lab) -> None:
-    broker = Broker(at_once=False)
-    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
-    reply = exchange(channel, Requests(takes=9, sends=9), 1000)
-    await lab.until(lambda: len(broker.headers) == 1)
-    lab.clock.advance(900)
-    broker.answer(0)
-    await lab.until(lambda: len(broker.headers) == 2)
-    lab.clock.advance(900)
-    assert not reply.done()
-    lab.clock.advance(99)
-    assert not reply.done()
-    lab.clock.advance(1)
-    with pytest.raises(TimeoutError, match="1000 ms"):
-        await reply
-    assert not channel.is_open
-
-
-@pytest.mark.mission("FET-25")
-async def test_an_exchange_ends_with_its_channel_or_its_caller(lab: Lab) -> None:
-    broker = Broker(at_once=False)
-    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
-    requests = Requests(takes=9, sends=9)
-    reply = exchange(channel, requests)
-    await lab.until(lambda: len(broker.headers) == 1)
-    reply.cancel()
-    broker.answer(0)
-    await lab.until(lambda: channel.in_flight == 0)
-    assert requests.takes == 9
-    reply = exchange(channel, requests)
-    channel.close()
-    with pytest.raises(ConnectionError):
-        await reply

@@ -14,17 +14,14 @@ from minikafka.core.security.sasl.scram import ScramClient
 from minikafka.core.security.scram_credentials import SCRAM_SHA_256
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.principals import Principal
-from minikafka.network.channel import TAKEN, Channel, ChannelConfig, LoginRefused
+from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.reply_slots import ReplySlot
 from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.server import Server
 from minikafka.network.server_connection import ServerConnection
-from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import (
-    RequestHeader,
     decode_request_header,
-    encode_request,
     encode_response,
 )
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -161,40 +158,6 @@ async def test_a_re_authentication_comes_between_requests_in_flight_and_later_on
     assert [response.controller_id for response in found] == [7] * 6
     assert broker.requests == list(range(6))
     assert broker.sasl.counts.successful_reauthentication == 1
-    channel.close()
-
-
-class Repeated:
-    """An exchange that sends so many requests, one after each response."""
-
-    def __init__(self, sends: int) -> None:
-        self.sends = sends
-
-    def take(self, frame: memoryview) -> bool:
-        return True
-
-    def next_request(self, correlation_id: int) -> bytes | None:
-        self.sends -= 1
-        if self.sends < 0:
-            return None
-        return encode_request(RequestHeader(ApiKey.METADATA, 1, correlation_id, "test"), METADATA)
-
-
-@pytest.mark.mission("SEC-157")
-async def test_a_session_is_renewed_before_a_request_of_an_exchange(lab: Lab) -> None:
-    broker = Broker(lab, SESSION_MS)
-    await broker.start()
-    channel = await broker.connect()
-    broker.parks = True
-    reply = channel.begin(METADATA, 1, TIMEOUT_MS, Repeated(3))
-    for number in range(4):
-        await lab.until(lambda: len(broker.requests) > number)  # noqa: B023
-        lab.clock.advance(SESSION_MS - 400)
-        broker.respond()
-    assert await reply is TAKEN
-    assert broker.requests == [0, 1, 2, 3]
-    assert broker.sasl.counts.successful_reauthentication == 3
-    assert channel.is_open
     channel.close()
 
 

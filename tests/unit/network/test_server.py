@@ -5,7 +5,6 @@ import errno
 import struct
 from collections.abc import Callable
 from functools import partial
-from itertools import permutations
 from typing import Any, cast
 
 import pytest
@@ -19,7 +18,6 @@ from minikafka.network.reply_slots import ReplySlot
 from minikafka.network.server_connection import (
     FRAMES_AT_ONCE,
     IDLE_SWEEPS,
-    TOGETHER_BYTES,
     ServerConfig,
     ServerConnection,
 )
@@ -176,64 +174,6 @@ async def test_many_frames_of_one_read_are_served_in_turns(lab: Lab) -> None:
     assert turns == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1]
 
 
-@pytest.mark.mission("FAST-5")
-@pytest.mark.parametrize(
-    ("config", "memory", "frame_bytes"),
-    [
-        (ServerConfig(), 1 << 30, 10),
-        (ServerConfig(queued_max_requests=30), 1 << 30, 10),
-        (ServerConfig(queued_max_bytes=45), 1 << 30, 10),
-        (ServerConfig(), 75, 10),
-        (ServerConfig(), 10, 10),
-    ],
-)
-async def test_frames_served_together_are_those_that_would_be_served_next(
-    lab: Lab, config: ServerConfig, memory: int, frame_bytes: int
-) -> None:
-    """The handler parks all requests, until a limit of the connection stops it."""
-    served: list[list[int]] = []
-    for is_together in (False, True):
-        taken: list[int] = []
-
-        def on_frame(
-            connection: ServerConnection,
-            frame: memoryview,
-            is_together: bool = is_together,
-            taken: list[int] = taken,
-        ) -> None:
-            frames = [frame, *(connection.following() if is_together else ())]
-            connection.serve_also(len(frames) - 1)
-            for each in frames:
-                connection.open_slot(len(each))
-            taken.append(len(frames))
-
-        nobody = Nobody()
-        nobody.budget.requests.limit_to(memory)
-        connection = ServerConnection(1, cast(Any, nobody), config, on_frame, "PLAINTEXT", lab.log)
-        connection.connection_made(cast(Any, Wire()))
-        data = framed(b"a" * frame_bytes) * (FRAMES_AT_ONCE + 10)
-        connection.get_buffer(-1)[: len(data)] = data
-        connection.buffer_updated(len(data))
-        served.append(taken)
-    one_by_one, together = served
-    assert together == [len(one_by_one)]
-
-
-async def test_large_frames_are_not_served_together(lab: Lab) -> None:
-    taken: list[int] = []
-
-    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
-        taken.append(1 + len(connection.following()))
-
-    connection = ServerConnection(
-        1, cast(Any, Nobody()), ServerConfig(), on_frame, "PLAINTEXT", lab.log
-    )
-    connection.connection_made(cast(Any, Wire()))
-    connection._frames = [memoryview(bytes(TOGETHER_BYTES // 2))] * 5
-    connection._serve(connection._frames)
-    assert taken == [2, 2, 2, 2, 1]
-
-
 async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab: Lab) -> None:
     wire, handler = Wire(), Parking()
     connection = ServerConnection(
@@ -262,29 +202,6 @@ async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab:
     assert wire.writes[3:] == [framed(b"p5")]
     await asyncio.sleep(0)
     assert wire.writes[4:] == [framed(b"p6") + framed(b"a")]
-
-
-@pytest.mark.mission("FAST-8")
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-@pytest.mark.parametrize("is_lost", [False, True])
-async def test_replies_of_a_row_leave_as_single_ones_do(
-    lab: Lab, order: tuple[int, ...], is_lost: bool
-) -> None:
-    wire, nobody, bodies = Wire(), Nobody(), ([b"a"], [b"b", b"c", b"d"], [b"e"])
-    connection = ServerConnection(1, cast(Any, nobody), ServerConfig(), echo, "PLAINTEXT", lab.log)
-    connection.connection_made(cast(Any, wire))
-    rows = [connection.open_slots([10] * len(row)) for row in bodies]
-    assert [slot.number for row in rows for slot in row] == [1, 2, 3, 4, 5]
-    if is_lost:
-        connection.connection_lost(None)
-    for count, place in enumerate(order, 1):
-        connection.send_row(rows[place], list(map(framed, bodies[place])))
-        await asyncio.sleep(0)
-        ready = [row for row in range(3) if not is_lost and {*range(row + 1)} <= {*order[:count]}]
-        expected = [framed(body) for row in ready for body in bodies[row]]
-        assert b"".join(wire.writes) == b"".join(expected)
-    assert all(slot.is_sent for row in rows for slot in row)
-    assert nobody.memory.used_bytes == 0
 
 
 async def test_a_reply_may_come_in_parts(lab: Lab) -> None:

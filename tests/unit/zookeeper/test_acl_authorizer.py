@@ -382,35 +382,3 @@ async def test_a_super_user_may_everything(brokers: Make) -> None:
         assert broker.authorizer.authorize(root, actions) == [True, True]
         assert broker.authorizer.authorize_by_type(root, WRITE, AclResourceType.TOPIC)
     assert not broker.authorizer.authorize_by_type(EVE, WRITE, AclResourceType.TOPIC)
-
-
-@pytest.mark.mission("FAST-6")
-@pytest.mark.parametrize("level", ["INFO", "DEBUG", "TRACE"])
-async def test_silent_decisions_are_those_that_leave_no_line(brokers: Make, level: str) -> None:
-    broker = await brokers(AclRules(frozenset({"User:root"})))
-    await broker.authorizer.create_acls(EVE, [AclBinding(TP1, allow(WRITE))])
-    before = events.logger_levels()
-    events.set_logger_levels(events.LoggerLevels(level))
-    silent: list[bool] = []
-    try:
-        for name, operation, topic in [
-            ("eve", WRITE, "tp1"),
-            ("eve", READ, "tp1"),
-            ("eve", WRITE, "tp2"),
-            ("root", READ, "tp2"),
-        ]:
-            requester = EVE._replace(principal=Principal(name))
-            broker.log.events.clear()
-            resource = (AclResourceType.TOPIC, topic)
-            silent.append(
-                broker.authorizer.allows_silently(
-                    requester.principal, requester.host, operation, *resource
-                )
-            )
-            assert broker.audit() == []
-            action = AclAction(operation, ResourcePattern(*resource))
-            allowed = broker.authorizer.authorize(requester, [action]) == [True]
-            assert silent[-1] == (allowed and broker.audit() == [])
-    finally:
-        events.set_logger_levels(before)
-    assert any(silent) == (level == "INFO")

@@ -21,12 +21,10 @@ from minikafka.core.security.authorizer import (
     AclAction,
     Authorizer,
     Requester,
-    SilentAuthorizer,
 )
 from minikafka.core.security.hosts import java_address
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.principals import Principal
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.api_keys import ApiKey
 
@@ -60,7 +58,6 @@ class Authorization:
 
     def __init__(self, authorizer: Authorizer, log: EventLog | None = None) -> None:
         self.authorizer = authorizer
-        self._silent = authorizer if isinstance(authorizer, SilentAuthorizer) else None
         self._log = log or event_log("authorizer")
         self._addresses: dict[str, str] = {}
 
@@ -76,26 +73,6 @@ class Authorization:
             context.listener,
             header.client_id or "",
         )
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether ``allows_silently`` is ever True."""
-        return self._silent is not None
-
-    def allows_silently(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-    ) -> bool:
-        """Return True if ``is_allowed`` would now, without any other effect. False says nothing."""
-        if self._silent is None:
-            return False
-        if ":" in host:
-            host = self._java_address(host)
-        return self._silent.allows_silently(principal, host, operation, resource_type, name)
 
     def _java_address(self, host: str) -> str:
         found = self._addresses.get(host)

@@ -18,8 +18,6 @@ from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
-from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.frames import RequestHeader, encode_request
 from minikafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -90,31 +88,6 @@ def named(request: FetchRequest) -> list[tuple[UUID, int, int, int]]:
 
 def forgotten(request: FetchRequest) -> list[tuple[UUID, list[int]]]:
     return [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data]
-
-
-def encoded(request: FetchRequest, version: int) -> bytes:
-    return encode_request(RequestHeader(ApiKey.FETCH, version, 0, "f"), request)
-
-
-@pytest.mark.mission("FET-24")
-@pytest.mark.parametrize("what", ["nothing", "a log start", "broker epoch", "partition", "epoch"])
-def test_a_request_is_sent_again_if_nothing_but_its_offset_differs(what: str) -> None:
-    follower = Follower()
-    states = {tp: state() for tp in P}
-    follower.fetch(states)
-    states[P[1]] = state(offset=5)
-    follower.fetch(states, [P[1]])
-    states[P[1]] = state(offset=6, epoch=2 if what == "epoch" else 1)
-    changed = [P[1]]
-    if what == "a log start":  # of another partition, perhaps
-        follower.moves += 1
-    elif what == "broker epoch":
-        follower.broker_epoch += 1
-    elif what == "partition":
-        states[P[2]] = state(offset=1)
-        changed.append(P[2])
-    frame = follower.session.request_alone(states, changed, 77, encoded)
-    assert (frame is not None) == (what == "nothing")
 
 
 def test_only_changed_partitions_are_examined() -> None:

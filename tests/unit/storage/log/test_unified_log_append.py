@@ -140,17 +140,6 @@ def test_segments_roll_by_the_time_that_their_batches_tell() -> None:
     assert log.segments.base_offsets == [0, 2]
 
 
-def test_batches_that_begin_an_empty_segment_are_not_appended_together() -> None:
-    log = new_log(segment_ms=1000)
-    log.append_as_leader(batch(b"a"), 0, NOW)
-    log.roll()
-    both = [parse_batches(batch(b"b", at_ms=at_ms))[0] for at_ms in (NOW, NOW + 1001)]
-    assert log.append_together(both, 0) is None
-    for each in both:
-        log.append_valid(each, 0)
-    assert log.segments.base_offsets == [0, 1, 2]
-
-
 def test_segments_roll_when_an_index_is_full() -> None:
     log = new_log(index_interval_bytes=1, index_size_max_bytes=4 * 8)
     for _ in range(12):
