@@ -13,9 +13,9 @@ from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.calls import request_version
 from minikafka.core.client.cluster_view import Node
 from minikafka.core.client.errors import WrongPeer
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError, LoginRefused
 from minikafka.kernel.ports import World
-from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
+from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.schema import Message
 

@@ -29,9 +29,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import islice
-from typing import Generic, TypeVar, cast
-
-from minikafka.kernel.lazy_dataclass import dataclass
+from typing import Generic, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -53,6 +51,7 @@ class TimerTaskEntry(Generic[T]):
     neighbour alive."""
 
     __slots__ = ("bucket", "cancelled", "expiration_ms", "next", "prev", "task")
+    __deletable__ = ("next", "prev")  # declared for mypyc
 
     next: TimerTaskEntry[T]
     prev: TimerTaskEntry[T]
@@ -182,8 +181,7 @@ class ExpirationQueue(Generic[T]):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class WheelLevel:
+class WheelLevel(NamedTuple):
     """The contents of one level, for debug dumps. Level 1 is the finest."""
 
     level: int

@@ -166,3 +166,11 @@ class KafkaError(Exception):
     def retriable(self) -> bool:
         """Whether another attempt may succeed."""
         return self.code.retriable
+
+
+class LoginRefused(ConnectionError):
+    """The broker has refused the login of a connection, for the reason in ``error``."""
+
+    def __init__(self, peer: str, error: KafkaError) -> None:
+        super().__init__(f"{peer} refused the login: {error}")
+        self.error = error

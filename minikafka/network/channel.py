@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import KafkaError, LoginRefused
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Network, OutgoingLogin, TimerHandle
 from minikafka.protocol.codec import DecodeError
 from minikafka.protocol.frames import (
@@ -26,7 +26,7 @@ MAX_CORRELATION_ID = 2**31 - 1
 CLOSE_GRACE_MS: Final = 1_000  # until which the peer of a channel that is closed has to end, too
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChannelConfig:
     """``max_in_flight`` limits the requests without a response; further callers wait.
 
@@ -66,14 +66,6 @@ class _InFlight:
         self.response_class = response_class
         self.reply = reply
         self.timer = timer
-
-
-class LoginRefused(ConnectionError):
-    """The broker has refused the login of a connection, for the reason in ``error``."""
-
-    def __init__(self, peer: str, error: KafkaError) -> None:
-        super().__init__(f"{peer} refused the login: {error}")
-        self.error = error
 
 
 class Channel(asyncio.BufferedProtocol):

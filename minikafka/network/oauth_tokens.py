@@ -13,10 +13,9 @@ from minikafka.core.client.errors import LOGIN_REFUSED
 from minikafka.core.security.sasl.exchange import ClientExchange
 from minikafka.core.security.sasl.oauthbearer import OAuthBearerClient
 from minikafka.kernel.client_security import TOKEN_PROVIDER, OAuthToken, OAuthTokenProvider
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import KafkaError, LoginRefused
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock
-from minikafka.network.channel import LoginRefused
 
 # A token is refreshed after this part of its life, as by Kafka's client.
 REFRESH_PART: Final = 0.8

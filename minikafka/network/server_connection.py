@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connected_clients import UNNAMED
@@ -42,7 +42,7 @@ LARGE_REPLY_BYTES = 256 * 1024
 SOCKET_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerConfig:
     """Limits of a listener, under Kafka's key names where Kafka has the key. The last four fields
     bound the memory that one connection can occupy."""

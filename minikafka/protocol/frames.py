@@ -9,7 +9,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, read_uvarint
 from minikafka.protocol.codec import append_message, decode
@@ -286,15 +285,30 @@ _pack_response = struct.Struct(">ii").pack
 _pack_flexible_response = struct.Struct(">iiB").pack
 
 
-@dataclass(slots=True)
 class RequestHeader:
     """The header of a request. ``api_key`` may be unknown; ``client_id`` is None if it is null or
     the header version has none."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None = None
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None = None
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    def _fields(self) -> tuple[int, int, int, str | None]:
+        return self.api_key, self.api_version, self.correlation_id, self.client_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RequestHeader) and self._fields() == other._fields()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"RequestHeader{self._fields()!r}"
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:

@@ -82,6 +82,7 @@ class DelayedFetch(DelayedOperation):
         "is_from_follower",
         "memory_bytes",
     )
+    __deletable__ = ("_reply",)  # declared for mypyc
 
     def __init__(
         self,

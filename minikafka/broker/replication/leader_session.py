@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -14,7 +15,6 @@ from minikafka.core.replication.follower import UNDEFINED_EPOCH
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import LATEST, InterBrokerProtocol
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -50,7 +50,7 @@ NAMED_AT_ONCE: Final = 20_000
 PartitionResponses: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReplicaFetcherConfig:
     """Kafka's ``replica.fetch.*``, ``replica.socket.timeout.ms`` and ``num.replica.fetchers``."""
 

@@ -18,7 +18,7 @@ Two invariants are asserted at every change:
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
@@ -46,15 +46,13 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Buffer
 from minikafka.storage.log.unified_log import UnifiedLog
 
 UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """The part of a LeaderAndIsr request for one partition. ``topic_id`` is None before version 5
     of the request."""
 

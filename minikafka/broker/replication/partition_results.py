@@ -36,6 +36,7 @@ class DelayedPartitionResults(DelayedOperation, Generic[R]):
     """
 
     __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
+    __deletable__ = ("_reply", "_results")  # declared for mypyc
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.record_appends import (
@@ -23,7 +23,6 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.protocol.api_keys import ApiKey, Release
@@ -44,8 +43,7 @@ FIRST_VERIFYING_VERSION = 4
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationItem:
+class VerificationItem(NamedTuple):
     """One verification: whether these partitions were added to the transaction. ``then`` is called
     with the partitions that were not."""
 

@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -34,7 +34,6 @@ from minikafka.broker.requests.request_times import (
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
 from minikafka.kernel.principals import ANONYMOUS, Principal
@@ -180,7 +179,7 @@ ImmediateHandler: TypeAlias = Callable[
 TaskHandler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Route:
     """The handler of an API and its versions; ``max_version`` None means all versions of 3.9.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minikafka.broker.fetch.follower_sessions import FollowerFetch
@@ -30,7 +31,6 @@ from minikafka.broker.requests.eager_start import begun
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -52,7 +52,7 @@ _ERRORS_BEFORE_READING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchConfig:
     """Kafka's ``fetch.max.bytes``: the broker's own limit for one response."""
 

@@ -8,11 +8,10 @@ one. The decisions are the high watermark, the low watermark, and who leaves or 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, LeaderAndIsr, ReplicaAssignment
-from minikafka.kernel.lazy_dataclass import dataclass
 
 UNKNOWN_OFFSET = -1
 # "Never" on a monotonic clock that may start at zero: always further back than any permitted lag.
@@ -96,7 +95,7 @@ def after_election(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IsrState:
     """The ISR last known from ZooKeeper (``committed``), and a change being written (``proposed``).
 
@@ -118,7 +117,7 @@ class IsrState:
         return self.proposed is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeadershipState:
     """The leadership of a partition, as one of its replicas knows it.
 

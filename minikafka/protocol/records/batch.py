@@ -11,8 +11,9 @@ leader epoch without computing it again. Kafka: ``DefaultRecordBatch``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_module import LazyModule
@@ -24,10 +25,7 @@ from minikafka.protocol.records.compression import (
     decompress,
 )
 
-if TYPE_CHECKING:
-    import crc32c
-else:
-    crc32c = LazyModule("crc32c")
+crc32c: Any = LazyModule("crc32c")
 
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
@@ -160,9 +158,7 @@ class RecordBatch(NamedTuple):
         if codec is Compression.NONE:
             return bytes(payload)
 
-        def check(start: Buffer) -> None:
-            _check_first_record(start, codec, limit)
-
+        check = partial(_check_first_record, codec=codec, limit=limit)
         return decompress(codec, payload, limit, check)
 
 
@@ -257,7 +253,8 @@ def parse_batches(buffer: Buffer) -> list[RecordBatch]:
 def crc_of(buffer: Buffer, position: int, size_bytes: int) -> int:
     """CRC-32C of the batch of ``size_bytes`` at ``position``."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
-    return crc32c.crc32c(view[position + ATTRIBUTES_OFFSET : position + size_bytes])
+    crc: int = crc32c.crc32c(view[position + ATTRIBUTES_OFFSET : position + size_bytes])
+    return crc
 
 
 def crc_is_valid(batch: RecordBatch) -> bool:

@@ -10,10 +10,10 @@ import pytest
 from minikafka.core.security.kerberos_login import ServiceLogin
 from minikafka.core.security.sasl.gssapi import GssapiServer
 from minikafka.core.security.sasl.server_login import EnabledMechanism
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, LoginRefused
 from minikafka.kernel.kerberos import KerberosError, KerberosIdentity
 from minikafka.kernel.principals import Principal
-from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
+from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.reply_slots import ReplySlot

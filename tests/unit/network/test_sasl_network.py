@@ -12,9 +12,9 @@ from minikafka.core.security.sasl.exchange import ClientExchange
 from minikafka.core.security.sasl.plain import PlainClient
 from minikafka.core.security.sasl.scram import ScramClient
 from minikafka.core.security.scram_credentials import SCRAM_SHA_256
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, LoginRefused
 from minikafka.kernel.principals import Principal
-from minikafka.network.channel import Channel, ChannelConfig, LoginRefused
+from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.reply_slots import ReplySlot
 from minikafka.network.sasl_network import SaslNetwork

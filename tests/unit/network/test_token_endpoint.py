@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.core.security.token_endpoint import TokenEndpoint
-from minikafka.kernel.errors import ErrorCode
-from minikafka.network.channel import LoginRefused
+from minikafka.kernel.errors import ErrorCode, LoginRefused
 from minikafka.network.oauth_tokens import RETRIES, OAuthTokens
 from minikafka.network.token_endpoint import endpoint_tls, token_requests
 from minikafka.world.real.network import RealNetwork
