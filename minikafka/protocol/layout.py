@@ -38,6 +38,7 @@ class Field:
     ignorable: bool
     default: Any
     encoded: bool = False
+    varies: bool = False
 
     def may_be_null(self, version: int) -> bool:
         return self.nullable is not None and self.nullable.has(version)
@@ -132,6 +133,7 @@ def _field(name: str, hint: Any, default: Any) -> Field:
         place.ignorable,
         default,
         place.encoded,
+        place.varies,
     )
 
 

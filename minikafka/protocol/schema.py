@@ -58,13 +58,16 @@ class In:
     (A tagged struct is never null; None means that it is absent.) If ``ignorable`` is True, the
     value is dropped silently in versions without the field; otherwise EncodeError is raised. If
     ``encoded`` is True, the array may hold objects of a subclass of its struct: their attribute
-    ``encoded`` has their bytes, in the version of the message, and none of their fields is read."""
+    ``encoded`` has their bytes, in the version of the message, and none of their fields is read.
+    ``varies`` marks a number that usually differs between the requests that a client repeats (see
+    ``prepared``)."""
 
     versions: str
     nullable: str | None = None
     tag: int | None = None
     ignorable: bool = False
     encoded: bool = False
+    varies: bool = False
 
 
 @dataclass(slots=True, eq=False)

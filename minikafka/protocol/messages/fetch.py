@@ -26,7 +26,7 @@ class FetchPartition:
 
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, In("9+", ignorable=True)] = -1
-    fetch_offset: Int64 = 0
+    fetch_offset: Annotated[Int64, In("0+", varies=True)] = 0
     last_fetched_epoch: Annotated[Int32, In("12+")] = -1
     # The follower's own; -1 from consumers.
     log_start_offset: Annotated[Int64, In("5+", ignorable=True)] = -1
@@ -68,9 +68,9 @@ class FetchRequest(Message):
     max_bytes: Annotated[Int32, In("3+", ignorable=True)] = 0x7FFFFFFF
     # 0 read uncommitted, 1 read committed.
     isolation_level: Annotated[Int8, In("4+", ignorable=True)] = 0
-    session_id: Annotated[Int32, In("7+", ignorable=True)] = 0
+    session_id: Annotated[Int32, In("7+", ignorable=True, varies=True)] = 0
     # -1 without session, 0 to open one.
-    session_epoch: Annotated[Int32, In("7+", ignorable=True)] = -1
+    session_epoch: Annotated[Int32, In("7+", ignorable=True, varies=True)] = -1
     topics: list[FetchTopic] = field(default_factory=list)
     forgotten_topics_data: Annotated[list[ForgottenTopic], In("7+")] = field(default_factory=list)
     rack_id: Annotated[String, In("11+", ignorable=True)] = ""

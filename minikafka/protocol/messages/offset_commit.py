@@ -16,7 +16,7 @@ class OffsetCommitRequestPartition:
     """The next offset to consume. ``commit_timestamp``: milliseconds, -1 for the broker's time."""
 
     partition_index: Int32 = 0
-    committed_offset: Int64 = 0
+    committed_offset: Annotated[Int64, In("0+", varies=True)] = 0
     committed_leader_epoch: Annotated[Int32, In("6+", ignorable=True)] = -1
     commit_timestamp: Annotated[Int64, In("1")] = -1
     committed_metadata: String | None = ""
