@@ -22,7 +22,7 @@ from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Buffer, TimerHandle
 from minikafka.kernel.principals import ANONYMOUS
 from minikafka.network.connected_clients import UNNAMED
-from minikafka.network.reply_slots import Refusal, ReplySlot, ReplyTimes, reply_size
+from minikafka.network.reply_slots import Refusal, ReplyBytes, ReplySlot, ReplyTimes, reply_size
 from minikafka.protocol.frames import FrameError
 
 if TYPE_CHECKING:
@@ -269,6 +269,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._count_queued(request_bytes)
         return slot
 
+    def send_now(self, reply: ReplyBytes, times: ReplyTimes) -> None:
+        """Send the reply to the frame that ``on_frame`` serves, which then needs no slot: every
+        earlier request has its reply. It leaves with the other replies of the same read."""
+        if self.closed:
+            return
+        assert self._in_read, "a reply after the read needs a slot"
+        assert not self.unanswered, "earlier requests wait for their replies"
+        self._requests += 1
+        self._replies = self._requests
+        self._last_times = times
+        if reply is not None:
+            self._take_out(reply)
+
     def refuse(self, reason: str, **facts: object) -> None:
         """Log ``reason`` and close the connection of a peer that violated the protocol. Replies
         that are ready are sent first."""
@@ -454,12 +467,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._last_times = slot.times
         reply = slot.reply
         slot.reply = None  # free it now: the parked operation may keep the slot much longer
+        if isinstance(reply, Refusal):
+            self.refuse(reply.reason, **reply.facts)
+        elif reply is not None:
+            self._take_out(reply)
+
+    def _take_out(self, reply: Buffer | Sequence[Buffer]) -> None:
         if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
             self._out.append(reply)
             self._out_bytes += len(reply)
-        elif isinstance(reply, Refusal):
-            self.refuse(reply.reason, **reply.facts)
-        elif reply is not None:
+        else:
             self._out.extend(reply)
             self._out_bytes += reply_size(reply)
 

@@ -288,43 +288,51 @@ class ApiRow:
 
 
 class PendingReply:
-    """The ``reply`` argument of handlers: encodes and sends the response of one request."""
+    """The ``reply`` argument of handlers: encodes and sends the response of one request.
+
+    A response that comes while the handler runs leaves at once. ``park`` reserves the place of a
+    later one in the order of the connection's replies."""
 
     __slots__ = (
         "_apis",
+        "_connection",
         "_handled_ns",
         "_header",
         "_local_us",
         "_queue_us",
         "_route",
+        "_size",
         "_slot",
         "_throttle",
         "_times",
         "_watched",
-        "version",
+        "is_sent",
     )
 
     def __init__(
         self,
         apis: Apis,
-        slot: ReplySlot,
+        connection: ServerConnection,
         route: Route,
         header: RequestHeader,
-        version: int,
+        size: int,
         times: RequestTimes,
         throttle: RequestThrottle | None = None,
     ) -> None:
         self._times = times
+        self._connection = connection
+        self._slot: ReplySlot | None = None
+        self._size = size  # of the request in bytes
         watch = apis.watch
-        self._watched = None if watch is None else watch.request(times, header, slot)
-        slot.times = self._watched or times
+        self._watched = (
+            None if watch is None else watch.request(times, header, connection.client_host, size)
+        )
         self._handled_ns = NOT_YET  # when the handler has returned without a response
         self._apis = apis
-        self._slot = slot
         self._route = route
         self._header = header
         self._throttle = throttle
-        self.version = version
+        self.is_sent = False
 
     def __call__(self, response: Message | KafkaError | None) -> None:
         """Send the response; None sends nothing, a KafkaError becomes an error response.
@@ -332,37 +340,50 @@ class PendingReply:
         The connection is closed, as in Kafka, if a stored value is too large for this version,
         since a request of another version had set it. Raises EncodeError for any other response
         that the version cannot carry, which is a bug of the handler."""
-        if self._throttle is not None and not isinstance(response, KafkaError):
-            self._throttled(self._throttle, response)
+        throttle = self._throttle
+        if throttle is None or isinstance(response, KafkaError):
+            self._send(response)
             return
-        self._send(response)
-
-    def _throttled(self, throttle: RequestThrottle, response: Message | None) -> None:
-        """Send the response of a client with a quota, and mute its connection if need be."""
-        self._mute(throttle.finish(response))
+        mute_ms = throttle.finish(response)
+        if mute_ms:  # the client has exceeded its quota
+            self.mute(mute_ms)
+            self._times.throttled(mute_ms)
         self._send(response)
         throttle.sent()
 
-    def _mute(self, mute_ms: int) -> None:
-        """Mute the connection of a client that has exceeded its quota."""
-        if mute_ms:
-            self._slot.mute(mute_ms)
-            self._times.throttled(mute_ms)
+    def park(self) -> ReplySlot:
+        """Return the place of the response among those of the connection."""
+        slot = self._slot
+        if slot is None:
+            slot = self._slot = self._connection.open_slot(self._size)
+            slot.times = self._watched or self._times
+        return slot
 
     def _send(self, response: Any) -> None:
         try:
             if response is None:
-                self._slot.send(None)
+                self._deliver(None)
             elif isinstance(response, KafkaError):
                 self._fail(response)
             elif element_count(response) > ON_LOOP_ELEMENTS and self._apis.is_open:
+                self.park()
                 self._apis.encode_later(self, response)
             else:
                 self._count(error_codes(response))
                 encode = encode_response_parts if self._route.in_parts else encode_response
-                self._slot.send(encode(self._header.correlation_id, response, self.version))
+                header = self._header
+                self._deliver(encode(header.correlation_id, response, header.api_version))
         except FieldOverflow as error:
-            self._slot.refuse("response_too_large", error=str(error))
+            self.refuse("response_too_large", error=str(error))
+
+    def _deliver(self, frame: ReplyBytes) -> None:
+        assert not self.is_sent, "a request is answered once"
+        self.is_sent = True
+        connection = self._connection
+        if self._slot is None and not connection.unanswered:
+            connection.send_now(frame, self._watched or self._times)
+        else:
+            self.park().send(frame)
         if self._handled_ns != NOT_YET:
             self._responded()
 
@@ -373,60 +394,63 @@ class PendingReply:
     def handled(self, queue_us: int, local_us: int, now_ns: int) -> None:
         """Called when the handler has returned, after ``local_us``; the request had waited
         ``queue_us`` before. A response that comes later has a remote time from now on."""
-        if not self._slot.is_sent:
+        if not self.is_sent:
+            self.park()
             self._queue_us, self._local_us, self._handled_ns = queue_us, local_us, now_ns
             return
-        self._times.served(queue_us, local_us, self._slot.request_bytes)
+        self._times.served(queue_us, local_us, self._size)
         if self._watched is not None:
             self._watched.served(queue_us, local_us, 0)
 
     def _responded(self) -> None:
-        if self._slot.is_sent:
-            remote_us = (self._apis.now_ns() - self._handled_ns) // 1000
-            size = self._slot.request_bytes
-            self._times.responded(self._queue_us, self._local_us, remote_us, size)
-            self._handled_ns = NOT_YET
-            if self._watched is not None:
-                self._watched.served(self._queue_us, self._local_us, remote_us)
+        remote_us = (self._apis.now_ns() - self._handled_ns) // 1000
+        self._times.responded(self._queue_us, self._local_us, remote_us, self._size)
+        self._handled_ns = NOT_YET
+        if self._watched is not None:
+            self._watched.served(self._queue_us, self._local_us, remote_us)
 
     async def encode_and_send(self, response: Message, workers: Workers) -> None:
         """Let a worker encode the response, then send it as ``__call__`` does."""
-        correlation_id, version = self._header.correlation_id, self.version
+        header = self._header
 
         def encode() -> tuple[ReplyBytes, list[int]]:
-            frame = encode_large_response(correlation_id, response, version)
+            frame = encode_large_response(header.correlation_id, response, header.api_version)
             return frame, error_codes(response)
 
         try:
             frame, errors = await workers.run(encode)
         except FieldOverflow as error:
-            self._slot.refuse("response_too_large", error=str(error))
+            self.refuse("response_too_large", error=str(error))
         else:
             self._count(errors)
-            self._slot.send(frame)
-            if self._handled_ns != NOT_YET:
-                self._responded()
+            self._deliver(frame)
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Close the connection instead (``ReplySlot.refuse``)."""
-        self._slot.refuse(reason, **facts)
+        self.is_sent = True
+        self.park().refuse(reason, **facts)
+        if self._handled_ns != NOT_YET:
+            self._responded()
 
     def abandon(self, reason: str, **facts: object) -> None:
         """Close the connection, whether the request has been answered or not."""
-        self._slot.abandon(reason, **facts)
+        if self.is_sent:
+            self._connection.refuse(reason, **facts)
+        else:
+            self.refuse(reason, **facts)
 
     def mute(self, delay_ms: int) -> None:
         """Serve and read nothing more of the connection for that long."""
-        self._slot.mute(delay_ms)
+        self._connection.mute(delay_ms)
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
         api_key = self._route.api_key
         response: Any = RESPONSES[api_key]()
-        fields = top_fields(type(response), self.version)
+        fields = top_fields(type(response), self._header.api_version)
         if "error_code" not in fields:
             self._times.failed(error.code.name)
-            self._slot.refuse("request_failed", api=api_key.api_name, error=str(error))
+            self.refuse("request_failed", api=api_key.api_name, error=str(error))
             return
         response.error_code = error.code
         if "error_message" in fields:
@@ -545,6 +569,7 @@ class Apis:
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
         """Serve one request. True if it must wait for the replies before it: then call this again
         later. ``frame`` is not kept (see ``ServerConnection``)."""
+        started_ns = self.now_ns()
         try:
             header, position = decode_request_header(frame)
         except UNDECODABLE as error:
@@ -570,23 +595,20 @@ class Apis:
         if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
             connection.overlapping = None
             row.arrived(row.times, version, connection)
-            slot = connection.open_slot(len(frame))
-            reply = PendingReply(self, slot, route, header, version, row.times, throttle)
+            reply = PendingReply(self, connection, route, header, len(frame), row.times, throttle)
             reply.handled(0, 0, self.now_ns())  # what a worker does counts as remote
             work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
             self._start(work, row, context, len(frame))
             return False
-        started_ns = self.now_ns()
         try:
             request = decode(row.request_class, version, frame, position)
         except UNDECODABLE as error:
             self.note_if_long(started_ns, route, header, connection.client_host, len(frame))
             return _refuse(connection, "bad_request", **_facts(route, version, error))
         connection.overlapping = row.overlapping
-        slot = connection.open_slot(len(frame))
         times = row.times if row.times_of is None else row.times_of(request)
         row.arrived(times, version, connection)
-        reply = PendingReply(self, slot, route, header, version, times, throttle)
+        reply = PendingReply(self, connection, route, header, len(frame), times, throttle)
         otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
         if otherwise is not None:
             connection.overlapping = None
@@ -778,9 +800,9 @@ class Apis:
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[] if self._release is Release.KAFKA_2_0 else named,
         )
-        slot = connection.open_slot(size)
         times = self.times.of_api(route.api_key)
-        PendingReply(self, slot, route, header, 0, times)(response)
+        oldest = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
+        PendingReply(self, connection, route, oldest, size, times)(response)
         return False
 
     def contain(

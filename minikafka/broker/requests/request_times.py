@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.kernel.metrics import Counter, Histogram, Metrics, tag_value
 from minikafka.network.connected_clients import UNKNOWN, ClientSoftware
-from minikafka.network.reply_slots import ReplySlot, ReplyTimes
+from minikafka.network.reply_slots import ReplyTimes
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 
@@ -70,8 +70,10 @@ class WatchedTimes(ReplyTimes, Protocol):
 class RequestWatch(Protocol):
     """Looks at every request, for a page."""
 
-    def request(self, times: RequestTimes, header: RequestHeader, slot: ReplySlot) -> WatchedTimes:
-        """Called with a request that has this slot."""
+    def request(
+        self, times: RequestTimes, header: RequestHeader, client_host: str, size_bytes: int
+    ) -> WatchedTimes:
+        """Called with each request."""
         ...
 
 

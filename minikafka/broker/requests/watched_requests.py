@@ -16,7 +16,6 @@ from typing import Any, Final
 from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.request_times import RequestTimes
 from minikafka.kernel.ports import Clock
-from minikafka.network.reply_slots import ReplySlot
 from minikafka.protocol.frames import RequestHeader
 
 WATCHED_MS: Final = 10_000  # after a look
@@ -188,9 +187,10 @@ class WatchedRequests:
         self._slowest.note(request, now_ms)
 
     def request(
-        self, times: RequestTimes, header: RequestHeader, slot: ReplySlot
+        self, times: RequestTimes, header: RequestHeader, client_host: str, size_bytes: int
     ) -> WatchedRequest:
         version, correlation_id = header.api_version, header.correlation_id
-        client_id, host = (header.client_id or "")[:MAX_TEXT], slot.client_host
-        size_bytes = slot.request_bytes
-        return WatchedRequest(self, times, version, correlation_id, client_id, host, size_bytes)
+        client_id = (header.client_id or "")[:MAX_TEXT]
+        return WatchedRequest(
+            self, times, version, correlation_id, client_id, client_host, size_bytes
+        )
