@@ -259,7 +259,7 @@ class ReplicaFetcher:
             self._lost(channel, error)
             return None
         finally:
-            del reply  # it has the error, which has this frame: a cycle that would keep the channel
+            reply = None  # its error refers to this frame: a cycle that would keep the channel
 
     def _lost(self, channel: Channel | None, error: OSError) -> None:
         if self._channel is channel:
