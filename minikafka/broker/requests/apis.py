@@ -60,6 +60,7 @@ from minikafka.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.prepared import PreparedRequests
 from minikafka.protocol.schema import Message
 
 # What decoding raises; OSError without a descriptor for the import of a message. It has changed
@@ -71,6 +72,7 @@ UNDECODABLE = (DecodeError, MemoryError, OSError, RecursionError)
 ON_LOOP_BYTES = 128 * 1024
 ON_LOOP_ELEMENTS = 4_000
 NOT_YET = -1
+LEAST_HEADER_BYTES = 8  # of ControlledShutdown version 0, which has no client id
 
 
 class RequestContext:
@@ -252,6 +254,7 @@ class ApiRow:
         "last_deprecated",
         "of_clients",
         "overlapping",
+        "prepared",
         "request_class",
         "route",
         "times",
@@ -267,6 +270,7 @@ class ApiRow:
         self.route = route
         self.of_clients = route.api_key not in _BETWEEN_BROKERS
         self.handler: Any = route.handler  # either kind; ``route.task`` says which
+        self.prepared = PreparedRequests()
         self.first = route.min_version
         self.last = route.last_version
         self.last_deprecated = LAST_DEPRECATED.get(route.api_key, -1)
@@ -499,7 +503,7 @@ class Apis:
         ``features`` returns the epoch and the levels of the finalized features."""
         self._seam = seam
         self._stalls = stalls or StallMeter(StallMeterConfig(), 0)
-        self.stall_ns = self._stalls.threshold_ms * 1_000_000
+        self._stall_ns = self._stalls.threshold_ms * 1_000_000
         self.now_ns = monotonic_ns
         self.watch: RequestWatch | None = None  # while a page looks
         self.busy_ns = 0  # for how long handlers have kept the loop, until they first await
@@ -569,57 +573,72 @@ class Apis:
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
         """Serve one request. True if it must wait for the replies before it: then call this again
         later. ``frame`` is not kept (see ``ServerConnection``)."""
-        started_ns = self.now_ns()
-        try:
-            header, position = decode_request_header(frame)
-        except UNDECODABLE as error:
-            return _refuse(connection, "bad_header", error=_reason(error))
-        version = header.api_version
-        row = self.rows.get(header.api_key)
+        started_ns, size = self.now_ns(), len(frame)
+        row = self.rows.get(frame[0] << 8 | frame[1]) if size >= LEAST_HEADER_BYTES else None
         if connection.unanswered and (row is None or row.route is not connection.overlapping):
             return True
+        prepared = None if row is None else row.prepared.decode(frame)
+        if prepared is None:
+            request: Message | None = None
+            try:
+                header, position = decode_request_header(frame)
+            except UNDECODABLE as error:
+                return _refuse(connection, "bad_header", error=_reason(error))
+        else:
+            header, position, request = prepared
         if row is None:
-            return _refuse(connection, "unknown_api", api_key=header.api_key, api_version=version)
-        route = row.route
-        if version < row.first or version > row.last:
-            return self._refuse_version(connection, route, header, len(frame))
+            return _refuse(
+                connection,
+                "unknown_api",
+                api_key=header.api_key,
+                api_version=header.api_version,
+            )
+        if not row.first <= header.api_version <= row.last:
+            return self._refuse_version(connection, row.route, header, size)
         context = RequestContext(
             header, connection.listener, connection.client_host, connection, connection.principal
         )
-        throttle: RequestThrottle | None = None
-        if self.throttles:
-            size = len(frame) - position
-            throttle = context.throttle = self.throttle_of(
-                route.api_key, connection, context.client_id, size
-            )
-        if len(frame) > ON_LOOP_BYTES and route.api_key is not ApiKey.PRODUCE:
-            connection.overlapping = None
-            row.arrived(row.times, version, connection)
-            reply = PendingReply(self, connection, route, header, len(frame), row.times, throttle)
-            reply.handled(0, 0, self.now_ns())  # what a worker does counts as remote
-            work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
-            self._start(work, row, context, len(frame))
+        if self._throttles:
+            context.throttle = self._throttle_of(row, context, connection, size - position)
+        if size > ON_LOOP_BYTES and row.route.api_key is not ApiKey.PRODUCE:
+            self._start_large(connection, row, context, frame, position)
             return False
-        try:
-            request = decode(row.request_class, version, frame, position)
-        except UNDECODABLE as error:
-            self.note_if_long(started_ns, route, header, connection.client_host, len(frame))
-            return _refuse(connection, "bad_request", **_facts(route, version, error))
+        if request is None:
+            try:
+                request = decode(row.request_class, header.api_version, frame, position)
+            except UNDECODABLE as error:
+                self.note_if_long(started_ns, row.route, header, connection.client_host, size)
+                facts = _facts(row.route, header.api_version, error)
+                return _refuse(connection, "bad_request", **facts)
+            row.prepared.learn(frame, header, position, request)
+        self._begin(connection, row, context, request, size, started_ns)
+        return False
+
+    def _begin(
+        self,
+        connection: ServerConnection,
+        row: ApiRow,
+        context: RequestContext,
+        request: Message,
+        size: int,
+        started_ns: int,
+    ) -> None:
+        """Serve a decoded request: at once, or by a task that begins now."""
         connection.overlapping = row.overlapping
+        header, throttle = context.header, context.throttle
         times = row.times if row.times_of is None else row.times_of(request)
-        row.arrived(times, version, connection)
-        reply = PendingReply(self, connection, route, header, len(frame), times, throttle)
-        otherwise = None if self._seam is None else self._by_seam(row, context, request, reply)
-        if otherwise is not None:
-            connection.overlapping = None
-            self._start(otherwise, row, context, len(frame))
-        elif route.task:
-            self._start(self._serve(row, context, request, reply), row, context, len(frame))
+        row.arrived(times, header.api_version, connection)
+        reply = PendingReply(self, connection, row.route, header, size, times, throttle)
+        work = None if self._seam is None else self._by_seam(row, context, request, reply)
+        if work is None and row.route.task:
+            self._start(self._serve(row, context, request, reply), row, context, size)
         else:
-            rest = self._serve_at_once(row, context, request, reply)
-            if rest is not None:
+            if work is None:
+                rest = self._serve_at_once(row, context, request, reply)
+                work = None if rest is None else self._serve_rest(row, context, rest, reply)
+            if work is not None:
                 connection.overlapping = None
-                self._start(self._serve_rest(row, context, rest, reply), row, context, len(frame))
+                self._start(work, row, context, size)
         if throttle is not None:
             # The next request waits for the response, which may throttle it.
             connection.overlapping = None
@@ -628,9 +647,25 @@ class Apis:
         self.busy_ns += now_ns - started_ns
         queue_us = (started_ns - connection.received_ns) // 1000
         reply.handled(queue_us, (now_ns - started_ns) // 1000, now_ns)
-        if now_ns - started_ns >= self.stall_ns:
-            self.note_if_long(started_ns, route, header, connection.client_host, len(frame))
-        return False
+        if now_ns - started_ns >= self._stall_ns:
+            self.note_if_long(started_ns, row.route, header, connection.client_host, size)
+
+    def _start_large(
+        self,
+        connection: ServerConnection,
+        row: ApiRow,
+        context: RequestContext,
+        frame: memoryview,
+        position: int,
+    ) -> None:
+        """Let a worker decode a large request, and a task serve it then."""
+        connection.overlapping = None
+        header, size = context.header, len(frame)
+        row.arrived(row.times, header.api_version, connection)
+        reply = PendingReply(self, connection, row.route, header, size, row.times, context.throttle)
+        reply.handled(0, 0, self.now_ns())  # what a worker does counts as remote
+        work = self._decode_and_serve(connection, row, context, bytes(frame), position, reply)
+        self._start(work, row, context, size)
 
     def _serve_at_once(
         self, row: ApiRow, context: RequestContext, request: Message, reply: RequestReply
@@ -676,23 +711,23 @@ class Apis:
         self._spawn(reply.encode_and_send(response, self._workers), "encode-response")
 
     @property
-    def throttles(self) -> bool:
+    def _throttles(self) -> bool:
         """Whether some client has a quota."""
         return self._quotas is not None and self._quotas.enabled
 
-    def throttle_of(
-        self, api_key: ApiKey, connection: ServerConnection, client_id: str, size: int
+    def _throttle_of(
+        self, row: ApiRow, context: RequestContext, connection: ServerConnection, size: int
     ) -> RequestThrottle | None:
-        """As ``ClientQuotas.throttle_of``, of the connection's client. Call only if the broker
-        ``throttles``."""
         assert self._quotas is not None
-        return self._quotas.throttle_of(api_key, connection.principal.name, client_id, size)
+        return self._quotas.throttle_of(
+            row.route.api_key, connection.principal.name, context.client_id, size
+        )
 
     def note_if_long(
         self, started_ns: int, route: Route, header: RequestHeader, host: str, size: int
     ) -> None:
         ran_ns = self.now_ns() - started_ns
-        if ran_ns >= self.stall_ns:
+        if ran_ns >= self._stall_ns:
             ran_ms = ran_ns // 1_000_000
             api = route.api_key.api_name
             self._stalls.note(NotedRequest(api, header.client_id or "", host, size, ran_ms))

@@ -12,17 +12,12 @@ from minikafka.protocol.codec import decode
 from minikafka.protocol.frames import RequestHeader, decode_request_header, encode_request
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.heartbeat import HeartbeatRequest
-from minikafka.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.protocol.messages.registry import REQUESTS
 from minikafka.protocol.prepared import (
     LEARN_EVERY,
-    MAX_CONSTANT_BYTES,
+    MAX_BYTES,
     MAX_FORMS,
-    MAX_LAYOUTS,
     PreparedRequests,
     rebuild_of,
 )
@@ -53,9 +48,9 @@ def learn(prepared: PreparedRequests, frame: memoryview) -> None:
         prepared.learn(frame, header, position, message)
 
 
-def decoded(frame: memoryview) -> tuple[RequestHeader, Message]:
+def decoded(frame: memoryview) -> tuple[RequestHeader, int, Message]:
     header, position = decode_request_header(frame)
-    return header, decode(REQUESTS[header.api_key], header.api_version, frame, position)  # type: ignore[index]
+    return header, position, decode(REQUESTS[header.api_key], header.api_version, frame, position)  # type: ignore[index]
 
 
 @pytest.mark.mission("FAST-13")
@@ -67,23 +62,18 @@ def decoded(frame: memoryview) -> tuple[RequestHeader, Message]:
 def test_a_known_form_is_read_as_by_the_decoder(
     cls: type[Message], version: int, data: st.DataObject, damage: list[tuple[int, int, bytes]]
 ) -> None:
-    prepared = PreparedRequests(cls)
+    prepared = PreparedRequests()
     message = data.draw(messages(cls, version))
     frame = frame_of(message, version)
     learn(prepared, frame)
-    found = prepared.decode(frame, version)
+    found = prepared.decode(frame)
     assert found is None or found == decoded(frame)
     other = bytearray(frame)
     for where, count, new in damage:
         place = 4 + where % (len(other) - 3)  # the key and the version are those of the caller
         other[place : place + count] = new
-    found = prepared.decode(memoryview(other), version)
+    found = prepared.decode(memoryview(other))
     assert found is None or found == decoded(memoryview(other))
-
-
-def produce(*sizes: int, topic: str = "t", byte: bytes = b"r") -> ProduceRequest:
-    rows = [PartitionProduceData(index, byte * size) for index, size in enumerate(sizes)]
-    return ProduceRequest(None, 1, 100, [TopicProduceData(topic, rows)])
 
 
 def fetch(session_epoch: int, *offsets: int) -> FetchRequest:
@@ -97,8 +87,6 @@ def fetch(session_epoch: int, *offsets: int) -> FetchRequest:
 @pytest.mark.parametrize(
     ("first", "second", "versions"),
     [
-        (produce(10), produce(1_000, byte=b"s"), range(3, 12)),
-        (produce(10, 70), produce(300, 0), range(3, 12)),
         (fetch(1, 5), fetch(2, 2**40), range(7, 13)),
         (fetch(1, 5, 6), fetch(1, 6, 5), range(7, 13)),
         (HeartbeatRequest("g", 1, "m"), HeartbeatRequest("g", 1, "m"), range(5)),
@@ -106,52 +94,45 @@ def fetch(session_epoch: int, *offsets: int) -> FetchRequest:
 )
 def test_what_varies_has_the_same_form(first: Message, second: Message, versions: range) -> None:
     for version in versions:
-        prepared = PreparedRequests(type(first))
+        prepared = PreparedRequests()
         learn(prepared, frame_of(first, version))
         frame = frame_of(second, version, 2**31 - 1)
-        assert prepared.decode(frame, version) == decoded(frame)
-        assert prepared.decode(frame_of(second, version, client="other"), version) is None
+        assert prepared.decode(frame) == decoded(frame)
+        assert prepared.decode(frame_of(second, version, client="other")) is None
 
 
 @pytest.mark.mission("FAST-13")
 def test_what_a_handler_changes_in_a_message_stays_there() -> None:
-    prepared = PreparedRequests(ProduceRequest)
-    frame = frame_of(produce(10, 20), 9)
+    prepared = PreparedRequests()
+    frame = frame_of(fetch(1, 5, 6), 12)
     learn(prepared, frame)
-    found = prepared.decode(frame, 9)
+    found = prepared.decode(frame)
     assert found is not None
-    message: Any = found[1]
-    message.topic_data[0].partition_data.clear()
-    message.topic_data.append(TopicProduceData("another"))
-    assert prepared.decode(frame, 9) == decoded(frame)
+    message: Any = found[2]
+    message.topics[0].partitions.clear()
+    message.topics.append(FetchTopic("another"))
+    assert prepared.decode(frame) == decoded(frame)
 
 
 def test_a_copy_keeps_what_its_version_lacks() -> None:
-    request = FetchRequest(
-        session_id=9, session_epoch=8, topics=[FetchTopic(partitions=[FetchPartition()])]
-    )
+    topics = [FetchTopic(partitions=[FetchPartition()])]
+    request = FetchRequest(session_id=9, session_epoch=8, topics=topics)
     copy = rebuild_of(FetchRequest, 4)(request, iter([33]).__next__)
     assert (copy.session_id, copy.topics[0].partitions[0].fetch_offset) == (9, 33)
-    assert copy.topics[0] is not request.topics[0]
+    assert copy.topics[0] is not topics[0]
 
 
 @pytest.mark.mission("FAST-13")
 def test_the_forms_that_clients_make_up_are_bounded() -> None:
-    prepared = PreparedRequests(ProduceRequest)
-    learn(prepared, frame_of(produce(5, topic="t" * MAX_CONSTANT_BYTES), 9))
-    assert not prepared._with_records
-    for number in range(MAX_LAYOUTS + 2):
-        learn(prepared, frame_of(produce(5, topic="t" * (1 + number)), 9))
-    assert len(prepared._with_records[9]) == MAX_LAYOUTS
-    prepared._count = MAX_FORMS
-    learn(prepared, frame_of(produce(5), 8))
-    assert list(prepared._with_records) == [8]
-
-
-def test_few_requests_of_many_forms_are_learned() -> None:
-    prepared = PreparedRequests(ProduceRequest)
+    prepared = PreparedRequests()
+    learn(prepared, frame_of(HeartbeatRequest("g" * MAX_BYTES, 1, "m"), 4))
+    learn(prepared, frame_of(ProduceRequest(), 9))
+    assert prepared._count == 0
     for number in range(10 * LEARN_EVERY):
-        frame = frame_of(produce(5, topic=f"t{number:04}"), 9)
+        frame = frame_of(HeartbeatRequest(f"g{number:04}", 1, "m"), 4)
         header, position = decode_request_header(frame)
-        prepared.learn(frame, header, position, decode(ProduceRequest, 9, frame, position))
-    assert prepared._count == 10
+        prepared.learn(frame, header, position, decode(HeartbeatRequest, 4, frame, position))
+    assert prepared._count == 10, "few of requests that never come again"
+    prepared._count = MAX_FORMS
+    learn(prepared, frame_of(HeartbeatRequest("g", 1, "m"), 3))
+    assert len(prepared._layouts) == prepared._count == 1
