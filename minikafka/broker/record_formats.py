@@ -16,8 +16,8 @@ from minikafka.core.log.format_conversion import message_set_of_batches
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer, Workers
 from minikafka.protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
+    FLAGS_OFFSET,
     MAGIC_OFFSET,
     MAGIC_V2,
     iterate_batches,
@@ -31,7 +31,6 @@ CONVERTED_BYTES: Final = 512 * 1024
 # What is converted on the event loop, at about 5 us per record; workers convert more.
 ON_LOOP_BYTES: Final = CONVERTED_BYTES
 ON_LOOP_RECORDS: Final = 1000
-_ATTRIBUTES: Final = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
 
 
 class ProduceFormat(NamedTuple):
@@ -94,14 +93,14 @@ FETCH_FORMATS: Final = _by_version(
 def refusal_of(records: Buffer | None, version: int) -> KafkaError | None:
     """Return the error of records that this version of Produce must not carry, or None. The log
     performs the checks that do not depend on the version."""
-    if records is None or len(records) <= _ATTRIBUTES:
+    if records is None or len(records) <= FLAGS_OFFSET:
         return KafkaError(ErrorCode.INVALID_RECORD, "an append must have a record batch")
     magic = records[MAGIC_OFFSET]
     if magic != MAGIC_V2:
         if magic > MAGIC_V2 or not PRODUCE_FORMATS[version].batches_only:
             return None
         return KafkaError(ErrorCode.INVALID_RECORD, f"messages of magic {magic} need version 2")
-    attributes = records[_ATTRIBUTES]
+    attributes = records[FLAGS_OFFSET]
     if attributes & COMPRESSION_MASK == Compression.ZSTD and not PRODUCE_FORMATS[version].zstd:
         return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7")
     return None

@@ -20,8 +20,8 @@ from minikafka.core.log.validation import LONG_RECORD_COUNT, PreparedRecords, is
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer, Clock, Workers
 from minikafka.protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
+    FLAGS_OFFSET,
     MAGIC_OFFSET,
     MAGIC_V2,
     RecordBatch,
@@ -34,7 +34,6 @@ from minikafka.protocol.records.record_check import LEAST_RECORD_BYTES
 ON_LOOP_BYTES: Final = 1024 * 1024
 REQUEST_BYTES: Final = 256 * 1024 * 1024
 _LONG_BYTES: Final = LONG_RECORD_COUNT * LEAST_RECORD_BYTES
-_ATTRIBUTES: Final = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
 
 # Records, and the config of the log that they are for; None if this broker does not lead it.
 _Work: TypeAlias = list[tuple[TopicPartition, bytes, LogConfig | None]]
@@ -45,7 +44,7 @@ def needs_preparation(records: Buffer) -> bool:
     format, or very many. A header that claims more records than its batch has room for is refused
     in no time."""
     return (
-        records[_ATTRIBUTES] & COMPRESSION_MASK != 0
+        records[FLAGS_OFFSET] & COMPRESSION_MASK != 0
         or records[MAGIC_OFFSET] != MAGIC_V2
         or (len(records) > _LONG_BYTES and record_count_of(records) > LONG_RECORD_COUNT)
     )

@@ -6,8 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.record_appends import (
@@ -32,7 +31,7 @@ from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from minikafka.protocol.records.batch import BATCH_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG
+from minikafka.protocol.records.batch import is_transactional, producer_of
 from minikafka.protocol.schema import Message
 
 ADD_PARTITIONS_TO_TXN_VERSION = 5
@@ -303,21 +302,6 @@ def refusal_of_committer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
     return error
 
 
-_PRODUCER: Final = Struct(">qhi")  # id, epoch, base sequence
-_PRODUCER_OFFSET: Final = 43
-_ATTRIBUTES_LOW_BYTE: Final = 22
-_MAGIC: Final = 16
-
-
-def is_transactional(records: Buffer) -> bool:
-    """Whether the first batch of ``records`` belongs to a transaction."""
-    return (
-        len(records) >= BATCH_OVERHEAD
-        and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG != 0
-        and records[_MAGIC] == MAGIC_V2
-    )
-
-
 class _ParkedAppend:
     """A Produce request that waits for its preparation, for its verification, or for an earlier
     request. ``append`` is called when ``outcomes_awaited`` is 0 and no earlier request shares one
@@ -503,12 +487,6 @@ def _copied(entries: Entries) -> Entries:
     ]
 
 
-def producer_of(records: Buffer) -> ProducerIdAndEpoch:
-    """Return the producer of a transactional batch."""
-    producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_OFFSET)
-    return ProducerIdAndEpoch(producer_id, epoch)
-
-
 def more_than_one_producer() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer")
 
@@ -522,8 +500,8 @@ def _producer_of(
     batches: list[tuple[TopicPartition, int]] = []
     for topic_partition, records in entries:
         if is_transactional(records):
-            producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_OFFSET)
-            producers[ProducerIdAndEpoch(producer_id, epoch)] = None
+            producer, sequence = producer_of(records)
+            producers[producer] = None
             batches.append((topic_partition, sequence))
     if len(producers) != 1:
         raise more_than_one_producer()

@@ -26,9 +26,7 @@ from minikafka.broker.replication.record_preparation import (
 )
 from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
-    is_transactional,
     more_than_one_producer,
-    producer_of,
 )
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
@@ -47,6 +45,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from minikafka.protocol.records.batch import is_transactional, producer_of
 
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
@@ -327,7 +326,7 @@ async def _refused_rows(request: ProduceRequest) -> dict[int, AppendResult]:
     async for name, data in in_slices(partition_rows(request), READ_AT_ONCE):
         times[TopicPartition(name, data.index)] += 1
         if data.records is not None and is_transactional(data.records):
-            producers.add(producer_of(data.records))
+            producers.add(producer_of(data.records)[0])
     refusal: KafkaError | None = None
     if producers:
         error = _refusal_of_transaction(request)

@@ -15,6 +15,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.lazy_module import LazyModule
 from minikafka.protocol.buffer import Buffer, DecodeError, read_varlong
@@ -56,10 +57,13 @@ _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP_OFFSET: Final = 35
+_PRODUCER_OFFSET: Final = 43
+FLAGS_OFFSET: Final = ATTRIBUTES_OFFSET + 1  # the byte of the attributes that has flags
 # Sets the base offset, the length and the leader epoch of the batch at a position.
 stamp_at: Final = _STAMP.pack_into
 _unpack_header = HEADER.unpack_from
 _unpack_count = Struct(">i").unpack_from
+_unpack_producer = Struct(">qhi").unpack_from  # id, epoch, base sequence
 _new_batch = tuple.__new__
 
 
@@ -186,6 +190,22 @@ def record_count_of(buffer: Buffer) -> int:
     """Return the number of records that the header at the start of ``buffer`` has."""
     count: int = _unpack_count(buffer, BATCH_OVERHEAD - 4)[0]
     return count
+
+
+def is_transactional(buffer: Buffer) -> bool:
+    """Return whether the batch at the start of ``buffer`` belongs to a transaction. False if the
+    buffer is shorter than a header, or starts with a message of an older format."""
+    return (
+        len(buffer) >= BATCH_OVERHEAD
+        and buffer[FLAGS_OFFSET] & TRANSACTIONAL_FLAG != 0
+        and buffer[MAGIC_OFFSET] == MAGIC_V2
+    )
+
+
+def producer_of(buffer: Buffer) -> tuple[ProducerIdAndEpoch, int]:
+    """Return the producer and the base sequence of the batch at the start of ``buffer``."""
+    producer_id, epoch, sequence = _unpack_producer(buffer, _PRODUCER_OFFSET)
+    return ProducerIdAndEpoch(producer_id, epoch), sequence
 
 
 def parse_batch(buffer: Buffer, position: int) -> RecordBatch:

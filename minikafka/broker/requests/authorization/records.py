@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.broker.replication.transactional_appends import is_transactional
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import MESSAGES, Authorization, denied
 from minikafka.broker.requests.authorization.rows import TopicRows, Verdict
@@ -26,6 +25,7 @@ from minikafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from minikafka.protocol.records.batch import is_transactional
 
 NO_ACKS = 0
 

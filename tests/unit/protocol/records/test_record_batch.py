@@ -7,15 +7,19 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
+    MAGIC_OFFSET,
     MAX_SEQUENCE,
     CorruptRecordError,
     crc_is_valid,
     increment_sequence,
+    is_transactional,
     parse_batches,
+    producer_of,
     stamp_at,
     stamp_log_append_time,
 )
@@ -121,6 +125,18 @@ def test_flags_and_producer_fields() -> None:
     assert batch.compression is Compression.ZSTD
     assert (batch.producer_id, batch.producer_epoch) == (9, 3)
     assert (batch.base_sequence, batch.last_sequence) == (MAX_SEQUENCE, 0)
+    assert producer_of(built) == (ProducerIdAndEpoch(9, 3), MAX_SEQUENCE)
+
+
+def test_whether_the_first_batch_is_transactional() -> None:
+    built = build_batch([message()], producer_id=9, base_sequence=0, transactional=True)
+    assert is_transactional(built)
+    assert is_transactional(memoryview(built))
+    assert not is_transactional(build_batch([message()], producer_id=9, base_sequence=0))
+    assert not is_transactional(built[: BATCH_OVERHEAD - 1])
+    older_format = bytearray(built)
+    older_format[MAGIC_OFFSET] = 1
+    assert not is_transactional(older_format)
 
 
 def test_an_unknown_codec_is_named() -> None:
