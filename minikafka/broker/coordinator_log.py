@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 from minikafka.broker.replication.record_appends import (
     NO_APPEND,
+    AppendEntry,
     AppendReply,
     AppendResult,
     DelayedProduce,
 )
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
-from minikafka.core.log.verification import Verification
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Buffer, Workers
@@ -52,26 +53,25 @@ class CoordinatorLog:
         """As ``append``, but call ``done`` when the leader has the batch."""
         self._append(partition, batch, LEADER_ONLY, done)
 
-    def _append(self, partition: int, batch: bytes, acks: int, done: AppendDone) -> None:
-        self._replicas.appends.append(
-            AppendOrigin.COORDINATOR,
-            [(TopicPartition(self._topic, partition), batch)],
-            acks,
-            self._commit_timeout_ms,
-            _reply_to(done),
-        )
-
     def append_in_transaction(
         self, partition: int, batch: bytes, guard: Verification | None, done: AppendDone
     ) -> None:
         """As ``append``, for a transactional batch. ``guard`` is its verification (KIP-890). With
         None a batch that needs verification is refused."""
-        topic_partition = TopicPartition(self._topic, partition)
-        self._replicas.appends.append_verified(
+        self._append(partition, batch, ALL_IN_SYNC, done, guard)
+
+    def _append(
+        self,
+        partition: int,
+        batch: bytes,
+        acks: int,
+        done: AppendDone,
+        guard: Verification | None = NOT_REQUIRED,
+    ) -> None:
+        self._replicas.appends.append(
             AppendOrigin.COORDINATOR,
-            [(topic_partition, batch)],
-            {} if guard is None else {topic_partition: guard},
-            ALL_IN_SYNC,
+            [AppendEntry(TopicPartition(self._topic, partition), batch, guard)],
+            acks,
             self._commit_timeout_ms,
             _reply_to(done),
         )

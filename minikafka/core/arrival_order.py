@@ -27,7 +27,7 @@ class ArrivalOrder(Generic[T]):
 
     def is_busy(self, keys: Iterable[Hashable]) -> bool:
         """Whether an item that is added now with these keys would have to wait."""
-        return any(key in self._queues for key in keys)
+        return not self.empty and any(key in self._queues for key in keys)
 
     def enter(self, item: T, keys: Iterable[Hashable]) -> None:
         """Append ``item`` to the queue of each key."""

@@ -14,8 +14,7 @@ from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTo
 from minikafka.broker.producer_ids import AllocateBlock, ProducerIds
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.replication.transactional_appends import (
-    TransactionalAppends,
+from minikafka.broker.replication.transaction_verification import (
     TransactionVerification,
     VerificationItem,
     can_verify,
@@ -263,7 +262,6 @@ class TransactionParts:
             self._verification_senders.put,
             metrics,
         )
-        self.appends = TransactionalAppends(replicas.appends, self.verification)
         metrics.gauge(
             "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,"
             "name=UnknownDestinationQueueSize",

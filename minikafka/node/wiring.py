@@ -23,6 +23,7 @@ from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.producer_ids import AllocateBlock, ControllerBlocks, ZooKeeperBlocks
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.record_formats import FormatConversion
+from minikafka.broker.replication.append_order import AppendOrder
 from minikafka.broker.replication.isr_writes import (
     ControllerIsrWrites,
     IsrWrites,
@@ -169,9 +170,10 @@ class BrokerParts:
         self._preparation = RecordPreparation(
             workers, clock, replicas.hosted, replicas.topic_metrics.produce_converted
         )
-        self._produce = ProduceHandler(
-            self.transactions.appends, self._preparation, replicas.hosted, self.cache
+        self._append_order = AppendOrder(
+            replicas.appends, self._preparation, self.transactions.verification
         )
+        self._produce = ProduceHandler(self._append_order, replicas.hosted, self.cache)
         self._conversion = FormatConversion(workers)
         self._fetch_config = FetchConfig(self._config.integer("fetch.max.bytes"))
         self._fetch = FetchHandler(

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
+from minikafka.core.log.validation import PreparedBatch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.replication import partition_state as facts
 from minikafka.core.replication.follower import EpochEnd
@@ -465,9 +466,11 @@ class Partition:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
+        prepared: PreparedBatch | None = None,
     ) -> tuple[LogAppendInfo, bool]:
         """Append batches to the log. Returns the append info, and whether the high watermark moved,
-        as it does without followers in the ISR.
+        as it does without followers in the ISR. For ``guard`` and ``prepared`` see
+        ``UnifiedLog.append_as_leader``.
 
         Raises KafkaError(NOT_LEADER_OR_FOLLOWER | NOT_ENOUGH_REPLICAS), the log's errors for bad
         batches, and OSError."""
@@ -481,7 +484,8 @@ class Partition:
             )
         if self._settled:
             self.unsettle()
-        info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin, guard)
+        epoch = self.state.leader_epoch
+        info = log.append_as_leader(records, epoch, wall_ms, origin, guard, prepared)
         return info, self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.purgatories import ReplicaPurgatories
@@ -16,6 +16,7 @@ from minikafka.broker.replication.partition_results import (
 from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, RecordValidationError
 from minikafka.core.log.config import NO_LIMIT
+from minikafka.core.log.validation import PreparedBatch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -26,10 +27,6 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 VALID_ACKS = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
-
-Entries: TypeAlias = Sequence[tuple[TopicPartition, Buffer]]
-# The verification of each partition's batch (KIP-890).
-Guards: TypeAlias = Mapping[TopicPartition, Verification]
 
 # The append info of a result whose append failed.
 NO_APPEND = LogAppendInfo(-1, -1, -1, -1, -1, -1, -1, 0)
@@ -56,6 +53,40 @@ class AppendResult(PartitionResult):
         self.record_errors = record_errors
 
 
+class AppendEntry:
+    """The records that a request appends to one partition.
+
+    The other fields are set on the way to the log:
+
+    - ``prepared``: the outcome of an early validation; None if the log shall validate the records.
+    - ``guard``: the verification of a transactional batch (KIP-890). None if it has none; then it
+      is refused if it needs one.
+    - ``refused``: the result of an entry that must not be appended."""
+
+    __slots__ = ("guard", "prepared", "records", "refused", "topic_partition")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: Buffer,
+        guard: Verification | None = NOT_REQUIRED,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.records = records
+        self.guard = guard
+        self.prepared: PreparedBatch | None = None
+        self.refused: AppendResult | None = None
+
+    def keep_records(self) -> None:
+        """Copy records that lie in a connection's receive buffer, which will be used again."""
+        records = self.records
+        if not isinstance(records, bytes):
+            self.records = bytes(records)
+            if self.prepared is not None:
+                self.prepared = self.prepared.in_copy(records, self.records)
+
+
+Entries: TypeAlias = Sequence[AppendEntry]
 AppendReply: TypeAlias = Callable[[Sequence[AppendResult]], None]
 
 
@@ -124,42 +155,20 @@ class RecordAppends:
 
         With acks=-1 ``reply`` is called when the in-sync replicas of every partition have the
         records, or after ``timeout_ms``. With acks 0 and 1, or if no append succeeded, it is called
-        before this returns, except for a flush by ``flush.messages``. Transactional batches are
-        appended without verification."""
-        self._append(origin, entries, {}, NOT_REQUIRED, acks, timeout_ms, reply)
-
-    def append_verified(
-        self,
-        origin: AppendOrigin,
-        entries: Entries,
-        guards: Guards,
-        acks: int,
-        timeout_ms: int,
-        reply: AppendReply,
-    ) -> None:
-        """As ``append``, for batches of a transaction. A batch that needs verification and has no
-        valid guard is refused."""
-        self._append(origin, entries, guards, None, acks, timeout_ms, reply)
-
-    def _append(
-        self,
-        origin: AppendOrigin,
-        entries: Entries,
-        guards: Guards,
-        other_guard: Verification | None,
-        acks: int,
-        timeout_ms: int,
-        reply: AppendReply,
-    ) -> None:
+        before this returns, except for a flush by ``flush.messages``."""
         if acks not in VALID_ACKS:
-            reply([AppendResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries])
+            reply([entry.refused or _invalid_acks(entry) for entry in entries])
             return
         results: list[AppendResult] = []
         advanced: list[TopicPartition] = []
         appended: list[TopicPartition] = []
         due: list[UnifiedLog] = []
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        for topic_partition, records in entries:
+        for entry in entries:
+            if entry.refused is not None:
+                results.append(entry.refused)
+                continue
+            topic_partition, records = entry.topic_partition, entry.records
             partition = self._hosted.get(topic_partition)
             if partition is None:
                 error = self._hosted.error_for(topic_partition)
@@ -172,7 +181,8 @@ class RecordAppends:
                     wall_ms,
                     now_ms,
                     origin,
-                    guards.get(topic_partition, other_guard),
+                    entry.guard,
+                    entry.prepared,
                 )
             except KafkaError as refusal:
                 results.append(_refused(partition, refusal))
@@ -239,6 +249,10 @@ class RecordAppends:
 
         assert self._tasks is not None
         self._tasks.create_task(flush(), name="log-flush")
+
+
+def _invalid_acks(entry: AppendEntry) -> AppendResult:
+    return AppendResult(entry.topic_partition, ErrorCode.INVALID_REQUIRED_ACKS)
 
 
 def _refused(partition: Partition, error: KafkaError) -> AppendResult:

@@ -13,10 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.replication.record_appends import Entries
+from minikafka.broker.replication.record_appends import AppendEntry, Entries
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.record_validation import OpeningBudget
-from minikafka.core.log.validation import LONG_RECORD_COUNT, PreparedRecords, is_long_work, prepared
+from minikafka.core.log.validation import (
+    LONG_RECORD_COUNT,
+    PreparedBatch,
+    is_long_work,
+    prepare_batch,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer, Clock, Workers
 from minikafka.protocol.records.batch import (
@@ -24,7 +29,6 @@ from minikafka.protocol.records.batch import (
     FLAGS_OFFSET,
     MAGIC_OFFSET,
     MAGIC_V2,
-    RecordBatch,
     record_count_of,
 )
 from minikafka.protocol.records.compression import DecompressedTooLarge
@@ -35,8 +39,8 @@ ON_LOOP_BYTES: Final = 1024 * 1024
 REQUEST_BYTES: Final = 256 * 1024 * 1024
 _LONG_BYTES: Final = LONG_RECORD_COUNT * LEAST_RECORD_BYTES
 
-# Records, and the config of the log that they are for; None if this broker does not lead it.
-_Work: TypeAlias = list[tuple[TopicPartition, bytes, LogConfig | None]]
+# Records, and the config of the log that they are for.
+_Work: TypeAlias = tuple[Buffer, LogConfig]
 
 
 def needs_preparation(records: Buffer) -> bool:
@@ -50,32 +54,11 @@ def needs_preparation(records: Buffer) -> bool:
     )
 
 
-class LongAppend:
-    """The entries of a request whose validation takes long. ``prepare`` is called once; then
-    ``entries`` are replaced by prepared ones, and ``done`` is called."""
-
-    __slots__ = ("_preparation", "_work", "entries")
-
-    def __init__(self, preparation: RecordPreparation, work: _Work) -> None:
-        self.entries: Entries = [(topic_partition, records) for topic_partition, records, _ in work]
-        self._preparation = preparation
-        self._work = work
-
-    def prepare(self, done: Callable[[], None]) -> None:
-        def finish(entries: Entries) -> None:
-            self.entries = entries
-            done()
-
-        self._preparation.run(self._work, finish)
-
-
-def entries_of(entries: Entries | LongAppend) -> Entries:
-    return entries.entries if isinstance(entries, LongAppend) else entries
-
-
 class RecordPreparation:
-    """Validates the records of requests for which ``needs_preparation`` is true. ``converted`` is
-    called with a topic and the number of messages of an old format that became a batch."""
+    """Validates the records for which ``needs_preparation`` is true, and sets ``prepared`` in their
+    entries. Records for a partition that this broker does not lead are left alone: their append
+    will be refused. ``converted`` is called with a topic and the number of messages of an old
+    format that became a batch."""
 
     def __init__(
         self,
@@ -93,30 +76,50 @@ class RecordPreparation:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
 
-    def prepare(self, entries: Entries) -> Entries | LongAppend:
-        """Return the entries with prepared records, or a LongAppend if that takes long."""
-        configs = [self._config(topic_partition) for topic_partition, _ in entries]
-        if not any(
-            config is not None and is_long_work(records, config)
-            for (_, records), config in zip(entries, configs, strict=True)
-        ):
-            now_ms, budget = self._clock.wall_ms(), OpeningBudget(ON_LOOP_BYTES)
+    def prepare(self, entries: Entries) -> bool:
+        """Prepare the entries that need it. Return False if it takes long, and a worker has to
+        prepare the rest, see ``prepare_by_worker``."""
+        for entry in entries:
+            if needs_preparation(entry.records):
+                return self._prepare_on_loop(entries)
+        return True
+
+    def _prepare_on_loop(self, entries: Entries) -> bool:
+        now_ms, budget = self._clock.wall_ms(), OpeningBudget(ON_LOOP_BYTES)
+        for entry, config in self._unprepared(entries):
+            if is_long_work(entry.records, config):
+                return False
             try:
-                done = [
-                    (topic_partition, _prepared(records, config, now_ms, budget))
-                    for (topic_partition, records), config in zip(entries, configs, strict=True)
-                ]
-                self._count(entries, done)
-                return done
+                prepared = prepare_batch(entry.records, config, now_ms, budget)
             except DecompressedTooLarge:
-                pass
-        return LongAppend(
-            self,
-            [
-                (topic_partition, bytes(records), config)
-                for (topic_partition, records), config in zip(entries, configs, strict=True)
-            ],
-        )
+                return False
+            self._set(entry, prepared)
+        return True
+
+    def prepare_by_worker(self, entries: Entries, done: Callable[[], None]) -> None:
+        """Let a worker prepare what ``prepare`` has left, then call ``done``. The records must not
+        lie in a receive buffer."""
+        unprepared = self._unprepared(entries)
+        work = [(entry.records, config) for entry, config in unprepared]
+
+        async def prepare() -> None:
+            outcomes = await self._workers.run(_prepare_all, work, self._clock.wall_ms())
+            for (entry, _), outcome in zip(unprepared, outcomes, strict=True):
+                self._set(entry, outcome)
+            done()
+
+        assert self._tasks is not None, "requests are served after start"
+        self._tasks.create_task(prepare(), name="record-preparation")
+
+    def _unprepared(self, entries: Entries) -> list[tuple[AppendEntry, LogConfig]]:
+        """Return the entries that are not prepared yet, with the config of their logs."""
+        found: list[tuple[AppendEntry, LogConfig]] = []
+        for entry in entries:
+            if entry.prepared is None and needs_preparation(entry.records):
+                config = self._config(entry.topic_partition)
+                if config is not None:
+                    found.append((entry, config))
+        return found
 
     def _config(self, topic_partition: TopicPartition) -> LogConfig | None:
         partition = self._hosted.get(topic_partition)
@@ -124,41 +127,22 @@ class RecordPreparation:
             return None
         return partition.log.config
 
-    def run(self, work: _Work, done: Callable[[Entries], None]) -> None:
-        """Let a worker prepare the records, then call ``done`` with the entries."""
+    def _set(self, entry: AppendEntry, prepared: PreparedBatch) -> None:
+        """Set the outcome, and count the messages that were converted."""
+        entry.prepared = prepared
+        if prepared.batch is not None and entry.records[MAGIC_OFFSET] != MAGIC_V2:
+            self._converted(entry.topic_partition.topic, prepared.batch.record_count)
 
-        async def prepare() -> None:
-            entries = await self._workers.run(_prepare_all, work, self._clock.wall_ms())
-            before = [(topic_partition, records) for topic_partition, records, _ in work]
-            self._count(before, entries)
-            done(entries)
 
-        assert self._tasks is not None, "requests are served after start"
-        self._tasks.create_task(prepare(), name="record-preparation")
-
-    def _count(self, before: Entries, after: Entries) -> None:
-        """Count the messages that were converted. What is refused has no batch."""
-        for (topic_partition, records), (_, done) in zip(before, after, strict=True):
-            outcome = done.outcome if isinstance(done, PreparedRecords) else None
-            if records[MAGIC_OFFSET] != MAGIC_V2 and isinstance(outcome, RecordBatch):
-                self._converted(topic_partition.topic, outcome.record_count)
+def _prepare_all(work: Sequence[_Work], now_ms: int) -> list[PreparedBatch]:
+    budget = OpeningBudget(REQUEST_BYTES)
+    return [_prepared(records, config, now_ms, budget) for records, config in work]
 
 
 def _prepared(
-    records: Buffer, config: LogConfig | None, now_ms: int, budget: OpeningBudget
-) -> Buffer:
-    """Without a config the records are left alone: their append will be refused."""
-    return records if config is None else prepared(records, config, now_ms, budget)
-
-
-def _prepare_all(work: _Work, now_ms: int) -> Sequence[tuple[TopicPartition, Buffer]]:
-    budget = OpeningBudget(REQUEST_BYTES)
-    entries: list[tuple[TopicPartition, Buffer]] = []
-    for topic_partition, records, config in work:
-        try:
-            entries.append((topic_partition, _prepared(records, config, now_ms, budget)))
-        except DecompressedTooLarge as error:
-            refused = PreparedRecords(records)
-            refused.outcome = error
-            entries.append((topic_partition, refused))
-    return entries
+    records: Buffer, config: LogConfig, now_ms: int, budget: OpeningBudget
+) -> PreparedBatch:
+    try:
+        return prepare_batch(records, config, now_ms, budget)
+    except DecompressedTooLarge as error:
+        return PreparedBatch(None, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.replication.transactional_appends import (
+from minikafka.broker.replication.transaction_verification import (
     Refusals,
     TransactionVerification,
     refusal_of_committer,
@@ -387,7 +387,7 @@ class TxnOffsetCommitHandler:
                 code = offset_write_error(refusal_of_committer(refusal, abortable))
                 respond(dict.fromkeys(offsets, code))
 
-        self._verification.ask(request.transactional_id, producer, {where: guard}, verified)
+        self._verification.verify(request.transactional_id, producer, {where: guard}, verified)
 
 
 def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:

@@ -10,29 +10,20 @@ from typing import Any, Final
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import refusal_of
+from minikafka.broker.replication.append_order import AppendOrder, more_than_one_producer
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.record_appends import (
     ACKS_NONE,
     VALID_ACKS,
+    AppendEntry,
     AppendReply,
     AppendResult,
     Entries,
-)
-from minikafka.broker.replication.record_preparation import (
-    LongAppend,
-    RecordPreparation,
-    entries_of,
-    needs_preparation,
-)
-from minikafka.broker.replication.transactional_appends import (
-    TransactionalAppends,
-    more_than_one_producer,
 )
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import Buffer
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -72,13 +63,11 @@ class ProduceHandler:
 
     def __init__(
         self,
-        appends: TransactionalAppends,
-        preparation: RecordPreparation,
+        appends: AppendOrder,
         hosted: HostedPartitions,
         cache: MetadataCache,
     ) -> None:
         self._appends = appends
-        self._preparation = preparation
         self._hosted = hosted
         self._cache = cache
 
@@ -89,9 +78,9 @@ class ProduceHandler:
         closed_topics = INTERNAL_TOPICS
         if context.header.client_id == ADMIN_CLIENT_ID or acks not in VALID_ACKS:
             closed_topics = frozenset()  # after invalid acks all partitions have that error
-        entries: list[tuple[TopicPartition, Buffer]] = []
+        entries: list[AppendEntry] = []
         refused: dict[int, AppendResult] = {}  # by place in the request
-        place, transactional, compressed = 0, False, False
+        place, transactional = 0, False
         for topic in request.topic_data:
             if place + len(topic.partition_data) > SERVED_AT_ONCE:
                 request.copy_records()
@@ -109,9 +98,8 @@ class ProduceHandler:
                         topic_partition, ErrorCode.INVALID_TOPIC_EXCEPTION
                     )
                 elif data.records is not None:
-                    entries.append((topic_partition, data.records))
+                    entries.append(AppendEntry(topic_partition, data.records))
                     transactional = transactional or is_transactional(data.records)
-                    compressed = compressed or needs_preparation(data.records)
                 place += 1
         if place > 1:
             entries = _refuse_repeated(entries, place, refused)
@@ -126,14 +114,13 @@ class ProduceHandler:
             else:
                 reply(self.response(context.listener, version, results))
 
-        ready = self._preparation.prepare(entries) if compressed and entries else entries
         if not entries:
             respond(())
         elif transactional:
-            self._append_in_transaction(context, request, ready, respond)
+            self._append_in_transaction(context, request, entries, respond)
         else:
             timeout_ms = max(0, request.timeout_ms)  # a negative time-out has expired
-            self._appends.append_plain(context.connection, ready, acks, timeout_ms, respond)
+            self._appends.append(context.connection, entries, acks, timeout_ms, respond)
         return None
 
     async def _serve_in_slices(
@@ -201,18 +188,17 @@ class ProduceHandler:
         self,
         context: RequestContext,
         request: ProduceRequest,
-        entries: Entries | LongAppend,
+        entries: Entries,
         respond: AppendReply,
     ) -> None:
         """Append transactional batches. The request needs a transactional id, and must not have
         acks=0."""
         refusal = _refusal_of_transaction(request)
-        partitions = entries_of(entries)
         if refusal is not None:
-            respond([AppendResult(topic_partition, refusal) for topic_partition, _ in partitions])
+            respond([AppendResult(entry.topic_partition, refusal) for entry in entries])
             return
         try:
-            self._appends.append(
+            self._appends.append_in_transaction(
                 context.connection,
                 request.transactional_id or "",
                 entries,
@@ -224,8 +210,8 @@ class ProduceHandler:
         except KafkaError as error:
             respond(
                 [
-                    AppendResult(topic_partition, error.code, error_message=error.message)
-                    for topic_partition, _ in partitions
+                    AppendResult(entry.topic_partition, error.code, error_message=error.message)
+                    for entry in entries
                 ]
             )
 
@@ -273,20 +259,20 @@ class ProduceHandler:
 
 
 def _refuse_repeated(
-    entries: list[tuple[TopicPartition, Buffer]], places: int, refused: dict[int, AppendResult]
-) -> list[tuple[TopicPartition, Buffer]]:
+    entries: list[AppendEntry], places: int, refused: dict[int, AppendResult]
+) -> list[AppendEntry]:
     """Return the entries without those of partitions that are named twice, which are added to
     ``refused``. The request has ``places`` entries with those that are refused already."""
-    if len({topic_partition for topic_partition, _ in entries}) == len(entries):
+    if len({entry.topic_partition for entry in entries}) == len(entries):
         return entries
-    times = Counter(topic_partition for topic_partition, _ in entries)
+    times = Counter(entry.topic_partition for entry in entries)
     kept = []
     accepted = [place for place in range(places) if place not in refused]
     for place, entry in zip(accepted, entries, strict=True):
-        if times[entry[0]] == 1:
+        if times[entry.topic_partition] == 1:
             kept.append(entry)
         else:
-            refused[place] = _repeated(entry[0])
+            refused[place] = _repeated(entry.topic_partition)
     return kept
 
 

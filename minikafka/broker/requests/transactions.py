@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.replication.record_appends import AppendResult
+from minikafka.broker.replication.record_appends import AppendEntry, AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.core.coordinator_shard import RespondError
@@ -325,11 +325,11 @@ class WriteTxnMarkersHandler:
         self, context: RequestContext, request: WriteTxnMarkersRequest, reply: Reply
     ) -> None:
         now_ms = self._clock.wall_ms()
-        entries: list[tuple[TopicPartition, bytes]] = []
+        entries: list[AppendEntry] = []
         for marker in request.markers:
             batch = _batch(marker, now_ms)
             entries += [
-                (TopicPartition(topic.name, index), batch)
+                AppendEntry(TopicPartition(topic.name, index), batch)
                 for topic in marker.topics
                 for index in topic.partition_indexes
             ]

@@ -51,26 +51,41 @@ _unpack_header = HEADER.unpack_from
 _NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 
 
-class PreparedRecords(bytes):
-    """The records that a client sent for one partition, and the outcome of their validation, which
-    took place before the append."""
+class PreparedBatch:
+    """The outcome of validating a client's records before their append: the ``batch`` to append, or
+    the ``refusal``. The other one is None."""
 
-    outcome: RecordBatch | KafkaError
+    __slots__ = ("batch", "refusal")
+
+    def __init__(self, batch: RecordBatch | None, refusal: KafkaError | None = None) -> None:
+        self.batch = batch
+        self.refusal = refusal
+
+    def accepted(self) -> RecordBatch:
+        """Return the batch. Raises the refusal."""
+        if self.batch is None:
+            assert self.refusal is not None
+            raise self.refusal
+        return self.batch
+
+    def in_copy(self, records: Buffer, copy: bytes) -> PreparedBatch:
+        """Return the same outcome for a ``copy`` of the ``records`` that were validated."""
+        if self.batch is None or self.batch.buffer is not records:  # refused, or rewritten
+            return self
+        return PreparedBatch(self.batch._replace(buffer=copy))
 
 
-def prepared(
+def prepare_batch(
     records: Buffer, config: LogConfig, now_ms: int, budget: OpeningBudget
-) -> PreparedRecords:
-    """Validate records now, for an append that comes later. Raises DecompressedTooLarge if the
-    ``budget`` does not suffice, and then it may be tried again with another one."""
-    result = PreparedRecords(records)
+) -> PreparedBatch:
+    """Validate a client's records for an append that comes later. Raises DecompressedTooLarge if
+    the ``budget`` does not suffice; the caller may try again with another one."""
     try:
-        result.outcome = leader_batch(bytes(result), config, AppendOrigin.CLIENT, now_ms, budget)
+        return PreparedBatch(leader_batch(records, config, AppendOrigin.CLIENT, now_ms, budget))
     except DecompressedTooLarge:
         raise
     except KafkaError as error:
-        result.outcome = error
-    return result
+        return PreparedBatch(None, error)
 
 
 def is_long_work(records: Buffer, config: LogConfig) -> bool:
@@ -98,17 +113,12 @@ def leader_batch(
 
     ``records`` must have exactly one batch, or a message set of an older format, which is converted
     to one batch. An incomplete batch after the first one is ignored. The batch is at the start of
-    its buffer. ``PreparedRecords`` have been validated before, and only their outcome is returned
-    or raised. Without a ``budget`` the batch gets a separate one.
+    its buffer. Without a ``budget`` the batch gets a separate one.
 
     Raises DecompressedTooLarge, and KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
     INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. If only some records are invalid, it is a
     RecordValidationError, which names them.
     """
-    if type(records) is PreparedRecords:
-        if isinstance(records.outcome, KafkaError):
-            raise records.outcome
-        return records.outcome
     batch = _only_batch(records)
     if batch is None:
         return batch_of_message_set(records, config, now_ms)

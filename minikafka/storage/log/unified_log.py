@@ -14,7 +14,7 @@ from minikafka.core.log.leader_epochs import EpochEntry
 from minikafka.core.log.producer_state import end_marker
 from minikafka.core.log.segment_limits import fits, segment_runs
 from minikafka.core.log.time_search import OffsetSearch
-from minikafka.core.log.validation import follower_batches, leader_batch
+from minikafka.core.log.validation import PreparedBatch, follower_batches, leader_batch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -158,18 +158,23 @@ class UnifiedLog:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
+        prepared: PreparedBatch | None = None,
     ) -> LogAppendInfo:
         """Append the batch of a producer, and assign offsets and ``leader_epoch`` to it.
 
         If the buffer is writable, they are written into it. ``guard`` is the verification of a
-        transactional batch, see ``ProducerStates.check``. A producer's retry of a batch is not
-        appended again; the result has ``duplicate`` set and the offsets of the first append.
+        transactional batch, see ``ProducerStates.check``. ``prepared`` is the outcome of an earlier
+        validation of ``records``; without it they are validated here. A producer's retry of a batch
+        is not appended again; the result has ``duplicate`` set and the offsets of the first append.
 
         Raises OSError, for example for a full disk, and KafkaError: the errors of ``leader_batch``
         and of ``ProducerStates.check``, NOT_LEADER_OR_FOLLOWER while a truncation is not on disk
         yet, RECORD_LIST_TOO_LARGE for a batch larger than a segment.
         """
-        batch = leader_batch(records, self.config, origin, now_ms)
+        if prepared is None:
+            batch = leader_batch(records, self.config, origin, now_ms)
+        else:
+            batch = prepared.accepted()
         append_time = NO_TIMESTAMP
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             append_time = now_ms

@@ -347,8 +347,7 @@ class ReplicaCluster:
         list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(
-                unverified_appends(replicas),
-                preparation,
+                unverified_appends(replicas, preparation),
                 replicas.hosted,
                 cast(Any, self.metadata),
             ),

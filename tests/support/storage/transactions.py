@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from minikafka.broker.replication.append_order import AppendOrder
+from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.replication.transactional_appends import (
-    TransactionalAppends,
-    TransactionVerification,
-)
+from minikafka.broker.replication.transaction_verification import TransactionVerification
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch
@@ -21,12 +20,12 @@ from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.logs import NOW
 
 
-def unverified_appends(replicas: ReplicaManager) -> TransactionalAppends:
+def unverified_appends(replicas: ReplicaManager, preparation: RecordPreparation) -> AppendOrder:
     """Return appends without verification, as with
     ``transaction.partition.verification.enable=false``."""
     unused: Any = None
     off = TransactionVerification(lambda: False, unused, replicas.hosted, unused, unused, Metrics())
-    return TransactionalAppends(replicas.appends, off)
+    return AppendOrder(replicas.appends, preparation, off)
 
 
 class TxnProducer:

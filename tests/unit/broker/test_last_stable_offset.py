@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.broker.replication.record_appends import AppendEntry
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.list_offsets import (
@@ -30,7 +31,7 @@ def append(node: Node, records: bytes, origin: AppendOrigin, acks: int = -1) -> 
     refused: list[ErrorCode] = []
     node.replicas.appends.append(
         origin,
-        [(TP, bytearray(records))],
+        [AppendEntry(TP, bytearray(records))],
         acks,
         1_000,
         lambda results: refused.extend(r.error for r in results if r.error),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.broker.record_formats import num_records
-from minikafka.broker.replication.record_preparation import LongAppend, RecordPreparation
+from minikafka.broker.replication.record_appends import AppendEntry
+from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.topic_metrics import LINGERING_TOPICS, TopicMetrics
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
@@ -93,9 +94,8 @@ async def test_messages_of_old_formats_are_counted_when_they_become_batches() ->
         )
         records = [Record(0, 1234, None, b"v", []) for _ in range(3)]
         for magic in (0, 1):
-            entries = [(TP, memoryview(encode_message_set(records, magic)))]
-            assert not isinstance(preparation.prepare(entries), LongAppend)
-        preparation.prepare([(TP, memoryview(batch("a", "b")))])  # of the present format
+            assert preparation.prepare([AppendEntry(TP, encode_message_set(records, magic))])
+        assert preparation.prepare([AppendEntry(TP, batch("a", "b"))])  # of the present format
         for tag in ("", f",topic={TOPIC}"):
             assert count(leader, "ProduceMessageConversionsPerSec", tag) == 6
         topics.fetch_converted(TOPIC, 5)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation
+from minikafka.broker.replication.record_appends import AppendEntry
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -87,7 +88,7 @@ class TestCompletedOperationsReleaseMemory:
             reply = Reply(errors)
             left = weakref.ref(reply)
             replicas.appends.append(
-                AppendOrigin.CLIENT, [(TP, bytearray(batch("a")))], -1, 100, reply
+                AppendOrigin.CLIENT, [AppendEntry(TP, bytearray(batch("a")))], -1, 100, reply
             )
             del reply
             assert left() is not None

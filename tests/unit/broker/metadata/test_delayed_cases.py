@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.replication.record_appends import (
+    AppendEntry,
     AppendResult,
     DelayedProduce,
 )
@@ -307,7 +308,7 @@ class TestDelayedProduce:
             told: list[tuple[int, ErrorCode]] = []
             cluster[1].replicas.appends.append(
                 AppendOrigin.CLIENT,
-                [(TP, bytearray(batch("a"))), (other, bytearray(batch("b")))],
+                [AppendEntry(TP, bytearray(batch("a"))), AppendEntry(other, bytearray(batch("b")))],
                 -1,
                 1_000,
                 lambda results: told.extend(
@@ -331,7 +332,7 @@ class TestDelayedProduce:
             told: list[ErrorCode] = []
             cluster[1].replicas.appends.append(
                 AppendOrigin.CLIENT,
-                [(TP, corrupt), (other, bytearray(batch("b")))],
+                [AppendEntry(TP, corrupt), AppendEntry(other, bytearray(batch("b")))],
                 -1,
                 FOREVER_MS,
                 lambda results: told.extend(r.error for r in results),

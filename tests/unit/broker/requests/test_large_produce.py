@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.requests import produce
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.produce import ProduceHandler
@@ -25,7 +24,7 @@ from minikafka.protocol.records.builder import build_batch
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster
 from tests.support.storage.logs import NOW
 from tests.support.world.turns import most_calls_in_a_turn
-from tests.unit.broker.replication.test_transactional_appends import Verifications, batch
+from tests.unit.broker.replication.test_append_order import Verifications, batch
 
 E = ErrorCode
 COUNT = 1_000
@@ -189,8 +188,7 @@ async def test_slices_wait_for_an_earlier_request_of_the_connection() -> None:
         node = await led(cluster, COUNT)
         verifications = Verifications(node)
         unused: Any = None
-        preparation = RecordPreparation(unused, unused, node.replicas.hosted)
-        handler = ProduceHandler(verifications.appends, preparation, node.replicas.hosted, unused)
+        handler = ProduceHandler(verifications.appends, node.replicas.hosted, unused)
         first = verifications.append((TP, batch("first")), connection="c")
         header = RequestHeader(ApiKey.PRODUCE, VERSION, 1)
         replies: list[Any] = []

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.replication.transactional_appends import (
+from minikafka.broker.replication.record_appends import AppendEntry
+from minikafka.broker.replication.transaction_verification import (
     TransactionVerification,
     VerificationItem,
 )
@@ -196,7 +197,9 @@ async def led(cluster: ReplicaCluster, replicas: Sequence[int] = (1,)) -> Node:
         base_sequence=0,
         transactional=True,
     )
-    node.replicas.appends.append(AppendOrigin.CLIENT, [(TP, data)], -1, 1000, lambda _: None)
+    node.replicas.appends.append(
+        AppendOrigin.CLIENT, [AppendEntry(TP, data)], -1, 1000, lambda _: None
+    )
     return node
 
 

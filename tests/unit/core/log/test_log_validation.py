@@ -17,7 +17,7 @@ from minikafka.core.log.validation import (
     follower_batches,
     is_long_work,
     leader_batch,
-    prepared,
+    prepare_batch,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, crc_of, parse_batches
@@ -168,17 +168,30 @@ def test_only_batches_that_are_opened_use_the_budget() -> None:
     assert budget.left == 1000 - 2 * payload_bytes
 
 
-def test_prepared_records_are_not_validated_again() -> None:
-    good = prepared(batch(), CONFIG, NOW, OpeningBudget())
+def test_preparation_returns_the_batch_or_the_refusal() -> None:
+    data = batch()
+    good = prepare_batch(data, CONFIG, NOW, OpeningBudget())
+    assert good.accepted() == leader_batch(data, CONFIG, AppendOrigin.CLIENT, NOW)
     strict = replace(CONFIG, max_message_bytes=1)
-    assert leader_batch(good, strict, AppendOrigin.CLIENT, NOW) is good.outcome
-    bad = prepared(batch(), strict, NOW, OpeningBudget())
+    bad = prepare_batch(data, strict, NOW, OpeningBudget())
     with pytest.raises(KafkaError) as caught:
-        leader_batch(bad, CONFIG, AppendOrigin.CLIENT, NOW)
-    assert caught.value is bad.outcome
+        bad.accepted()
+    assert caught.value is bad.refusal
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     with pytest.raises(DecompressedTooLarge):
-        prepared(batch(compression=Compression.GZIP), CONFIG, NOW, OpeningBudget(1))
+        prepare_batch(batch(compression=Compression.GZIP), CONFIG, NOW, OpeningBudget(1))
+
+
+def test_prepared_batch_refers_to_the_copy_of_its_records() -> None:
+    lent = bytearray(batch(2))
+    copy = bytes(lent)
+    prepared = prepare_batch(lent, CONFIG, NOW, OpeningBudget()).in_copy(lent, copy)
+    assert prepared.accepted().buffer is copy
+    gzip = replace(CONFIG, compression_type="gzip")
+    rewritten = prepare_batch(lent, gzip, NOW, OpeningBudget())
+    assert rewritten.in_copy(lent, copy) is rewritten
+    refused = prepare_batch(lent, replace(CONFIG, max_message_bytes=1), NOW, OpeningBudget())
+    assert refused.in_copy(lent, copy) is refused
 
 
 def test_large_messages_of_older_formats_are_long_work() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
-from minikafka.broker.replication.record_appends import AppendResult
-from minikafka.broker.replication.transactional_appends import (
-    TransactionalAppends,
+from minikafka.broker.replication.append_order import AppendOrder
+from minikafka.broker.replication.record_appends import AppendEntry, AppendResult
+from minikafka.broker.replication.record_preparation import ON_LOOP_BYTES, RecordPreparation
+from minikafka.broker.replication.transaction_verification import (
     TransactionVerification,
     VerificationItem,
     complete_verifications,
@@ -19,6 +20,7 @@ from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Buffer
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -26,10 +28,12 @@ from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
 from tests.support.broker.replicas import TP, Node, ReplicaCluster
 from tests.support.storage.logs import NOW
 from tests.support.storage.transactions import marker
 from tests.support.world.manual_clock import ManualClock
+from tests.support.world.manual_workers import ManualWorkers
 
 E = ErrorCode
 OTHER = TP._replace(partition=1)
@@ -56,15 +60,19 @@ class Verifications:
     def __init__(self, node: Node, coordinator: int | None = 3, enabled: bool = True) -> None:
         self.items: list[VerificationItem] = []
         self.brokers: list[int] = []
+        clock = ManualClock()
+        self.workers = ManualWorkers()
+        preparation = RecordPreparation(self.workers, clock, node.replicas.hosted)
+        preparation.start(node.tasks)
         self.verification = TransactionVerification(
             lambda: enabled,
-            ManualClock(),
+            clock,
             node.replicas.hosted,
             lambda transactional_id: coordinator,
             self._put,
             Metrics(),
         )
-        self.appends = TransactionalAppends(node.replicas.appends, self.verification)
+        self.appends = AppendOrder(node.replicas.appends, preparation, self.verification)
 
     def _put(self, broker: int, item: VerificationItem) -> None:
         self.brokers.append(broker)
@@ -99,7 +107,9 @@ class Verifications:
         def reply(found: Sequence[AppendResult]) -> None:
             results.extend(found)
 
-        self.appends.append(connection, "tx", entries, -1, 1000, knows_abortable, reply)
+        self.appends.append_in_transaction(
+            connection, "tx", entries_of(entries), -1, 1000, knows_abortable, reply
+        )
         return results
 
     def append_plain(
@@ -110,8 +120,12 @@ class Verifications:
         def reply(found: Sequence[AppendResult]) -> None:
             results.extend(found)
 
-        self.appends.append_plain(connection, entries, -1, 1000, reply)
+        self.appends.append(connection, entries_of(entries), -1, 1000, reply)
         return results
+
+
+def entries_of(rows: Iterable[tuple[TopicPartition, Buffer]]) -> list[AppendEntry]:
+    return [AppendEntry(topic_partition, records) for topic_partition, records in rows]
 
 
 async def led(cluster: ReplicaCluster) -> Node:
@@ -119,11 +133,12 @@ async def led(cluster: ReplicaCluster) -> Node:
     return cluster[1]
 
 
-async def test_the_first_batch_waits_and_the_others_do_not() -> None:
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+async def test_the_first_batch_waits_and_the_others_do_not(codec: Compression) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
         verifications = Verifications(node)
-        lent = batch("a", 0)
+        lent = batch("a", 0, compression=codec)
         results = verifications.append((TP, lent))
         lent[:] = bytes(len(lent))  # the connection reads on
         assert (results, verifications.brokers, node.held()) == ([], [3], [])
@@ -203,7 +218,11 @@ async def test_marker_before_the_response_invalidates_the_verification() -> None
         verifications = Verifications(node)
         results = verifications.append((TP, batch("a")))
         node.replicas.appends.append(
-            AppendOrigin.COORDINATOR, [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None
+            AppendOrigin.COORDINATOR,
+            [AppendEntry(TP, marker(PID, 0, False))],
+            -1,
+            1000,
+            lambda _: None,
         )
         verifications.respond()
         assert [result.error for result in results] == [E.INVALID_TXN_STATE]
@@ -259,8 +278,10 @@ async def test_batches_in_flight_wait_for_one_verification_and_are_appended_in_o
             return reply
 
         for number in range(5):
-            entries = [(TP, batch(f"v{number}", number))]
-            verifications.appends.append("one", "tx", entries, -1, 1000, True, reply_of(number))
+            entries = [AppendEntry(TP, batch(f"v{number}", number))]
+            verifications.appends.append_in_transaction(
+                "one", "tx", entries, -1, 1000, True, reply_of(number)
+            )
         assert (len(verifications.items), order, node.held()) == (1, [], [])
         verifications.respond()
         assert (verifications.items, order, results) == ([], [0, 1, 2, 3, 4], [[E.NONE]] * 5)
@@ -383,7 +404,11 @@ async def test_abort_marker_refuses_parked_batches_but_not_later_ones() -> None:
         verifications = Verifications(node)
         before = [verifications.append((TP, batch(f"a{n}", n)), connection="one") for n in range(2)]
         node.replicas.appends.append(
-            AppendOrigin.COORDINATOR, [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None
+            AppendOrigin.COORDINATOR,
+            [AppendEntry(TP, marker(PID, 0, False))],
+            -1,
+            1000,
+            lambda _: None,
         )
         after = [verifications.append((TP, batch(f"b{n}", n)), connection="two") for n in range(2)]
         assert len(verifications.items) == 2
@@ -459,3 +484,58 @@ async def test_without_a_coordinator_nothing_is_left_waiting() -> None:
         plain = batch("p", -1, producer_id=-1, transactional=False)
         assert errors(without_coordinator.append_plain((TP, plain), connection="one")) == [[E.NONE]]
         assert node.held() == ["p"]
+
+
+# -- what a worker prepares meanwhile
+
+
+LONG = "x" * 2 * ON_LOOP_BYTES
+
+
+@pytest.mark.mission("ORD-2")
+@pytest.mark.parametrize("is_verified_first", [True, False])
+@pytest.mark.parametrize("error", [E.NONE, E.TRANSACTION_ABORTABLE])
+async def test_append_waits_for_worker_and_coordinator_in_any_order(
+    is_verified_first: bool, error: ErrorCode
+) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        verifications = Verifications(node)
+        verifications.workers.hold()
+        lent = batch(LONG, 0, compression=Compression.LZ4)
+        first = verifications.append((TP, lent), connection="one")
+        lent[:] = bytes(len(lent))
+        behind = verifications.append((OTHER, batch("b", 0)), connection="one")
+        if is_verified_first:
+            verifications.respond(error)
+        else:
+            verifications.workers.release()
+        await cluster.clock.settle()
+        assert (first, behind, node.held()) == ([], [], [])
+        if is_verified_first:
+            verifications.workers.release()
+        else:
+            verifications.respond(error)
+        await cluster.clock.settle()
+        assert errors(first, behind) == [[error], []]
+        assert node.held() == ([] if error else [LONG])
+        verifications.respond()
+        assert (errors(behind), node.held(OTHER)) == ([[E.NONE]], ["b"])
+
+
+@pytest.mark.mission("ORD-2")
+async def test_plain_batch_waits_behind_a_long_preparation_of_its_connection() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        verifications = Verifications(node)
+        verifications.workers.hold()
+        plain: dict[str, Any] = {"producer_id": -1, "transactional": False}
+        long = batch(LONG, -1, compression=Compression.LZ4, **plain)
+        first = verifications.append_plain((OTHER, batch("x", -1, **plain)), (TP, long))
+        behind = verifications.append_plain((TP, batch("b", -1, **plain)))
+        await cluster.clock.settle()
+        assert (first, behind, node.held(), node.held(OTHER)) == ([], [], [], [])
+        verifications.workers.release()
+        await cluster.clock.settle()
+        assert errors(first, behind) == [[E.NONE, E.NONE], [E.NONE]]
+        assert (node.held(), node.held(OTHER)) == ([LONG, "b"], ["x"])
