@@ -117,7 +117,7 @@ def limited(
     else:
         max_bytes = min(params.max_bytes, CONVERTED_BYTES)
         params = params._replace(min_bytes=min_bytes, max_bytes=max_bytes)
-    return params, [entry._replace(max_bytes=min(entry.max_bytes, share)) for entry in entries]
+    return params, [e.changed(e.topic_partition, min(e.max_bytes, share)) for e in entries]
 
 
 def in_format(
@@ -144,7 +144,7 @@ def in_format(
         )
     except KafkaError as error:
         return ReadResult(result.topic_partition, error.code)
-    return result._replace(records=records)
+    return result.with_records(records)
 
 
 class FormatConversion:

@@ -14,6 +14,9 @@ from minikafka.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.admin.topics import TopicAdmin
+from minikafka.broker.fetch.preferred_replicas import PreferredReplicas
+from minikafka.broker.fetch.reader import FetchReader
+from minikafka.broker.fetch.record_fetches import RecordFetches
 from minikafka.broker.fetch.sessions import FetchSessions
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import InternalTopicSizes
@@ -149,9 +152,9 @@ class BrokerParts:
             self._open_channel,
             broker_epoch,
             metrics,
-            self.memory,
             self._isr_writes(),
         )
+        self.fetches = self._make_fetches(metrics)
         self._orphans = self._make_orphaned_logs()
         self.fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
@@ -178,6 +181,7 @@ class BrokerParts:
         self._fetch_config = FetchConfig(self._config.integer("fetch.max.bytes"))
         self._fetch = FetchHandler(
             replicas,
+            self.fetches,
             self.cache,
             self.fetch_sessions,
             self._conversion,
@@ -273,6 +277,21 @@ class BrokerParts:
             lambda: len(self.cache.live_brokers()),
         )
 
+    def _make_fetches(self, metrics: Metrics) -> RecordFetches:
+        replicas, hosted = self.replicas, self.replicas.hosted
+        preferred = PreferredReplicas(self.cache, replicas.config.replica_selector_class)
+        throttle = replicas.throttles.leader
+        reader = FetchReader(hosted, preferred, replicas.disk_failed, throttle, self.memory)
+        return RecordFetches(
+            self._world.clock,
+            hosted,
+            replicas.purgatories,
+            reader,
+            metrics,
+            self.memory,
+            replicas.topic_metrics,
+        )
+
     def _make_fetch_sessions(self, metrics: Metrics) -> FetchSessions:
         return FetchSessions(
             self._world.clock,
@@ -307,6 +326,7 @@ class BrokerParts:
         ).allocate
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
+        self.fetches.start(tasks)
         await self.replicas.start(tasks)
         self._orphans.start(tasks)
         self._to_controller.start(tasks)
@@ -325,6 +345,7 @@ class BrokerParts:
         self._topic_reaper.close()
         self._election_reaper.close()
         await self._orphans.stop()
+        await self.fetches.stop()
         await self.replicas.stop()
 
     async def _read_topic_configs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, TypeAlias
 
+from minikafka.broker.fetch.fetch_operation import FetchOperation
 from minikafka.broker.fetch.reader import (
     FetchEntry,
-    FetchParams,
     FetchReader,
     HalfChanged,
     Isolation,
     ReadResult,
     end_of,
 )
+from minikafka.broker.purgatories import Reaper
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
+from minikafka.broker.topic_metrics import TopicMetrics
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, TimerHandle
 from minikafka.network.memory_budget import MemoryBudget
-
-FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
-# Called with the unexpected exception of a parked fetch: closes the connection of that fetch.
-Contain: TypeAlias = Callable[[Exception], None]
-
 
 # A partition, its leader epoch when the fetch was parked, and what is fetched.
 Watched: TypeAlias = tuple[Partition, int, FetchEntry]
@@ -62,21 +59,16 @@ class DelayedFetch(DelayedOperation):
     follower receives it from the controller too, and then closes this connection. In every case,
     and after the time-out, the logs are read again for the response.
 
-    All of this only reads: ``contain`` is called with an unexpected exception, which would else
-    be raised in the request that completes the fetch, such as a Produce of another client. It is
-    raised where ``contain`` is None, where a disk error was being handled (``HalfChanged``), and if
-    it is a failed assertion: then the state is wrong already.
+    All of this only reads: ``FetchOperation.contain`` is called with an unexpected exception, which
+    would else be raised in the request that completes the fetch, such as a Produce of another
+    client. It is raised where ``contain`` is None, where a disk error was being handled
+    (``HalfChanged``), and if it is a failed assertion: then the state is wrong already.
     """
 
     __slots__ = (
-        "_before_read",
         "_bug",
-        "_contain",
-        "_on_expired",
-        "_params",
+        "_operation",
         "_parked",
-        "_reader",
-        "_reply",
         "_watched",
         "is_counted",
         "is_from_follower",
@@ -85,35 +77,23 @@ class DelayedFetch(DelayedOperation):
     __deletable__ = ("_reply",)  # declared for mypyc
 
     def __init__(
-        self,
-        params: FetchParams,
-        watched: list[Watched],
-        reader: FetchReader,
-        reply: FetchReply,
-        on_expired: Callable[[FetchParams], None],
-        parked: ParkedFetches,
-        contain: Contain | None = None,
-        before_read: Callable[[], None] | None = None,
+        self, operation: FetchOperation, watched: list[Watched], parked: ParkedFetches
     ) -> None:
-        """``watched`` may grow. ``before_read`` is called before the logs are read for the
-        response. It may call ``also_wait_for``."""
-        super().__init__(params.max_wait_ms)
+        super().__init__(operation.params.max_wait_ms)
         self.memory_bytes = PARKED_FETCH_BYTES + PARKED_PARTITION_BYTES * len(watched)
-        self.is_from_follower = params.is_from_follower
+        self.is_from_follower = operation.params.is_from_follower
         self.is_counted = False  # written by ``parked`` alone
         self._parked = parked
-        self._params = params
-        self._reader = reader
-        self._reply = reply
-        self._on_expired = on_expired
-        self._contain = contain
-        self._before_read = before_read
+        # None once it is completed: this object may stay in watch lists until the next purge.
+        self._operation: FetchOperation | None = operation
         self._bug: Exception | None = None
         self._watched = watched
 
     def also_wait_for(self, partition: Partition, entry: FetchEntry) -> None:
         """Wait for one more partition, whose result is the last one."""
         self._watched.append((partition, partition.state.leader_epoch, entry))
+        if not self.is_completed:
+            self._parked.watch_also(self, partition.topic_partition)
 
     def try_complete(self) -> bool:
         try:
@@ -121,7 +101,8 @@ class DelayedFetch(DelayedOperation):
         except AssertionError:
             raise
         except Exception as bug:
-            if self._contain is None or self.is_completed:
+            operation = self._operation
+            if operation is None or operation.contain is None:
                 raise
             self._bug = bug
             return self.force_complete()
@@ -129,13 +110,17 @@ class DelayedFetch(DelayedOperation):
     def _has_reason(self) -> bool:
         """Whether one of the cases A to I holds. Called at every append to one of the partitions,
         which may be thousands, so that a partition without new records must be cheap."""
-        min_bytes, throttle = self._params.min_bytes, self._reader.throttle
-        replica_id, isolation = self._params.replica_id, self._params.isolation
+        operation = self._operation
+        assert operation is not None, "a completed fetch is not tried"
+        params = operation.params
+        replica_id, isolation = params.replica_id, params.isolation
         to_log_end = isolation is Isolation.LOG_END
+        throttle = self._parked.reader.throttle
         available = 0
         for partition, leader_epoch, entry in self._watched:
-            if partition.state.leader_epoch != leader_epoch:
-                if replica_id >= 0 and partition.state.leader_epoch > leader_epoch:
+            epoch = partition.state.leader_epoch
+            if epoch != leader_epoch:
+                if replica_id >= 0 and epoch > leader_epoch:
                     continue
                 return True  # A, B, C, D, E
             end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
@@ -157,56 +142,135 @@ class DelayedFetch(DelayedOperation):
             except (KafkaError, OSError):
                 return True  # F, or an error that the final read reports
             available += min(size, entry.max_bytes)
-            if available >= min_bytes:
+            if available >= params.min_bytes:
                 return True  # G
         return False
 
     def on_complete(self) -> None:
-        before_read, self._before_read = self._before_read, None
-        if before_read is not None:
-            before_read()
-        reply, entries = self._reply, [entry for _, _, entry in self._watched]
-        # A completed operation may stay in watch lists until the next purge; its records must not.
-        del self._reply
+        operation = self._operation
+        assert operation is not None
+        if operation.following is not None:
+            operation.following.before_read()  # it may call ``also_wait_for``
+        self._operation = None
         self._watched = []
         self._parked.remove(self)
-        contain, self._contain = self._contain, None
-        if contain is not None and self._bug is not None:
-            contain(self._bug)
+        contain = operation.contain
+        if contain is None:
+            self._parked.read_again(operation)
             return
         try:
-            reply(self._reader.read_parked(self._params, entries))
+            if self._bug is not None:
+                raise self._bug
+            self._parked.read_again(operation)
         except (HalfChanged, AssertionError):
             raise
         except Exception as bug:
-            if contain is None:
-                raise
             contain(bug)
 
     def watched_keys(self) -> Iterable[TopicPartition]:
         return (entry.topic_partition for _, _, entry in self._watched)
 
     def on_expiration(self) -> None:
-        self._on_expired(self._params)
+        self._parked.count_expired(self.is_from_follower)
+
+
+class FetchMetrics:
+    """Counts the responses of fetches by topic, and the bytes to throttled followers."""
+
+    def __init__(
+        self, hosted: HostedPartitions, reader: FetchReader, topic_metrics: TopicMetrics
+    ) -> None:
+        self._hosted = hosted
+        self._throttle = reader.throttle
+        self._topics = topic_metrics
+
+    def count(self, is_from_follower: bool, results: Sequence[ReadResult], size: int) -> None:
+        """Count a response with these results, which have ``size`` bytes of records."""
+        topics = self._topics
+        for result in results:
+            if result.error is ErrorCode.NONE:
+                topics.fetched(result.topic_partition.topic, 0 if is_from_follower else result.size)
+            elif self._hosted.get(result.topic_partition) is not None:
+                topics.fetch_failed(result.topic_partition.topic)
+        if is_from_follower:
+            topics.replicated_out.mark(size)
+            if self._throttle.quota.limited:
+                for result in results:
+                    self._throttle.record(result.topic_partition, result.size)
 
 
 class ParkedFetches:
-    """Counts the parked fetches in the memory of clients, and completes the largest ones when it is
-    used up, as if their ``max_wait_ms`` were over.
+    """Parks fetches in the purgatory of Fetch. It counts them in the memory of clients, and
+    completes the largest ones when it is used up, as if their ``max_wait_ms`` were over.
 
     Fetches of consumers come first. Those of followers complete early only if parked fetches
     themselves have a large part in it: a follower whose every fetch completes early polls."""
 
-    def __init__(self, memory: MemoryBudget, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        purgatory: Reaper[DelayedOperation],
+        hosted: HostedPartitions,
+        reader: FetchReader,
+        responses: FetchMetrics,
+        memory: MemoryBudget,
+        metrics: Metrics,
+    ) -> None:
+        self.reader = reader
+        self._purgatory = purgatory
+        self._hosted = hosted
+        self._responses = responses
         self._memory = memory
         self._large: dict[DelayedFetch, None] = {}  # of consumers; used as an ordered set
         self._large_of_followers: dict[DelayedFetch, None] = {}
         self._completed_early = metrics.counter(
             "minikafka.server:type=DelayedFetchMetrics,name=CompletedEarlyPerSec"
         )
+        self._expired_of_followers = metrics.counter(
+            "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=follower"
+        )
+        self._expired_of_consumers = metrics.counter(
+            "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=consumer"
+        )
 
-    def add(self, fetch: DelayedFetch) -> None:
-        """Count a fetch that was parked just now, which may complete it or others."""
+    def delay(self, operation: FetchOperation) -> DelayedFetch:
+        """Make the delayed operation of a fetch, with the partitions as they are now."""
+        watched = [
+            (partition, partition.state.leader_epoch, entry)
+            for entry in operation.entries
+            for partition in (self._hosted.require(entry.topic_partition),)
+        ]
+        delayed = DelayedFetch(operation, watched, self)
+        if operation.following is not None:
+            operation.following.park(delayed)
+        return delayed
+
+    def park(self, delayed: DelayedFetch, operation: FetchOperation) -> None:
+        """Park a fetch that has found too little, unless it can complete now. That may complete it
+        or others."""
+        keys: list[Hashable] = [entry.topic_partition for entry in operation.entries]
+        if operation.following is not None and not keys:
+            keys.append(operation.following.key)
+        self._purgatory.watch_and_try(delayed, keys)
+        if not delayed.is_completed:
+            self._add(delayed)
+
+    def watch_also(self, delayed: DelayedFetch, topic_partition: TopicPartition) -> None:
+        self._purgatory.purgatory.watch_also(delayed, topic_partition)
+
+    def read_again(self, operation: FetchOperation) -> None:
+        """Read a fetch whose wait is over, and respond."""
+        reading = self.reader.read_parked(operation.params, operation.entries)
+        is_from_follower = operation.params.is_from_follower
+        self._responses.count(is_from_follower, reading.results, reading.size)
+        operation.respond(reading.results)
+
+    def count_expired(self, is_from_follower: bool) -> None:
+        if is_from_follower:
+            self._expired_of_followers.mark()
+        else:
+            self._expired_of_consumers.mark()
+
+    def _add(self, fetch: DelayedFetch) -> None:
         fetch.is_counted = True
         if fetch.memory_bytes > LARGE_FETCH_BYTES:
             large = self._large_of_followers if fetch.is_from_follower else self._large

@@ -17,9 +17,8 @@ is compared instead, with each request and before each response.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from minikafka.broker.fetch.delayed_fetch import DelayedFetch
 from minikafka.broker.fetch.reader import FetchEntry, ReadResult, repeated_response
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
@@ -34,9 +33,17 @@ from minikafka.kernel.cluster import TopicPartition
 Sent: TypeAlias = tuple[PartitionKey, CachedPartition[FetchEntry]]
 
 
+class GrowingFetch(Protocol):
+    """A parked fetch (``DelayedFetch``)."""
+
+    def also_wait_for(self, partition: Partition, entry: FetchEntry) -> None: ...
+
+
 class FollowerFetch:
     """A request of a follower's session that has no response yet. ``sent`` and ``entries`` are the
     partitions that are read for the response, in the same order; they grow while it is parked."""
+
+    __slots__ = ("_late", "_parked", "entries", "sent", "session")
 
     def __init__(
         self, session: FollowerSession, sent: list[Sent], entries: list[FetchEntry]
@@ -44,11 +51,8 @@ class FollowerFetch:
         self.sent = sent
         self.entries = entries
         self.session = session
-        self.epoch = session.epoch
-        self.size = len(session.partitions)
         self._late: list[tuple[Sent, Partition]] = []
-        self._parked: DelayedFetch | None = None  # until it is read for its response
-        self._watch: Callable[[DelayedFetch, Hashable], object]
+        self._parked: GrowingFetch | None = None  # until it is read for its response
 
     @property
     def key(self) -> Hashable:
@@ -60,20 +64,13 @@ class FollowerFetch:
         """Whether the session has no partitions."""
         return not self.session.partitions
 
-    @property
-    def is_overtaken(self) -> bool:
-        """Whether the session has got its next request."""
-        return self.session.epoch != self.epoch
-
-    def park(
-        self, operation: DelayedFetch, watch: Callable[[DelayedFetch, Hashable], object]
-    ) -> None:
-        """The request is going to be parked as ``operation``; ``watch`` lets it watch one more
-        key. It takes in the partitions that have changed since it was read."""
-        self._parked, self._watch = operation, watch
+    def park(self, parked: GrowingFetch) -> None:
+        """The request is going to be parked. It takes in the partitions that have changed since it
+        was read."""
+        self._parked = parked
         late, self._late = self._late, []
         for sent, partition in late:
-            self._take_in(sent, partition, operation)
+            self._take_in(sent, partition, parked)
 
     def add(self, sent: Sent, partition: Partition) -> None:
         """Add a settled partition, which is about to change, once the request is parked."""
@@ -96,13 +93,11 @@ class FollowerFetch:
         self.session.notice_moves()
         self._parked = None
 
-    def _take_in(self, sent: Sent, partition: Partition, operation: DelayedFetch) -> None:
+    def _take_in(self, sent: Sent, partition: Partition, parked: GrowingFetch) -> None:
         entry = sent[1].request
         self.sent.append(sent)
         self.entries.append(entry)
-        operation.also_wait_for(partition, entry)
-        if not operation.is_completed:
-            self._watch(operation, partition.topic_partition)
+        parked.also_wait_for(partition, entry)
 
 
 class FollowerSession(FetchSession[FetchEntry]):
@@ -171,15 +166,16 @@ class FollowerSession(FetchSession[FetchEntry]):
         return self._underway
 
     def respond(self, sent: Sequence[Sent], reads: Sequence[ReadResult]) -> list[int]:
-        """As ``select_changed``. Partitions whose next read would repeat these are settled."""
+        """Return what ``select_changed`` returns, and settle the partitions whose next read would
+        repeat these."""
         self._underway = None
         places = self.select_changed(sent, reads)
-        for place in places:
-            key, cached = sent[place]
-            if reads[place].size and self._to_read.pop(key, None) is not None:
-                self._to_read[key] = cached  # it moves to the end, as in the whole session
+        to_read = self._to_read
         for (key, cached), read in zip(sent, reads, strict=True):
-            if not (read.records or read.is_urgent):
+            if read.size:
+                if to_read.pop(key, None) is not None:
+                    to_read[key] = cached  # it moves to the end, as in the whole session
+            elif not read.is_urgent:
                 self._settle(key, cached, read)
         return places
 

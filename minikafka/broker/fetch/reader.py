@@ -2,9 +2,9 @@
 
 The partitions of one request are read up to three times:
 
-- ``read_cached`` when the request arrives. It records the follower's positions, which may move high
+- ``read`` when the request arrives. It records the follower's positions, which may move high
   watermarks and add members to ISRs. It does not wait for a disk.
-- ``read_all`` after a thread has read the missing records into the page cache.
+- ``read`` with ``may_wait`` after a thread has read the missing records into the page cache.
 - ``read_parked`` when the parked fetch completes. The response contains whatever it returns.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.fetch.preferred_replicas import NO_PREFERENCE, PreferredReplicas
@@ -36,6 +36,9 @@ class Isolation(Enum):
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
     TXN_COMMITTED = "last stable offset"
+
+
+TXN_COMMITTED: Final = Isolation.TXN_COMMITTED
 
 
 class FetchParams(NamedTuple):
@@ -62,54 +65,120 @@ class FetchParams(NamedTuple):
         return self.replica_id >= 0
 
 
-class FetchEntry(NamedTuple):
-    """The request for one partition. Epochs are -1 and ``topic_id`` is None if not sent."""
+class FetchEntry:
+    """The request for one partition. Epochs are -1 and ``topic_id`` is None if not sent. An entry
+    does not change; the same object again is the same request."""
 
-    topic_partition: TopicPartition
-    topic_id: UUID | None
-    fetch_offset: int
-    max_bytes: int
-    current_leader_epoch: int = NO_EPOCH
-    last_fetched_epoch: int = NO_EPOCH
-    log_start_offset: int = -1
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+
+    def changed(self, topic_partition: TopicPartition, max_bytes: int) -> FetchEntry:
+        """Return a copy with this name of the topic, and this limit."""
+        return FetchEntry(
+            topic_partition,
+            self.topic_id,
+            self.fetch_offset,
+            max_bytes,
+            self.current_leader_epoch,
+            self.last_fetched_epoch,
+            self.log_start_offset,
+        )
 
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class ReadResult(NamedTuple):
+class ReadResult:
     """The result for one partition: complete batches, an error, the epoch at which the follower's
-    log diverges, or the replica to fetch from instead (``preferred_read_replica``).
+    log diverges, or the replica to fetch from instead (``preferred_read_replica``). A result does
+    not change; the same object again is the same response.
 
-    ``aborted`` has the aborted transactions in the batches, for read_committed consumers."""
+    ``aborted`` has the aborted transactions in the batches, for read_committed consumers. A fetch
+    session includes an ``is_urgent`` result even if it is unchanged. Such a result also ends the
+    wait of a fetch, unless it ``is_unknown`` and the fetch is a consumer's."""
 
-    topic_partition: TopicPartition
-    error: ErrorCode
-    records: Buffer = b""
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    diverging: EpochEnd | None = None
-    aborted: tuple[AbortedTxn, ...] = ()
-    preferred_read_replica: int = NO_PREFERENCE
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "high_watermark",
+        "is_urgent",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred_read_replica",
+        "records",
+        "size",
+        "topic_partition",
+    )
 
-    @property
-    def size(self) -> int:
-        return len(self.records)
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        error: ErrorCode,
+        records: Buffer = b"",
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        diverging: EpochEnd | None = None,
+        aborted: tuple[AbortedTxn, ...] = (),
+        preferred_read_replica: int = NO_PREFERENCE,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
+        self.records = records
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.diverging = diverging
+        self.aborted = aborted
+        self.preferred_read_replica = preferred_read_replica
+        self.size = len(records)
+        self.is_urgent = (
+            error is not ErrorCode.NONE or diverging is not None or preferred_read_replica >= 0
+        )
+
+    def with_records(self, records: Buffer) -> ReadResult:
+        """Return the result with its records in another format."""
+        return ReadResult(
+            self.topic_partition,
+            self.error,
+            records,
+            self.high_watermark,
+            self.last_stable_offset,
+            self.log_start_offset,
+            self.diverging,
+            self.aborted,
+            self.preferred_read_replica,
+        )
 
     @property
     def is_error(self) -> bool:
         return self.error is not ErrorCode.NONE
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether a fetch session includes this result even if it is unchanged. Such a result also
-        ends the wait of a fetch, unless it ``is_unknown`` and the fetch is a consumer's."""
-        return (
-            self.error is not ErrorCode.NONE
-            or self.diverging is not None
-            or self.preferred_read_replica >= 0
-        )
 
     @property
     def is_unknown(self) -> bool:
@@ -117,21 +186,61 @@ class ReadResult(NamedTuple):
         return self.error in _UNKNOWN
 
 
-class FetchReading(NamedTuple):
-    """The results of a fetch in the order of its entries, and the effects of reading it.
+class FetchReading:
+    """One read of a fetch, at once or in slices: its limit of bytes, its results in the order of
+    the entries, and its effects.
 
-    ``changed`` are the results that differ from the follower's last response. ``cold`` are the
-    entries whose records are not in the page cache; their results are empty. The other lists are
-    partitions: those whose high watermark this fetch moved (``advanced``), whose low watermark it
-    may have moved (``lowered``), and whose high watermark was not sent to this follower yet
-    (``unsent``)."""
+    Of all results it counts the bytes of records (``size``), the ``unknown`` partitions of a
+    consumer, and whether another one ``is_urgent``. ``cold`` are the entries whose records are not
+    in the page cache; their results are empty. The other lists are partitions: those whose high
+    watermark this fetch moved (``advanced``), whose low watermark it may have moved (``lowered``),
+    and whose high watermark was not sent to this follower yet (``unsent``).
 
-    results: list[ReadResult]
-    changed: list[ReadResult]
-    cold: list[FetchEntry]
-    advanced: list[TopicPartition]
-    lowered: list[TopicPartition]
-    unsent: list[TopicPartition]
+    The first batch found is returned whole even if it is larger than the limit, so that every
+    client makes progress (KIP-74)."""
+
+    __slots__ = (
+        "advanced",
+        "cold",
+        "first_always",
+        "is_urgent",
+        "left",
+        "lowered",
+        "may_wait",
+        "params",
+        "results",
+        "size",
+        "unknown",
+        "unsent",
+    )
+
+    def __init__(self, params: FetchParams, room: int, may_wait: bool) -> None:
+        self.params = params
+        self.may_wait = may_wait
+        self.left = min(params.max_bytes, room)
+        self.first_always = True
+        self.results: list[ReadResult] = []
+        self.size = 0
+        self.unknown = 0
+        self.is_urgent = False
+        self.cold: list[FetchEntry] = []
+        self.advanced: list[TopicPartition] = []
+        self.lowered: list[TopicPartition] = []
+        self.unsent: list[TopicPartition] = []
+
+    def add(self, result: ReadResult) -> None:
+        """Add the result of the next entry, and subtract its bytes from the limit."""
+        self.results.append(result)
+        size = result.size
+        if size:
+            self.size += size
+            self.left = max(0, self.left - size)
+            self.first_always = self.params.each_partition_progresses and self.left > 0
+        if result.is_urgent:
+            if result.is_unknown and self.params.replica_id < 0:
+                self.unknown += 1
+            else:
+                self.is_urgent = True
 
 
 def end_of(partition: Partition, isolation: Isolation) -> int:
@@ -188,15 +297,20 @@ _ReadKey: TypeAlias = tuple[int, int, int, bool, bool, int, int]
 
 # Reading as much from the page cache takes the event loop some tens of milliseconds.
 READ_AT_ONCE_BYTES = 32 * 1024 * 1024
+# The bytes of fewer are counted until the turn in which they become more.
+COUNTED_BYTES: Final = 1024 * 1024
 
 
 class SharedReads:
     """Shares one read of a log between all fetches of the same records in one turn of the event
-    loop, such as those of several followers. The last read is kept until the turn ends.
-    ``read_bytes`` counts the bytes that were read in this turn."""
+    loop, such as those of several followers. The last read that is ``shared`` is kept until the
+    turn ends. ``read_bytes`` counts the bytes that were read in this turn, about."""
+
+    __slots__ = ("_ends_turn", "_key", "_log", "_read", "read_bytes")
 
     def __init__(self) -> None:
         self.read_bytes = 0
+        self._ends_turn = False  # whether ``_forget`` will be called
         self._log: UnifiedLog | None = None
         self._key: _ReadKey | None = None
         self._read: LogRead | None = None
@@ -211,7 +325,8 @@ class SharedReads:
         committed: bool,
         may_wait: bool,
     ) -> LogRead:
-        """Return the last read if its parameters are the same, or call ``UnifiedLog.read``."""
+        """Return the last read if its parameters are the same, or call ``UnifiedLog.read`` and
+        share the read."""
         start, cuts = log.log_start_offset, log.cuts
         key = (offset, max_bytes, upper_bound, first_always, committed, start, cuts)
         known = self._read
@@ -219,42 +334,25 @@ class SharedReads:
             return known
         read = log.read(offset, max_bytes, upper_bound, first_always, committed, may_wait)
         if read.records:
-            if known is None:
-                asyncio.get_running_loop().call_soon(self._forget)
             self._log, self._key, self._read = log, key, read
-            self.read_bytes += len(read.records)
+            self.count(len(read.records), ends_turn=True)
         return read
 
+    def count(self, size: int, ends_turn: bool = False) -> None:
+        """Count ``size`` bytes that were read, and forget them after this turn if they are many:
+        that takes the loop another turn."""
+        self.read_bytes += size
+        if (ends_turn or self.read_bytes >= COUNTED_BYTES) and not self._ends_turn:
+            self._ends_turn = True
+            asyncio.get_running_loop().call_soon(self._forget)
+
     def _forget(self) -> None:
+        self._ends_turn = False
         self.read_bytes = 0
         self._log = self._key = self._read = None
 
 
-class _Budget:
-    """The bytes that a fetch may still read. The first batch found is returned whole even if it is
-    larger, so that every client makes progress (KIP-74)."""
-
-    __slots__ = ("_each_progresses", "first_always", "left")
-
-    def __init__(self, params: FetchParams, room: int) -> None:
-        self.left = min(params.max_bytes, room)
-        self.first_always = True
-        self._each_progresses = params.each_partition_progresses
-
-    def spend(self, size: int) -> None:
-        """Subtract ``size`` bytes that were read (more than 0)."""
-        self.left = max(0, self.left - size)
-        self.first_always = self._each_progresses and self.left > 0
-
-
-class _Found(NamedTuple):
-    """The successful outcome of reading one entry."""
-
-    log: UnifiedLog
-    records: Buffer = b""
-    aborted: tuple[AbortedTxn, ...] = ()
-    diverging: EpochEnd | None = None
-    preferred: int = NO_PREFERENCE
+NOTHING_READ: Final = LogRead(b"", 0, 0)
 
 
 class HalfChanged(Exception):
@@ -286,21 +384,73 @@ class FetchReader:
         self._on_disk_error = on_disk_error
         self._shared = SharedReads()
 
-    def read_cached(
-        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
-    ) -> FetchReading:
-        """Read records in the page cache, and record the follower's positions as of ``now_ms``."""
-        return self._read_request(params, entries, now_ms, may_wait=False)
+    def begin(self, params: FetchParams, may_wait: bool = False) -> FetchReading:
+        """Begin to read a fetch. Without ``may_wait`` only records in the page cache are read."""
+        return FetchReading(params, self._room(params.replica_id >= 0), may_wait)
 
-    def read_all(
-        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
-    ) -> FetchReading:
-        """As ``read_cached``, but block on the disk for records outside the page cache."""
-        return self._read_request(params, entries, now_ms, may_wait=True)
+    def read(self, reading: FetchReading, entries: Sequence[FetchEntry], now_ms: int) -> None:
+        """Read the next entries, and record the follower's positions as of ``now_ms``."""
+        params = reading.params
+        replica_id = params.replica_id
+        for entry in entries:
+            topic_partition = entry.topic_partition
+            try:
+                partition = self._hosted.require(topic_partition)
+                if replica_id >= 0:
+                    repeated = repeated_response(partition, replica_id, entry)
+                    if repeated is not None and partition.still_caught_up(
+                        replica_id, entry.fetch_offset, now_ms
+                    ):
+                        reading.results.append(repeated)
+                        continue
+                preferred = NO_PREFERENCE
+                log = _readable(params, entry, partition)
+                if params.rack and replica_id < 0:
+                    preferred = self._preferred.for_consumer(
+                        partition, params.rack, params.listener, entry.fetch_offset, now_ms
+                    )
+                diverging = divergence(log, entry)
+                read = NOTHING_READ
+                if diverging is None and preferred == NO_PREFERENCE:
+                    read = self._read(reading, entry, partition, log, is_shared=replica_id >= 0)
+                if replica_id >= 0:
+                    if diverging is None:
+                        self._record(reading, entry, partition, now_ms)
+                    if partition.responses.lacks(replica_id, partition.high_watermark):
+                        reading.unsent.append(topic_partition)
+                result = _result(params, entry, partition, log, read, diverging, preferred)
+            except NotInPageCache:
+                reading.cold.append(entry)
+                result = ReadResult(topic_partition, ErrorCode.NONE)
+            except (KafkaError, OSError) as error:
+                result = self._failed(entry, error)
+            reading.add(result)
 
-    def slices(self, params: FetchParams, may_wait: bool) -> FetchSlices:
-        """Begin to read a fetch of thousands of partitions, a slice at a time."""
-        return FetchSlices(self, params, may_wait)
+    def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> FetchReading:
+        """Read the response of a parked fetch. The follower's positions were recorded when the
+        request arrived."""
+        reading = self.begin(params, may_wait=True)
+        replica_id = params.replica_id
+        for entry in entries:
+            try:
+                partition = self._hosted.require(entry.topic_partition)
+                if replica_id >= 0:
+                    repeated = repeated_response(partition, replica_id, entry)
+                    if repeated is not None:
+                        reading.results.append(repeated)
+                        continue
+                log = _readable(params, entry, partition)
+                diverging = divergence(log, entry)
+                read = NOTHING_READ
+                if diverging is None:
+                    read = self._read(reading, entry, partition, log, is_shared=True)
+                if replica_id >= 0:
+                    partition.responses.high_watermarks[replica_id] = partition.high_watermark
+                result = _result(params, entry, partition, log, read, diverging, NO_PREFERENCE)
+            except (KafkaError, OSError) as error:
+                result = self._failed(entry, error)
+            reading.add(result)
+        return reading
 
     def unknown(self, entries: Sequence[FetchEntry]) -> list[ReadResult | None]:
         """Return for each entry the error if its partition is not known, else None."""
@@ -328,135 +478,42 @@ class FetchReader:
             available += min(log.available_bytes(entry.fetch_offset, end), most)
         return available
 
-    def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[ReadResult]:
-        """Read the response of a parked fetch. The follower's positions were recorded when the
-        request arrived."""
-        replica_id, budget = params.replica_id, self.budget_of(params)
-        results: list[ReadResult] = []
-        for entry in entries:
-            try:
-                partition = self._hosted.require(entry.topic_partition)
-                if replica_id >= 0:
-                    repeated = repeated_response(partition, replica_id, entry)
-                    if repeated is not None:
-                        results.append(repeated)
-                        continue
-                found = self._find(params, entry, partition, budget, NO_PREFERENCE, may_wait=True)
-                if replica_id >= 0:
-                    partition.responses.high_watermarks[replica_id] = partition.high_watermark
-                result = _result(params, entry, partition, found)
-            except (KafkaError, OSError) as error:
-                result = self._failed(entry, error)
-            if result.records:
-                budget.spend(len(result.records))
-            results.append(result)
-        return results
-
-    def _read_request(
-        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool
-    ) -> FetchReading:
-        reading = FetchReading([], [], [], [], [], [])
-        self.read_into(reading, params, entries, now_ms, may_wait, self.budget_of(params))
-        return reading
-
-    def budget_of(self, params: FetchParams) -> _Budget:
-        """Return the bytes that a fetch may read now."""
-        return _Budget(params, self._room(params.replica_id >= 0))
-
     def _room(self, to_follower: bool) -> int:
         if self._shared.read_bytes >= READ_AT_ONCE_BYTES:
             return RESPONSE_BYTES_ANYWAY
         return self._memory.response_room(to_follower)
 
-    def read_into(
+    def _record(
+        self, reading: FetchReading, entry: FetchEntry, partition: Partition, now_ms: int
+    ) -> None:
+        """Record the position of the follower, whose log does not diverge."""
+        replica_id, start = reading.params.replica_id, entry.log_start_offset
+        if start != partition.followers[replica_id].log_start_offset:
+            reading.lowered.append(entry.topic_partition)
+        if partition.record_follower_fetch(replica_id, entry.fetch_offset, start, now_ms):
+            reading.advanced.append(entry.topic_partition)
+
+    def _read(
         self,
         reading: FetchReading,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        now_ms: int,
-        may_wait: bool,
-        budget: _Budget,
-    ) -> None:
-        """Read the entries and add their results to ``reading``."""
-        replica_id = params.replica_id
-        for entry in entries:
-            topic_partition = entry.topic_partition
-            try:
-                partition = self._hosted.require(topic_partition)
-                preferred = NO_PREFERENCE
-                if replica_id >= 0:
-                    repeated = repeated_response(partition, replica_id, entry)
-                    if repeated is not None and partition.still_caught_up(
-                        replica_id, entry.fetch_offset, now_ms
-                    ):
-                        reading.results.append(repeated)
-                        continue
-                elif params.rack:
-                    preferred = self._preferred_replica(params, entry, partition, now_ms)
-                found = self._find(params, entry, partition, budget, preferred, may_wait)
-                if replica_id >= 0:
-                    if found.diverging is None:
-                        start = entry.log_start_offset
-                        if start != partition.followers[replica_id].log_start_offset:
-                            reading.lowered.append(topic_partition)
-                        if partition.record_follower_fetch(
-                            replica_id, entry.fetch_offset, start, now_ms
-                        ):
-                            reading.advanced.append(topic_partition)
-                    if partition.responses.lacks(replica_id, partition.high_watermark):
-                        reading.unsent.append(topic_partition)
-                result = _result(params, entry, partition, found)
-            except NotInPageCache:
-                reading.cold.append(entry)
-                result = ReadResult(topic_partition, ErrorCode.NONE)
-            except (KafkaError, OSError) as error:
-                result = self._failed(entry, error)
-            if result.records:
-                budget.spend(len(result.records))
-            reading.results.append(result)
-            reading.changed.append(result)
-
-    def _preferred_replica(
-        self, params: FetchParams, entry: FetchEntry, partition: Partition, now_ms: int
-    ) -> int:
-        """Return the replica that this consumer should fetch from. Raises as ``_readable``."""
-        _readable(params, entry, partition)
-        return self._preferred.for_consumer(
-            partition, params.rack, params.listener, entry.fetch_offset, now_ms
-        )
-
-    def _find(
-        self,
-        params: FetchParams,
         entry: FetchEntry,
         partition: Partition,
-        budget: _Budget,
-        preferred: int,
-        may_wait: bool,
-    ) -> _Found:
-        """Check the entry and read its records; none if the logs diverge, or if the consumer is
-        sent to its ``preferred`` replica. Raises KafkaError, OSError, and NotInPageCache unless
-        ``may_wait``."""
-        log = _readable(params, entry, partition)
-        replica_id = params.replica_id
-        if replica_id >= 0:
-            partition.check_follower(replica_id, entry.current_leader_epoch)
-        diverging = divergence(log, entry)
-        if diverging is not None or preferred != NO_PREFERENCE:
-            return _Found(log, diverging=diverging, preferred=preferred)
-        max_bytes, first_always = min(entry.max_bytes, budget.left), budget.first_always
-        if self.throttle.quota.limited and self.throttle.holds_back(partition, replica_id):
+        log: UnifiedLog,
+        is_shared: bool,
+    ) -> LogRead:
+        """Read the records of an entry. Raises KafkaError, OSError, and NotInPageCache unless the
+        reading may wait. The first read of a consumer is not shared: it is alone, mostly."""
+        params = reading.params
+        max_bytes, first_always = min(entry.max_bytes, reading.left), reading.first_always
+        if self.throttle.quota.limited and self.throttle.holds_back(partition, params.replica_id):
             max_bytes, first_always = 0, False  # the fetch offset is checked nevertheless
-        read = self._shared.read(
-            log,
-            entry.fetch_offset,
-            max_bytes,
-            end_of(partition, params.isolation),
-            first_always,
-            params.isolation is Isolation.TXN_COMMITTED,
-            may_wait,
-        )
-        return _Found(log, read.records, read.aborted)
+        end, committed = end_of(partition, params.isolation), params.isolation is TXN_COMMITTED
+        offset, may_wait = entry.fetch_offset, reading.may_wait
+        if is_shared:
+            return self._shared.read(log, offset, max_bytes, end, first_always, committed, may_wait)
+        read = log.read(offset, max_bytes, end, first_always, committed, may_wait)
+        self._shared.count(len(read.records))
+        return read
 
     def _failed(self, entry: FetchEntry, error: KafkaError | OSError) -> ReadResult:
         if isinstance(error, OSError):
@@ -470,37 +527,26 @@ class FetchReader:
         return ReadResult(entry.topic_partition, error.code)
 
 
-class FetchSlices:
-    """The reading of one fetch, a slice of its entries at a time.
-
-    The slices share the fetch's limit of bytes. ``reading`` has all results so far; its
-    ``advanced`` and ``lowered`` are those of the last slice."""
-
-    def __init__(self, reader: FetchReader, params: FetchParams, may_wait: bool) -> None:
-        self._reader = reader
-        self._params = params
-        self._may_wait = may_wait
-        self._budget = reader.budget_of(params)
-        self.reading = FetchReading([], [], [], [], [], [])
-
-    def read(self, entries: Sequence[FetchEntry], now_ms: int) -> None:
-        """Read the next entries."""
-        self.reading = self.reading._replace(advanced=[], lowered=[])
-        self._reader.read_into(
-            self.reading, self._params, entries, now_ms, self._may_wait, self._budget
-        )
-
-
 def _readable(params: FetchParams, entry: FetchEntry, partition: Partition) -> UnifiedLog:
     """Return the log of the entry. Raises KafkaError(INCONSISTENT_TOPIC_ID), and as
-    ``Partition.readable_log``."""
+    ``Partition.readable_log`` and ``Partition.check_follower``."""
     if not partition.accepts_topic_id(entry.topic_id):
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    return partition.readable_log(entry.current_leader_epoch, params.leader_only)
+    epoch = entry.current_leader_epoch
+    log = partition.readable_log(epoch, params.leader_only)
+    if params.replica_id >= 0:
+        partition.check_follower(params.replica_id, epoch)
+    return log
 
 
 def _result(
-    params: FetchParams, entry: FetchEntry, partition: Partition, found: _Found
+    params: FetchParams,
+    entry: FetchEntry,
+    partition: Partition,
+    log: UnifiedLog,
+    read: LogRead,
+    diverging: EpochEnd | None,
+    preferred: int,
 ) -> ReadResult:
     high_watermark, stable_offset = partition.checked_high_watermark(), partition.last_stable_offset
     assert stable_offset <= high_watermark, (
@@ -510,14 +556,14 @@ def _result(
     result = ReadResult(
         entry.topic_partition,
         ErrorCode.NONE,
-        found.records,
+        read.records,
         high_watermark,
         stable_offset,
-        found.log.log_start_offset,
-        found.diverging,
-        found.aborted,
-        found.preferred,
+        log.log_start_offset,
+        diverging,
+        read.aborted,
+        preferred,
     )
-    if params.replica_id >= 0 and found.diverging is None and not found.records:
+    if params.replica_id >= 0 and diverging is None and not result.size:
         partition.responses.without_records[params.replica_id] = entry, result
     return result

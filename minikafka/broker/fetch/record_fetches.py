@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 from minikafka.broker.fetch.delayed_fetch import (
-    Contain,
-    DelayedFetch,
-    FetchReply,
+    FetchMetrics,
     HighWatermarkAnnouncer,
     ParkedFetches,
-    Watched,
 )
-from minikafka.broker.fetch.follower_sessions import FollowerFetch
-from minikafka.broker.fetch.reader import (
-    FetchEntry,
-    FetchParams,
-    FetchReader,
-    FetchReading,
-    ReadResult,
-    end_of,
-)
+from minikafka.broker.fetch.fetch_operation import FetchOperation
+from minikafka.broker.fetch.reader import FetchEntry, FetchReader, FetchReading, end_of
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.topic_metrics import TopicMetrics
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 from minikafka.network.memory_budget import MemoryBudget
@@ -37,69 +26,10 @@ UNREAD_MIN_BYTES: Final = 64 * 1024
 ENTRIES_AT_ONCE: Final = 2_000  # of one fetch, before other connections are served
 
 
-class ColdReads:
-    """Reads records into the page cache by threads, so that a read from disk does not block the
-    event loop. Only the requesting client waits."""
-
-    def __init__(self, hosted: HostedPartitions) -> None:
-        self._hosted = hosted
-        self._tasks: asyncio.TaskGroup | None = None
-        self._reading: set[asyncio.Task[None]] = set()
-
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
-
-    def then(
-        self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]
-    ) -> None:
-        """Read the records of ``entries`` in a thread, then call ``proceed`` on the event loop."""
-        assert self._tasks is not None, "fetches come after start"
-        task = self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
-
-    async def stop(self) -> None:
-        """Cancel all reads and wait for them. Their fetches get no response. Afterwards no read
-        uses a log."""
-        reading = list(self._reading)
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-
-    async def _warm(
-        self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]
-    ) -> None:
-        left = params.max_bytes
-        for entry in entries:
-            try:
-                partition = self._hosted.require(entry.topic_partition)
-                bound = end_of(partition, params.isolation)
-                limit = min(left, entry.max_bytes)
-                found = await partition.log.read_cold(entry.fetch_offset, limit, bound, True)
-            except (KafkaError, OSError):
-                continue  # the read that follows reports the error
-            left -= len(found.records)
-            if left <= 0:
-                break
-        proceed()
-
-
-def without_errors(
-    entries: Sequence[FetchEntry], errors: Sequence[ReadResult | None], reply: FetchReply
-) -> tuple[list[FetchEntry], FetchReply]:
-    """Return the entries without an error, and the reply function to read them with: it takes their
-    results and passes the results and errors of all entries to ``reply``."""
-
-    def reply_to_all(results: Sequence[ReadResult]) -> None:
-        read = iter(results)
-        reply([next(read) if error is None else error for error in errors])
-
-    rest = [entry for entry, error in zip(entries, errors, strict=True) if error is None]
-    return rest, reply_to_all
-
-
 class RecordFetches:
-    """Serves the fetches of consumers and followers (Kafka's ``ReplicaManager.fetchMessages``)."""
+    """Serves the fetches of consumers and followers (Kafka's ``ReplicaManager.fetchMessages``).
+
+    Its methods are the steps between the states of a ``FetchOperation``."""
 
     def __init__(
         self,
@@ -115,48 +45,35 @@ class RecordFetches:
         self._hosted = hosted
         self._purgatories = purgatories
         self._reader = reader
-        self._topics = topic_metrics
-        self._parked = ParkedFetches(memory, metrics)
+        self._metrics = FetchMetrics(hosted, reader, topic_metrics)
+        self._parked = ParkedFetches(
+            purgatories.fetch, hosted, reader, self._metrics, memory, metrics
+        )
         self._announcer = HighWatermarkAnnouncer(
             clock, hosted, purgatories.fetch.check_all_and_complete
         )
-        self._cold_reads = ColdReads(hosted)
-        self._tasks: asyncio.TaskGroup | None = None
-        self._slicing: set[asyncio.Task[None]] = set()
-        self._expired_of_followers = metrics.counter(
-            "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=follower"
-        )
-        self._expired_of_consumers = metrics.counter(
-            "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType=consumer"
-        )
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # large fetches, and reads from disk
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
-        self._cold_reads.start(tasks)
+        self._group = tasks
 
     async def stop(self) -> None:
-        slicing = list(self._slicing)
-        for task in slicing:
+        """Cancel the fetches that are being read, and wait for them. They get no response.
+        Afterwards no read uses a log."""
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*slicing, return_exceptions=True)
-        await self._cold_reads.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._announcer.close()
 
-    def fetch(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        reply: FetchReply,
-        contain: Contain | None = None,
-        following: FollowerFetch | None = None,
-    ) -> None:
-        """Read the entries, and call ``reply`` with one result per entry.
+    def fetch(self, operation: FetchOperation) -> None:
+        """Read the entries, and respond with one result per entry.
 
-        ``reply`` is called before this returns if there are ``min_bytes`` of records, an urgent
-        result or no time to wait, and all records are in the page cache. Otherwise it is called
-        after a read from disk, or when a ``DelayedFetch`` completes. The partitions of a very large
-        fetch are read in slices; then it is always called later. A follower's session may add
-        entries to ``following`` while it is parked, and so results.
+        The response is sent before this returns if there are ``min_bytes`` of records, an urgent
+        result or no time to wait, and all records are in the page cache. Otherwise it is sent after
+        a read from disk, or when a ``DelayedFetch`` completes. The partitions of a very large fetch
+        are read in slices; then it is always sent later.
 
         As in Kafka, a consumer's fetch waits even if some of its partitions are unknown: otherwise
         a consumer of a deleted topic would fetch in a busy loop. A follower's fetch does not wait:
@@ -164,189 +81,120 @@ class RecordFetches:
 
         The fetch offsets of a follower acknowledge the records below them. If that moves a high
         watermark, the delayed operations that wait for it complete synchronously."""
+        params, entries = operation.params, operation.entries
         if len(entries) > ENTRIES_AT_ONCE:
-            self._start_slices(params, entries, reply, contain, following)
+            self._start(self._read_in_slices(operation), "large-fetch")
             return
-        if self._may_park_unread(params):
-            errors = self._reader.unknown(entries)
-            known, reply_to_all = without_errors(entries, errors, reply)
-            if self._lacks_bytes(params, known):
-                self._watch(self._delayed(params, known, reply_to_all, contain, following), known)
-                return
-        reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
+        if params.min_bytes > UNREAD_MIN_BYTES and self._parked_unread(operation):
+            return
+        reading = self._reader.begin(params)
+        self._reader.read(reading, entries, self._clock.monotonic_ms())
+        self._go_on(operation, reading)
+
+    def _go_on(self, operation: FetchOperation, reading: FetchReading) -> None:
+        """Read the records that are not in the page cache, or respond or park."""
         if reading.cold:
             self._report_progress(reading)
-            proceed = partial(self._fetch_from_disk, params, entries, reply, contain, following)
-            self._cold_reads.then(params, reading.cold, proceed)
+            self._start(self._read_from_disk(operation, reading.cold), "cold-read")
         else:
-            self._respond_or_park(params, entries, reading, reply, contain, following)
+            self._respond_or_park(operation, reading)
 
-    def _fetch_from_disk(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        reply: FetchReply,
-        contain: Contain | None,
-        following: FollowerFetch | None,
-    ) -> None:
-        reading = self._reader.read_all(params, entries, self._clock.monotonic_ms())
-        self._respond_or_park(params, entries, reading, reply, contain, following)
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._group is not None, "fetches come after start"
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _start_slices(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        reply: FetchReply,
-        contain: Contain | None,
-        following: FollowerFetch | None,
-    ) -> None:
-        assert self._tasks is not None, "fetches come after start"
-        task = self._tasks.create_task(
-            self._fetch_in_slices(params, entries, reply, contain, following), name="large-fetch"
-        )
-        self._slicing.add(task)
-        task.add_done_callback(self._slicing.discard)
+    # ---------------------------------------------------------------------- reading, outside memory
 
-    async def _fetch_in_slices(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        reply: FetchReply,
-        contain: Contain | None,
-        following: FollowerFetch | None,
-    ) -> None:
-        """As ``fetch``, but other connections are served after each slice. The delayed operations
-        that wait for a slice's progress complete with the slice."""
-        slices = self._reader.slices(params, may_wait=False)
+    async def _read_from_disk(self, operation: FetchOperation, cold: Sequence[FetchEntry]) -> None:
+        """Read the records of ``cold`` into the page cache by threads, so that a read from disk
+        does not block the event loop. Then read the whole fetch."""
+        params = operation.params
+        left = params.max_bytes
+        for entry in cold:
+            try:
+                partition = self._hosted.require(entry.topic_partition)
+                bound = end_of(partition, params.isolation)
+                limit = min(left, entry.max_bytes)
+                found = await partition.log.read_cold(entry.fetch_offset, limit, bound, True)
+            except (KafkaError, OSError):
+                continue  # the read that follows reports the error
+            left -= len(found.records)
+            if left <= 0:
+                break
+        reading = self._reader.begin(params, may_wait=True)
+        self._reader.read(reading, operation.entries, self._clock.monotonic_ms())
+        self._respond_or_park(operation, reading)
+
+    async def _read_in_slices(self, operation: FetchOperation) -> None:
+        """Read a fetch of thousands of partitions; other connections are served after each slice.
+        The delayed operations that wait for a slice's progress complete with the slice."""
+        entries = operation.entries
+        reading = self._reader.begin(operation.params)
         for start in range(0, len(entries), ENTRIES_AT_ONCE):
             some = entries[start : start + ENTRIES_AT_ONCE]
-            slices.read(some, self._clock.monotonic_ms())
-            self._report_progress(slices.reading)
+            self._reader.read(reading, some, self._clock.monotonic_ms())
+            self._report_progress(reading)
             await asyncio.sleep(0)
-        reading = slices.reading._replace(advanced=[], lowered=[])
-        if reading.cold:
-            proceed = partial(self._fetch_from_disk, params, entries, reply, contain, following)
-            self._cold_reads.then(params, reading.cold, proceed)
-        elif any(
+        if not reading.cold and any(
             self._hosted.get(entry.topic_partition) is None
             for entry, result in zip(entries, reading.results, strict=True)
             if not result.error
         ):
-            size = sum(len(result.records) for result in reading.results)
-            self._respond(params, reading, size, reply)  # a replica has gone meanwhile
+            self._respond(operation, reading)  # a replica has gone meanwhile
         else:
-            self._respond_or_park(params, entries, reading, reply, contain, following)
+            self._go_on(operation, reading)
 
-    def _respond_or_park(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        reading: FetchReading,
-        reply: FetchReply,
-        contain: Contain | None,
-        following: FollowerFetch | None,
-    ) -> None:
-        size, unknown, is_urgent = 0, 0, params.max_wait_ms <= 0
-        for result in reading.changed:
-            size += len(result.records)
-            if result.is_urgent:
-                if result.is_unknown and not params.is_from_follower:
-                    unknown += 1
-                else:
-                    is_urgent = True
-        nothing = len(entries) == unknown and (following is None or following.is_empty)
-        if is_urgent or nothing or size >= params.min_bytes:
+    # -------------------------------------------------------------------------- respond, or park
+
+    def _respond_or_park(self, operation: FetchOperation, reading: FetchReading) -> None:
+        params, unknown = operation.params, reading.unknown
+        if (
+            reading.size >= params.min_bytes
+            or reading.is_urgent
+            or params.max_wait_ms <= 0
+            or (len(operation.entries) == unknown and operation.cannot_grow)
+        ):
             self._report_progress(reading)
-            self._respond(params, reading, size, reply)
+            self._respond(operation, reading)
             return
         if unknown:
-            errors = [result if result.is_unknown else None for result in reading.results]
-            entries, reply = without_errors(entries, errors, reply)
+            operation.set_aside([r if r.is_unknown else None for r in reading.results])
         # Made before other requests complete: their reads may take a partition offline, and then
         # this operation, which knows the partitions as they were, completes with that error.
-        operation = self._delayed(params, entries, reply, contain, following)
+        delayed = self._parked.delay(operation)
         self._report_progress(reading)
         if reading.unsent:
             self._announcer.add(reading.unsent)
-        self._watch(operation, entries, following)
+        self._parked.park(delayed, operation)
 
-    def _may_park_unread(self, params: FetchParams) -> bool:
-        """Whether this is a consumer's fetch that waits for more than ``UNREAD_MIN_BYTES``."""
-        return (
-            params.min_bytes > UNREAD_MIN_BYTES
-            and not params.is_from_follower
-            and not params.rack
-            and params.max_wait_ms > 0
-        )
-
-    def _lacks_bytes(self, params: FetchParams, entries: Sequence[FetchEntry]) -> bool:
-        """Whether the partitions have records, but fewer than ``min_bytes``. If these were read, a
-        client could make the broker read megabytes with each request and receive none."""
+    def _parked_unread(self, operation: FetchOperation) -> bool:
+        """Park a consumer's fetch that waits for more bytes than there are. If these were read, a
+        client could make the broker read megabytes with each request and receive none. False,
+        without a change, if there are enough bytes or none, or if an error ends the wait."""
+        params, entries = operation.params, operation.entries
+        if params.is_from_follower or params.rack or params.max_wait_ms <= 0:
+            return False
+        errors = self._reader.unknown(entries)
+        known = [e for e, error in zip(entries, errors, strict=True) if error is None]
         try:
-            return 0 < self._reader.available_bytes(params, entries) < params.min_bytes
+            if not 0 < self._reader.available_bytes(params, known) < params.min_bytes:
+                return False
         except (KafkaError, OSError):
             return False  # the read reports it
+        operation.set_aside(errors)
+        self._parked.park(self._parked.delay(operation), operation)
+        return True
 
-    def _delayed(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        reply: FetchReply,
-        contain: Contain | None,
-        following: FollowerFetch | None,
-    ) -> DelayedFetch:
-        watched = [
-            (partition, partition.state.leader_epoch, entry)
-            for entry in entries
-            for partition in (self._hosted.require(entry.topic_partition),)
-        ]
-        return self._made(params, watched, reply, contain, following)
-
-    def _made(
-        self,
-        params: FetchParams,
-        watched: list[Watched],
-        reply: FetchReply,
-        contain: Contain | None,
-        following: FollowerFetch | None,
-    ) -> DelayedFetch:
-        operation = DelayedFetch(
-            params,
-            watched,
-            self._reader,
-            self._counted(params, reply),
-            self._count_expired,
-            self._parked,
-            contain,
-            None if following is None else following.before_read,
-        )
-        if following is not None:
-            following.park(operation, self._purgatories.fetch.purgatory.watch_also)
-        return operation
-
-    def _watch(
-        self,
-        operation: DelayedFetch,
-        entries: Sequence[FetchEntry],
-        following: FollowerFetch | None = None,
-    ) -> None:
-        """Park a fetch that has found too little, unless it can complete now."""
-        keys: list[Hashable] = [entry.topic_partition for entry in entries]
-        if following is not None and not keys:
-            keys.append(following.key)
-        self._purgatories.fetch.watch_and_try(operation, keys)
-        if not operation.is_completed:
-            self._parked.add(operation)
-
-    def _respond(
-        self, params: FetchParams, reading: FetchReading, size: int, reply: FetchReply
-    ) -> None:
-        self._count(params, reading.results, size)
+    def _respond(self, operation: FetchOperation, reading: FetchReading) -> None:
+        params = operation.params
+        self._metrics.count(params.is_from_follower, reading.results, reading.size)
         for topic_partition in reading.unsent:
             partition = self._hosted.get(topic_partition)
             if partition is not None:
                 partition.responses.high_watermarks[params.replica_id] = partition.high_watermark
-        reply(reading.results)
+        operation.respond(reading.results)
 
     def _report_progress(self, reading: FetchReading) -> None:
         """Complete the delayed operations that waited for this follower's progress.
@@ -355,38 +203,9 @@ class RecordFetches:
         them. The first fetch of a follower reports the log start of every partition, and a parked
         fetch may watch thousands of partitions."""
         if reading.advanced:
-            self._purgatories.partitions_changed(reading.advanced)
-            self._announcer.add(reading.advanced)
+            advanced, reading.advanced = reading.advanced, []
+            self._purgatories.partitions_changed(advanced)
+            self._announcer.add(advanced)
         if reading.lowered:
-            self._purgatories.low_watermarks_changed(reading.lowered)
-
-    # ------------------------------------------------------------------------------------ metrics
-
-    def _counted(self, params: FetchParams, reply: FetchReply) -> FetchReply:
-        def counted(results: Sequence[ReadResult]) -> None:
-            self._count(params, results, sum(len(result.records) for result in results))
-            reply(results)
-
-        return counted
-
-    def _count(self, params: FetchParams, results: Sequence[ReadResult], size: int) -> None:
-        is_from_follower, topics = params.is_from_follower, self._topics
-        for result in results:
-            if result.error is ErrorCode.NONE:
-                sent = 0 if is_from_follower else len(result.records)
-                topics.fetched(result.topic_partition.topic, sent)
-            elif self._hosted.get(result.topic_partition) is not None:
-                topics.fetch_failed(result.topic_partition.topic)
-        if not is_from_follower:
-            return
-        topics.replicated_out.mark(size)
-        throttle = self._reader.throttle
-        if throttle.quota.limited:
-            for result in results:
-                throttle.record(result.topic_partition, len(result.records))
-
-    def _count_expired(self, params: FetchParams) -> None:
-        if params.is_from_follower:
-            self._expired_of_followers.mark()
-        else:
-            self._expired_of_consumers.mark()
+            lowered, reading.lowered = reading.lowered, []
+            self._purgatories.low_watermarks_changed(lowered)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
-from minikafka.broker.fetch.follower_sessions import FollowerFetch, FollowerSession
+from minikafka.broker.fetch.follower_sessions import FollowerFetch, FollowerSession, Sent
 from minikafka.broker.fetch.reader import FetchEntry, ReadResult
 from minikafka.broker.record_formats import FETCH_FORMATS, FetchFormat
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -82,15 +81,81 @@ class SessionResponse(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-class FetchContext(NamedTuple):
-    """One Fetch request within its session (Kafka's ``FetchContext``).
+class FetchContext:
+    """One Fetch request within its session (Kafka's ``FetchContext``): this one has none.
 
     ``entries`` are the partitions to read. ``respond`` takes their results, in the same order, and
-    selects those that the response contains."""
+    selects those that the response contains. A follower's ``following`` has the same ``entries``,
+    which may grow."""
 
-    entries: Sequence[FetchEntry]
-    respond: Callable[[Sequence[ReadResult]], SessionResponse]
-    following: FollowerFetch | None = None  # with the same ``entries``, which may then grow
+    __slots__ = ("entries", "following")
+
+    def __init__(
+        self, entries: Sequence[FetchEntry], following: FollowerFetch | None = None
+    ) -> None:
+        self.entries = entries
+        self.following = following
+
+    def respond(self, results: Sequence[ReadResult]) -> SessionResponse:
+        return SessionResponse(NO_SESSION, self.entries, results)
+
+
+class _FullContext(FetchContext):
+    """A full request, which opens a session."""
+
+    __slots__ = ("_by_id", "_replica_id", "_sessions")
+
+    def __init__(
+        self, sessions: FetchSessions, entries: Sequence[FetchEntry], by_id: bool, replica_id: int
+    ) -> None:
+        super().__init__(entries)
+        self._sessions = sessions
+        self._by_id = by_id
+        self._replica_id = replica_id
+
+    def respond(self, results: Sequence[ReadResult]) -> SessionResponse:
+        return self._sessions.open(self.entries, results, self._by_id, self._replica_id)
+
+
+class _IncrementalContext(FetchContext):
+    """An incremental request: of all partitions of its session, or of a follower's ``following``,
+    which are ``sent``. If the session has got its next request before the response, that one is
+    refused."""
+
+    __slots__ = ("_epoch", "_sent", "_session", "_sessions", "_size", "_version")
+
+    def __init__(
+        self,
+        sessions: FetchSessions,
+        session: FetchSession[FetchEntry],
+        sent: Sequence[Sent],
+        entries: Sequence[FetchEntry],
+        version: FetchVersion,
+        following: FollowerFetch | None,
+    ) -> None:
+        super().__init__(entries, following)
+        self._sessions = sessions
+        self._session = session
+        self._sent = sent
+        self._epoch = session.epoch
+        self._size = len(session)
+        self._version = version
+
+    def respond(self, results: Sequence[ReadResult]) -> SessionResponse:
+        session = self._session
+        if session.epoch != self._epoch:
+            return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if self.following is None:
+            places = session.select_changed(self._sent, results)
+        else:
+            places = self.following.session.respond(self._sent, results)
+        saved = self._size - len(places)
+        self._sessions.response_saved.mark(saved * self._version.response_bytes)
+        entries = self.entries
+        if len(places) < len(results):
+            entries = [entries[place] for place in places]
+            results = [results[place] for place in places]
+        return SessionResponse(session.id if self._size else NO_SESSION, entries, results)
 
 
 class FetchSessions:
@@ -120,7 +185,7 @@ class FetchSessions:
         self._request_saved = metrics.counter(
             "minikafka.server:type=FetchSessionCache,name=RequestBytesSavedPerSec"
         )
-        self._response_saved = metrics.counter(
+        self.response_saved = metrics.counter(
             "minikafka.server:type=FetchSessionCache,name=ResponseBytesSavedPerSec"
         )
         for name, read in (
@@ -149,12 +214,10 @@ class FetchSessions:
             self.cache.close(request.session_id)
             self._count()
         if epoch == FINAL_EPOCH:
-            return FetchContext(named, lambda results: SessionResponse(NO_SESSION, named, results))
-        return FetchContext(
-            named, lambda results: self._open(named, results, version.by_id, replica_id)
-        )
+            return FetchContext(named)
+        return _FullContext(self, named, version.by_id, replica_id)
 
-    def _open(
+    def open(
         self,
         named: Sequence[FetchEntry],
         results: Sequence[ReadResult],
@@ -218,24 +281,12 @@ class FetchSessions:
         self._request_saved.mark((len(session) - len(named)) * version.partition_bytes)
         if isinstance(session, FollowerSession):
             if session.replica_id == replica_id and not version.records.is_converted:
-                return self._following(session, version)
+                following = session.begin(self._entries)
+                sent, entries = following.sent, following.entries
+                return _IncrementalContext(self, session, sent, entries, version, following)
             session.unsettle_all()
-        epoch = session.epoch
-        partitions = list(session.partitions.items())
-        entries = self._entries(partitions)
-
-        def respond(results: Sequence[ReadResult]) -> SessionResponse:
-            if session.epoch != epoch:  # the next request has overtaken this one
-                return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            places = session.select_changed(partitions, results)
-            self._response_saved.mark((len(partitions) - len(places)) * version.response_bytes)
-            return SessionResponse(
-                session.id if partitions else NO_SESSION,
-                [entries[place] for place in places],
-                [results[place] for place in places],
-            )
-
-        return FetchContext(entries, respond)
+        sent = list(session.partitions.items())
+        return _IncrementalContext(self, session, sent, self._entries(sent), version, None)
 
     def _requests_by_key(
         self, session_id: int, named: Sequence[FetchEntry]
@@ -249,28 +300,8 @@ class FetchSessions:
             for key, entry in requests.items():
                 if not entry.topic_partition.topic and key in session.partitions:
                     cached = session.partitions[key].request.topic_partition
-                    requests[key] = entry._replace(topic_partition=cached)
+                    requests[key] = entry.changed(cached, entry.max_bytes)
         return requests
-
-    def _following(self, session: FollowerSession, version: FetchVersion) -> FetchContext:
-        """Return the context of a follower, with only the partitions that may have changed."""
-        fetch = session.begin(self._entries)
-        return FetchContext(fetch.entries, partial(self.respond_to, fetch, version), fetch)
-
-    def respond_to(
-        self, fetch: FollowerFetch, version: FetchVersion, results: Sequence[ReadResult]
-    ) -> SessionResponse:
-        """Select what the response to a follower contains."""
-        session, size = fetch.session, fetch.size
-        if fetch.is_overtaken:
-            return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        places = session.respond(fetch.sent, results)
-        self._response_saved.mark((size - len(places)) * version.response_bytes)
-        return SessionResponse(
-            session.id if size else NO_SESSION,
-            [fetch.entries[place] for place in places],
-            [results[place] for place in places],
-        )
 
     def _limit(self) -> None:
         """Let consumers' sessions grow by what the memory has left."""
@@ -289,7 +320,7 @@ class FetchSessions:
             if not entry.topic_partition.topic and entry.topic_id is not None:
                 name = self._hosted.topic_name(entry.topic_id) or ""
                 topic_partition = TopicPartition(name, entry.topic_partition.partition)
-                entry = cached.request = entry._replace(topic_partition=topic_partition)
+                entry = cached.request = entry.changed(topic_partition, entry.max_bytes)
             entries.append(entry)
         return entries
 

@@ -1,7 +1,7 @@
 """The replicas of one broker: makes the parts of this room, starts and stops them.
 
-Handlers call the parts: ``appends`` (Produce), ``fetches`` (Fetch), ``deletion`` (DeleteRecords),
-``leadership`` (LeaderAndIsr, StopReplica), and ``hosted`` for a partition itself.
+Handlers call the parts: ``appends`` (Produce), ``deletion`` (DeleteRecords), ``leadership``
+(LeaderAndIsr, StopReplica), and ``hosted`` for a partition itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TypeVar
 
-from minikafka.broker.fetch.preferred_replicas import PreferredReplicas
-from minikafka.broker.fetch.reader import FetchReader
-from minikafka.broker.fetch.record_fetches import RecordFetches
 from minikafka.broker.metadata.cache import LiveBrokers, MetadataCache
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.purgatories import ReplicaPurgatories
@@ -39,7 +36,6 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth
-from minikafka.network.memory_budget import MemoryBudget
 from minikafka.storage.directories.log_manager import LogManager, ReplicaCallbacks
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.zookeeper.store import ZkStore
@@ -70,8 +66,8 @@ class ReplicaManager:
 
     ``store`` returns the store of the current ZooKeeper session. ``broker_epoch`` returns the epoch
     of this broker's registration, which its fetches carry. ``open_channel`` connects to another
-    broker. What parked fetches hold is counted in ``memory``. ``isr_writes`` writes the ISRs of
-    partitions that this broker leads, otherwise than to ZooKeeper."""
+    broker. ``isr_writes`` writes the ISRs of partitions that this broker leads, otherwise than to
+    ZooKeeper."""
 
     def __init__(
         self,
@@ -84,7 +80,6 @@ class ReplicaManager:
         open_channel: OpenChannel,
         broker_epoch: Callable[[], int],
         metrics: Metrics,
-        memory: MemoryBudget | None = None,
         isr_writes: IsrWrites | None = None,
     ) -> None:
         self.config, self.topic_configs = config, topic_configs
@@ -117,12 +112,6 @@ class ReplicaManager:
             self.disk_failed,
         )
         self.appends = self._make_appends()
-        preferred = PreferredReplicas(cluster, config.replica_selector_class)
-        memory = memory or MemoryBudget()
-        reader = FetchReader(hosted, preferred, self.disk_failed, self.throttles.leader, memory)
-        self.fetches = RecordFetches(
-            clock, hosted, purgatories, reader, metrics, memory, self.topic_metrics
-        )
         self.deletion = RecordDeletion(
             config.broker_id,
             hosted,
@@ -206,7 +195,6 @@ class ReplicaManager:
         )
         self._register_gauges()
         self.appends.start(tasks)
-        self.fetches.start(tasks)
         self.isr.start(tasks)
         self.fetchers.start(tasks)
         self._background = [
@@ -221,7 +209,6 @@ class ReplicaManager:
         not completed."""
         await self.fetchers.stop()
         await self.isr.stop()
-        await self.fetches.stop()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

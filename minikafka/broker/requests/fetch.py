@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from minikafka.broker.fetch.follower_sessions import FollowerFetch
+from minikafka.broker.fetch.fetch_operation import FetchOperation
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
-from minikafka.broker.fetch.record_fetches import without_errors
+from minikafka.broker.fetch.record_fetches import RecordFetches
 from minikafka.broker.fetch.sessions import (
     FETCH_VERSIONS,
     FetchContext,
@@ -18,7 +18,6 @@ from minikafka.broker.fetch.sessions import (
 )
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import (
-    FetchFormat,
     FormatConversion,
     in_format,
     limited,
@@ -71,6 +70,56 @@ class FetchAuthorization(Protocol):
         ...
 
 
+class _Response:
+    """The response of one Fetch that is being served."""
+
+    __slots__ = ("_context", "_entries", "_handler", "_params", "_reply", "_request", "_session")
+
+    def __init__(
+        self,
+        handler: FetchHandler,
+        context: RequestContext,
+        request: FetchRequest,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        session: FetchContext | None,
+        reply: Reply,
+    ) -> None:
+        self._handler = handler
+        self._context = context
+        self._request = request
+        self._params = params
+        self._entries = entries
+        self._session = session
+        self._reply = reply
+
+    def send(self, results: Sequence[ReadResult]) -> None:
+        """Send the results of all entries: in the record format of the request's version, perhaps
+        later, and none if the client's quota is exceeded."""
+        version = FETCH_VERSIONS[self._context.header.api_version]
+        throttle = None if self._params.is_from_follower else self._context.throttle
+        if throttle is not None and throttle.fetched(_size(results, version)):
+            # No records, and the session stays as it is (Kafka's getThrottledResponse).
+            request = self._request
+            session_id = NO_SESSION if is_full(request.session_epoch) else request.session_id
+            self._reply(FetchResponse(session_id=session_id))
+            return
+        if version.records.is_any:
+            self._send(results)
+        else:
+            self._handler.convert(results, self._entries, self._params, version, self._send)
+
+    def _send(self, results: Sequence[ReadResult]) -> None:
+        if self._session is None:
+            selected = SessionResponse(NO_SESSION, self._entries, results)
+        else:
+            selected = self._session.respond(results)
+        context = self._context
+        version = FETCH_VERSIONS[context.header.api_version]
+        isolation = self._params.isolation
+        self._reply(self._handler.response(context.listener, version, isolation, selected))
+
+
 class FetchHandler:
     """Serves Fetch (an ``ImmediateHandler``).
 
@@ -81,6 +130,7 @@ class FetchHandler:
     def __init__(
         self,
         replicas: ReplicaManager,
+        fetches: RecordFetches,
         cluster: MetadataCache,
         sessions: FetchSessions,
         conversion: FormatConversion,
@@ -89,6 +139,7 @@ class FetchHandler:
     ) -> None:
         self._authorization = authorization
         self._replicas = replicas
+        self._fetches = fetches
         self._cluster = cluster
         self._sessions = sessions
         self._conversion = conversion
@@ -99,84 +150,49 @@ class FetchHandler:
     ) -> Coroutine[Any, Any, None] | None:
         version = FETCH_VERSIONS[context.header.api_version]
         params = self.params(context, request, version)
-        throttle = context.throttle
-        if throttle is not None and params.is_from_follower:
-            throttle.exempt = True
-            throttle = None
+        if context.throttle is not None and params.is_from_follower:
+            context.throttle.exempt = True
         entries: Sequence[FetchEntry] = self.entries(request, version)
         session: FetchContext | None = None
         if request.session_epoch != FINAL_EPOCH or request.session_id:
             session = self._sessions.context(request, entries, version, params.replica_id)
             entries = session.entries
-        record_format = version.records
-        if record_format.is_converted and entries:
-            params, entries = limited(params, entries, record_format)
-
-        def respond(results: Sequence[ReadResult]) -> None:
-            if throttle is not None and throttle.fetched(_size(results, version)):
-                # No records, and the session stays as it is (Kafka's getThrottledResponse).
-                session_id = NO_SESSION if is_full(request.session_epoch) else request.session_id
-                reply(FetchResponse(session_id=session_id))
-                return
-            if record_format.is_any:
-                send(results)
-            else:
-                self._convert(results, entries, params, record_format, send)
-
-        def send(results: Sequence[ReadResult]) -> None:
-            if session is None:
-                selected = SessionResponse(NO_SESSION, entries, results)
-            else:
-                selected = session.respond(results)
-            reply(self.response(context.listener, version, params.isolation, selected))
-
+        if version.records.is_converted and entries:
+            params, entries = limited(params, entries, version.records)
+        response = _Response(self, context, request, params, entries, session, reply)
         following = None if session is None else session.following
-        if not entries and (following is None or following.is_empty):
-            respond(())
+        fetch = FetchOperation(params, entries, response.send, context.contain, following)
+        if not entries and fetch.cannot_grow:
+            fetch.respond(())
         elif self._authorization is None:
-            fetches = self._replicas.fetches
-            fetches.fetch(params, entries, respond, context.contain, following)
+            self._fetches.fetch(fetch)
         else:
-            work = self._fetch_allowed(
-                self._authorization, context, params, entries, respond, following
-            )
-            return begun(work, reply)
+            return begun(self._fetch_allowed(self._authorization, context, fetch), reply)
         return None
 
     async def _fetch_allowed(
-        self,
-        authorization: FetchAuthorization,
-        context: RequestContext,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        respond: Callable[[Sequence[ReadResult]], None],
-        following: FollowerFetch | None,
+        self, authorization: FetchAuthorization, context: RequestContext, fetch: FetchOperation
     ) -> None:
         """Fetch from the partitions that the client may read, and refuse the others. As in Kafka, a
         topic id that is unknown is not decided about."""
-        errors: list[ReadResult | None] = []
-        if params.is_from_follower:
-            is_follower = authorization.may_follow(context)
-            if following is not None and not is_follower:
-                following.take_in_all()
-            if not is_follower:
-                errors = [_refusal(entry) for entry in entries]
+        if fetch.params.is_from_follower:
+            if not authorization.may_follow(context):
+                if fetch.following is not None:
+                    fetch.following.take_in_all()
+                fetch.respond([_refusal(entry) for entry in fetch.entries])
+                return
         else:
+            entries = fetch.entries
             topics = [e.topic_partition.topic for e in entries if e.topic_partition.topic]
             refused = set(topics).difference(await authorization.readable(context, topics))
             if refused:
-                errors = [
-                    _refusal(e) if e.topic_partition.topic in refused else None for e in entries
-                ]
-        fetches = self._replicas.fetches
-        if not errors:
-            fetches.fetch(params, entries, respond, context.contain, following)
-            return
-        allowed, respond_to_all = without_errors(entries, errors, respond)
-        if allowed:
-            fetches.fetch(params, allowed, respond_to_all, context.contain)
-        else:
-            respond_to_all(())
+                fetch.set_aside(
+                    [_refusal(e) if e.topic_partition.topic in refused else None for e in entries]
+                )
+                if not fetch.entries:
+                    fetch.respond(())
+                    return
+        self._fetches.fetch(fetch)
 
     def entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
         """Return the entries of the request without those of its session. A topic whose id is
@@ -234,15 +250,16 @@ class FetchHandler:
             context.listener,
         )
 
-    def _convert(
+    def convert(
         self,
         results: Sequence[ReadResult],
         entries: Sequence[FetchEntry],
         params: FetchParams,
-        record_format: FetchFormat,
+        version: FetchVersion,
         send: Callable[[Sequence[ReadResult]], None],
     ) -> None:
-        """Call ``send`` with the results in ``record_format``, perhaps later."""
+        """Call ``send`` with the results in the record format of ``version``, perhaps later."""
+        record_format = version.records
         topics, follower = self._replicas.topic_configs, params.is_from_follower
         configs = [topics.get(entry.topic_partition.topic).log for entry in entries]
 
@@ -322,5 +339,5 @@ def _refusal(entry: FetchEntry) -> ReadResult:
 def _size(results: Sequence[ReadResult], version: FetchVersion) -> int:
     """Return about how many bytes a response with these results has. Of partitions without records
     it may contain fewer: a session leaves out those without changes."""
-    filled = [len(result.records) for result in results if result.records]
+    filled = [result.size for result in results if result.size]
     return FIXED_BYTES + len(filled) * version.response_bytes + sum(filled)

@@ -12,6 +12,9 @@ from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
+from minikafka.broker.fetch.preferred_replicas import PreferredReplicas
+from minikafka.broker.fetch.reader import FetchReader
+from minikafka.broker.fetch.record_fetches import RecordFetches
 from minikafka.broker.fetch.sessions import FetchSessions
 from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
@@ -144,11 +147,16 @@ class Node:
     files: InstantFiles
     logs: LogManager
     replicas: ReplicaManager
+    fetches: RecordFetches
     fence: ControllerFence
     handlers: dict[ApiKey, Any]
     metrics: Metrics
     tasks: asyncio.TaskGroup
     listener: str = "PLAINTEXT"
+
+    async def stop(self) -> None:
+        await self.fetches.stop()
+        await self.replicas.stop()
 
     def context(self, api_key: ApiKey, version: int, client_id: str | None) -> RequestContext:
         return RequestContext(
@@ -282,6 +290,7 @@ class ReplicaCluster:
             fetcher=fetcher or ReplicaFetcherConfig(),
             replica_selector_class=selector,
         )
+        self._selector = selector
         self._session_slots = session_slots
         self.tasks: asyncio.TaskGroup | None = None
         self._ids = list(broker_ids)
@@ -301,7 +310,7 @@ class ReplicaCluster:
     async def __aexit__(self, *failure: Any) -> None:
         assert self.tasks is not None
         for node in list(self.nodes.values()):
-            await node.replicas.stop()
+            await node.stop()
         await self.tasks.__aexit__(*failure)
 
     async def start(self, broker_id: int, files: InstantFiles | None = None) -> Node:
@@ -325,8 +334,19 @@ class ReplicaCluster:
             cast(Any, lambda host, port: self._connect(broker_id, port)),
             lambda: 100 + broker_id,
             metrics,
-            self.memory,
             self.isr_writes,
+        )
+        preferred = PreferredReplicas(cast(Any, self.metadata), self._selector)
+        throttle = replicas.throttles.leader
+        hosted, disk_failed = replicas.hosted, replicas.disk_failed
+        fetches = RecordFetches(
+            self.clock,
+            hosted,
+            replicas.purgatories,
+            FetchReader(hosted, preferred, disk_failed, throttle, self.memory),
+            metrics,
+            self.memory,
+            replicas.topic_metrics,
         )
         sessions = FetchSessions(
             self.clock,
@@ -341,7 +361,7 @@ class ReplicaCluster:
         conversion = FormatConversion(self.workers)
         conversion.start(self.tasks)
         metadata = cast(Any, self.metadata)
-        fetch = FetchHandler(replicas, metadata, sessions, conversion, FetchConfig())
+        fetch = FetchHandler(replicas, fetches, metadata, sessions, conversion, FetchConfig())
         preparation = RecordPreparation(self.workers, self.clock, replicas.hosted)
         preparation.start(self.tasks)
         list_offsets = ListOffsetsHandler(replicas, self.clock, self.workers)
@@ -358,9 +378,10 @@ class ReplicaCluster:
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),
             ApiKey.STOP_REPLICA: StopReplicaHandler(replicas, fence),
         }
-        node = Node(broker_id, files, logs, replicas, fence, handlers, metrics, self.tasks)
+        node = Node(broker_id, files, logs, replicas, fetches, fence, handlers, metrics, self.tasks)
         self.nodes[broker_id] = node
         self._announce(broker_id)
+        fetches.start(self.tasks)
         await replicas.start(self.tasks)
         return node
 
@@ -388,7 +409,7 @@ class ReplicaCluster:
         """Stop a broker in order and return its files."""
         node = self.nodes.pop(broker_id)
         self.metadata.alive.pop(broker_id)
-        await node.replicas.stop()
+        await node.stop()
         await node.logs.shutdown()
         return node.files
 

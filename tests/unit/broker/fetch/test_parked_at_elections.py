@@ -10,6 +10,7 @@ from minikafka.broker.fetch.delayed_fetch import (
     DelayedFetch,
     HighWatermarkAnnouncer,
 )
+from minikafka.broker.fetch.fetch_operation import FetchOperation
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -49,7 +50,7 @@ async def test_a_thousand_elections_at_once_look_at_a_parked_fetch_once(
         params = FetchParams(2, 500, 1, 1 << 20, Isolation.LOG_END)
         entries = [FetchEntry(TopicPartition(TOPIC, n), None, 0, 1 << 20) for n in numbers]
         answers: list[ReadResult] = []
-        cluster[1].replicas.fetches.fetch(params, entries, answers.extend)
+        cluster[1].fetches.fetch(FetchOperation(params, entries, answers.extend))
         monkeypatch.setattr(DelayedFetch, "try_complete", counted)
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=numbers, epoch=1)
         assert len(looks) == 1

@@ -83,9 +83,9 @@ async def test_a_bug_while_a_disk_error_is_handled_is_not_contained(
     bugs: list[Exception] = []
     async with ReplicaCluster([1]) as cluster:
         node, _ = await parked(cluster, bugs.append)
-        reader: Any = node.replicas.fetches._reader
+        reader: Any = node.fetches._reader
         with monkeypatch.context() as patch:
-            patch.setattr(reader, "_find", _raises(OSError(errno.EIO, "broken")))
+            patch.setattr(reader, "_read", _raises(OSError(errno.EIO, "broken")))
             patch.setattr(reader, "_on_disk_error", _raises(_Bug("half")))
             with pytest.raises(HalfChanged):
                 node.produce("a")

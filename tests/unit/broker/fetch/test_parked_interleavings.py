@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.broker.fetch.fetch_operation import FetchOperation
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation
 from minikafka.broker.replication.record_appends import AppendEntry
 from minikafka.core.log.append import AppendOrigin
@@ -71,7 +72,7 @@ class TestCompletedOperationsReleaseMemory:
             errors: list[ErrorCode] = []
             reply = Reply(errors)
             left = weakref.ref(reply)
-            replicas.fetches.fetch(params, entries, reply)
+            cluster[1].fetches.fetch(FetchOperation(params, entries, reply))
             del reply
             assert left() is not None
             cluster[1].produce("a", acks=1)

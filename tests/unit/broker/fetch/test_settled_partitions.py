@@ -257,13 +257,13 @@ async def test_a_partition_without_room_in_the_response_is_read_again() -> None:
 @pytest.mark.mission("FET-14")
 async def test_partitions_that_do_not_change_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    read_into = FetchReader.read_into
+    read_request = FetchReader.read
 
-    def counted(self: FetchReader, reading: Any, params: Any, entries: Any, *rest: Any) -> None:
+    def counted(self: FetchReader, reading: Any, entries: Any, now_ms: int) -> None:
         read.append(len(entries))
-        read_into(self, reading, params, entries, *rest)
+        read_request(self, reading, entries, now_ms)
 
-    monkeypatch.setattr(FetchReader, "read_into", counted)
+    monkeypatch.setattr(FetchReader, "read", counted)
     async with ReplicaCluster() as cluster:
         await cluster.elect(1, partitions=range(PARTITIONS))
         await cluster.clock.advance(10_000)
