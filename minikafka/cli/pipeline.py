@@ -212,7 +212,12 @@ def _run(args: argparse.Namespace) -> None:
         raise WrongUsage(
             "--full-refresh-all cannot be used with --continuous: run once with it before"
         )
+    from minikafka.spark.pipeline.checkpoints import remove_unfinished_first_offsets
+
+    storage = spec.local_storage()
     with only_run(spec.path, _folders(spec, engine)):
+        if storage is not None:
+            remove_unfinished_first_offsets(storage)
         if args.continuous:
             _run_continuously(spec, engine)
         else:

@@ -19,10 +19,13 @@ from typing import Any
 import pytest
 
 from minikafka.cli.main import main
+from minikafka.spark.pipeline.checkpoints import checkpoint_folder
 from minikafka.spark.pipeline.engine import load_default_engine
 from minikafka.spark.pipeline.project import make_project
 from minikafka.spark.pipeline.short_runs import archive_of
+from minikafka.spark.pipeline.spec import load_spec
 from tests.spark.kafka_side import consume, produce
+from tests.spark.unfinished_offsets import begin_first_offsets
 from tests.support.clients.places import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
@@ -186,6 +189,7 @@ def archived_classes(logs: Path) -> int:
 @pytest.mark.usefixtures("default_connect_port_in_use")
 def test_triggered_and_continuous_runs_continue_each_other(
     java_home: Path,
+    spark: Any,
     cluster: Cluster,
     make_topic: Callable[..., str],
     tmp_path: Path,
@@ -195,6 +199,9 @@ def test_triggered_and_continuous_runs_continue_each_other(
     reason = b"not JSON of product string, amount double, at timestamp"
     shop.sell(100)
     shop.skip_first_run()
+    storage = load_spec(shop.folder).storage
+    killed = f"{checkpoint_folder(storage, ['dead_letters_topic'], 'dead_letters')}/0"
+    begin_first_offsets(spark, Path(killed.removeprefix("file://")))
     lines, errors = shop.run("run")
     assert (lines[-1], errors) == ("Run is COMPLETED.", "")
     assert shop.dead_letters() == [(number, reason) for number in range(0, 100, BAD)]

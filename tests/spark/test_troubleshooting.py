@@ -20,6 +20,7 @@ from minikafka.spark.java import find_java_home
 from minikafka.spark.pipeline.run_lock import only_run
 from tests.spark.kafka_side import create_again, produce
 from tests.spark.test_spark_exactly_once import Query
+from tests.spark.unfinished_offsets import begin_first_offsets
 from tests.support.clients.places import Cluster
 from tests.support.security.sasl_brokers import OAUTHBEARER
 from tests.support.security.token_server import TokenServer
@@ -122,6 +123,11 @@ def other_tasks(place: Place) -> None:
     query.run(0)
 
 
+def killed_in_first_offsets(place: Place) -> None:
+    begin_first_offsets(place.spark, place.folder / "checkpoint")
+    place.run(place.stream())
+
+
 def group_with_members(place: Place) -> None:
     bootstrap, group = place.cluster.bootstrap, f"taken-{place.topic}"
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
@@ -205,6 +211,7 @@ SYMPTOMS: dict[str, Callable[[Place], None]] = {
         nanoseconds,
         older_checkpoint,
         other_tasks,
+        killed_in_first_offsets,
         group_with_members,
         two_runs,
         no_java,

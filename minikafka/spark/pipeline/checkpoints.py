@@ -87,6 +87,20 @@ def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
     )
 
 
+def remove_unfinished_first_offsets(storage: Path) -> None:
+    """Remove the temporary files that a run left which was killed while Spark wrote the offsets of
+    a flow's first batch. The caller holds the lock of the storage.
+
+    Spark writes the offsets of a batch to a temporary file, renames it, and only then runs the
+    batch. If there are no offsets of any batch, Spark 4.1 and newer refuse a checkpoint that has
+    files in ``offsets``, ``state`` or ``commits``, so that a query does not continue the state of
+    another one. They count the temporary file, too. Raises OSError if it cannot be removed."""
+    for offsets in (storage / ROOT).glob("**/offsets"):
+        if _last_batch(offsets) < 0:
+            for unfinished in [*offsets.glob(".0.*.tmp"), *offsets.glob("..0.*.tmp.crc")]:
+                unfinished.unlink()
+
+
 class _PlannedOffsets(NamedTuple):
     """The header of a batch, and the end offsets and topic ids of its sources that read topics."""
 

@@ -38,6 +38,44 @@ def test_a_failed_flow_sets_the_exit_status_and_prints_one_line(
     assert log.read_text().endswith("WARN noise")
 
 
+@pytest.mark.parametrize("mode", ["continuous.run_continuously", "triggered.run_once"])
+def test_a_run_removes_the_offsets_that_a_killed_run_has_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Of first batches alone. Everything else stays, for Spark to judge."""
+    pytest.importorskip("pyspark.pipelines")
+    folder = tmp_path / "shop"
+    make_project(folder)
+    root = folder / "state" / "_checkpoints"
+    unfinished = {
+        f"{checkpoint}/offsets/{name}"
+        for checkpoint in ("sink/flow/0", "spark_catalog/default/table/flow/1")
+        for name in (".0.5d1c.tmp", "..0.5d1c.tmp.crc")
+    }
+    kept = {
+        "sink/flow/0/metadata",
+        "spark_catalog/default/table/flow/1/commits/0",
+        "spark_catalog/default/table/flow/1/state/0/0/1.delta",
+        "sink/planned/0/offsets/0",
+        "sink/planned/0/offsets/.0.5d1c.tmp",
+        "sink/later/0/offsets/7",
+        "sink/later/0/offsets/.8.5d1c.tmp",
+        "sink/later/0/commits/.7.5d1c.tmp",
+    }
+    for file in unfinished | kept:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+    found: list[set[str]] = []
+
+    def run(*_: object) -> None:
+        found.append({str(each.relative_to(root)) for each in root.rglob("*") if each.is_file()})
+
+    monkeypatch.setattr(f"minikafka.spark.pipeline.{mode}", run)
+    words = ["--continuous"] if mode.startswith("continuous") else []
+    assert main(["pipeline", "run", str(folder), *words]) == 0
+    assert found == [kept]
+
+
 @pytest.mark.mission("SPF-2")
 def test_a_check_writes_no_storage_and_needs_no_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
