@@ -29,8 +29,10 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from minikafka.core.timer import Timer, TimerTaskEntry, WheelLevel
+from minikafka.kernel.native_classes import mypyc_attr
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(ABC):
     """A request whose response is sent when a condition holds, or after ``delay_ms`` in any case.
 

@@ -68,8 +68,8 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
     encoder = message.SPEC.encoders.get(version) or encoder_for(type(message), version)
     try:
         encoder(message, parts)
-    except EncodeError as error:
-        raise EncodeError(f"{type(message).__name__} v{version}: {error}") from None
+    except EncodeError as reason:  # another name than below: mypyc gives a variable one type
+        raise EncodeError(f"{type(message).__name__} v{version}: {reason}") from None
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
         kind = FieldOverflow if _has_long_text(message) else EncodeError
         raise kind(f"{type(message).__name__} v{version}: {error}") from error
@@ -175,8 +175,8 @@ def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:
     decoder = cls.SPEC.decoders.get(version) or decoder_for(cls, version)
     try:
         message: M = decoder(data, position)[0]
-    except DecodeError as error:
-        raise DecodeError(f"{cls.__name__} v{version}: {error}") from None
+    except DecodeError as reason:
+        raise DecodeError(f"{cls.__name__} v{version}: {reason}") from None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"{cls.__name__} v{version}: {error}") from error
     return message

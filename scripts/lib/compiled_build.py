@@ -57,7 +57,7 @@ def listed_modules(folder: Path) -> list[str]:
 
 def fingerprint(folder: Path) -> str:
     """A hash of everything that the extensions depend on. Types of other modules are part of it."""
-    total = hashlib.sha256(sys.version.encode())
+    total = hashlib.sha256(f"{sys.version}{os.environ.get('CFLAGS')}".encode())
     for path in sorted((folder / "minikafka").rglob("*.py")):
         total.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     for name in _INPUTS:

@@ -10,8 +10,10 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.native_classes import mypyc_attr
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PartitionResult:
     """The result of a request for one partition. ``error`` is NONE while the partition is pending,
     and stays NONE after a success."""
@@ -26,6 +28,7 @@ class PartitionResult:
 R = TypeVar("R", bound=PartitionResult)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedPartitionResults(DelayedOperation, Generic[R]):
     """A delayed operation that waits for the results of several partitions.
 

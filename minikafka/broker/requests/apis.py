@@ -248,6 +248,7 @@ class ApiRow:
     """The facts of a route, as attributes for the hot path."""
 
     __slots__ = (
+        "_request_class",
         "first",
         "handler",
         "last",
@@ -255,7 +256,6 @@ class ApiRow:
         "of_clients",
         "overlapping",
         "prepared",
-        "request_class",
         "route",
         "times",
         "times_of",
@@ -274,6 +274,7 @@ class ApiRow:
         self.first = route.min_version
         self.last = route.last_version
         self.last_deprecated = LAST_DEPRECATED.get(route.api_key, -1)
+        self._request_class: Any = None
         # Requests with the same value may be served at the same time; None: one at a time.
         self.overlapping = route if route.overlapping else None
 
@@ -283,12 +284,12 @@ class ApiRow:
         if version <= self.last_deprecated:
             times.deprecated(version, connection.software)
 
-    def __getattr__(self, name: str) -> Any:
-        """Called for ``request_class`` at the first request: its module is imported then."""
-        if name != "request_class":
-            raise AttributeError(name)
-        self.request_class = REQUESTS[self.route.api_key]
-        return self.request_class
+    @property
+    def request_class(self) -> Any:
+        """The class of the request. Its module is imported at the first one."""
+        if self._request_class is None:
+            self._request_class = REQUESTS[self.route.api_key]
+        return self._request_class
 
 
 class PendingReply:

@@ -18,6 +18,7 @@ from minikafka.core.log.validation import PreparedBatch, follower_batches, leade
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.native_classes import mypyc_attr
 from minikafka.kernel.ports import Buffer, Files
 from minikafka.protocol.records.batch import (
     CONTROL_FLAG,
@@ -71,6 +72,7 @@ class LogHome(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NoHome:
     """The home of a log outside of any log directory: it has no checkpoints to write."""
 
