@@ -27,6 +27,7 @@ from setuptools.command.build_ext import build_ext
 COMPILING = {"bdist_wheel", "build", "build_ext", "install"}
 GROUP = "minikafka_compiled"  # minikafka_compiled__mypyc.*.so, beside the package
 OPTIMIZATION = "2"
+WORK = "build/mypyc"
 
 
 def modules() -> list[str]:
@@ -48,7 +49,13 @@ def extensions() -> list[Extension]:
 
     # Without the settings for mypy: packages that these depend on may not be installed.
     found = mypycify(
-        ["--config-file=", "--ignore-missing-imports", *paths],
+        [
+            "--config-file=",
+            "--ignore-missing-imports",
+            f"--cache-dir={WORK}/mypy",
+            *paths,
+        ],
+        target_dir=f"{WORK}/c",
         opt_level=OPTIMIZATION,
         debug_level="0",
         multi_file=True,
@@ -109,7 +116,7 @@ class Cache:
         self._directory = directory
         self._object_filenames = compiler.object_filenames
         self._compile = compiler.compile
-        headers = b"".join(path.read_bytes() for path in sorted(Path("build").rglob("*.h")))
+        headers = b"".join(path.read_bytes() for path in sorted(Path(WORK).rglob("*.h")))
         self._common = hashlib.sha256(headers + f"{sys.version}{compiler.compiler_so}".encode())
 
     def compile(self, sources: list[str], output_dir: str, **keywords: Any) -> list[str]:

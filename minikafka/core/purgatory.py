@@ -29,7 +29,7 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from minikafka.core.timer import Timer, TimerTaskEntry, WheelLevel
-from minikafka.kernel.native_classes import mypyc_attr
+from minikafka.kernel.compiled import mypyc_attr
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

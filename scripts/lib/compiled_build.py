@@ -36,7 +36,7 @@ def bring_up_to_date(folder: Path) -> bool:
         return False
     for path in _extensions(folder):
         path.unlink()
-    environment = {**os.environ, "MINIKAFKA_OBJECTS": "build/objects"}
+    environment = {**os.environ, "MINIKAFKA_OBJECTS": "build/mypyc/objects"}
     environment.pop("MINIKAFKA_PURE", None)
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.core.config_resources import SOFTWARE_VERSION, ConfigSource
+from minikafka.kernel.compiled import build_name
 from minikafka.kernel.config import (
     REQUIRED,
     ConfigDef,
@@ -209,8 +210,8 @@ _RUN_TIME: Mapping[str, Setting] = MappingProxyType({row.name: row for row in RU
 
 @cache
 def _software() -> ConfigEntry:
-    """Return the entry with the version of minikafka."""
-    version = metadata.version("minikafka")
+    """Return the entry with the version of minikafka, and whether it is compiled."""
+    version = f"{metadata.version('minikafka')} ({build_name()})"
     row = Setting(
         SOFTWARE_VERSION,
         ConfigType.STRING,

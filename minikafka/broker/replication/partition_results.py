@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.compiled import mypyc_attr
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.native_classes import mypyc_attr
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -20,6 +20,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
     find_java,
     jar_folders,
 )
+from minikafka.kernel.compiled import build_name
 from minikafka.kernel.extras import EXTRAS, pip_command
 from minikafka.spark.java import JavaError, default_cache, find_java_home, java_version
 
@@ -52,6 +53,7 @@ def examine_brokers(environ: Mapping[str, str]) -> list[CheckResult]:
     """Check what a cluster needs."""
     return [
         CheckResult("python", "brokers", f"{sys.version.split()[0]} {sys.executable}"),
+        CheckResult("minikafka", "brokers", f"{build_name()} {Path(__file__).parents[2]}"),
         _found("java of zookeeper", "brokers", lambda: find_java(environ)),
         _found("jars of zookeeper", "brokers", lambda: _jars(environ)),
     ]

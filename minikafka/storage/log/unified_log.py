@@ -17,8 +17,8 @@ from minikafka.core.log.time_search import OffsetSearch
 from minikafka.core.log.validation import PreparedBatch, follower_batches, leader_batch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.compiled import mypyc_attr
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.native_classes import mypyc_attr
 from minikafka.kernel.ports import Buffer, Files
 from minikafka.protocol.records.batch import (
     CONTROL_FLAG,

@@ -10,6 +10,7 @@ import pytest
 
 from minikafka.cli.main import main
 from minikafka.cli.processes import doctor
+from minikafka.kernel.compiled import build_name
 
 NO_PACKAGES = {"PATH": "/nowhere"}
 
@@ -17,7 +18,9 @@ NO_PACKAGES = {"PATH": "/nowhere"}
 def test_it_looks_at_brokers_and_every_extra(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["doctor", "--json"])
     rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
-    assert list(rows)[:4] == ["python", "java of zookeeper", "jars of zookeeper", "java of spark"]
+    first = ["python", "minikafka", "java of zookeeper", "jars of zookeeper", "java of spark"]
+    assert list(rows)[:5] == first
+    assert rows["minikafka"]["found"].startswith(f"{build_name()} ")
     extras = ("spark", "arrow", "ui", "registry", "mcp", "gssapi")
     assert {"data source", *(f"packages of {extra}" for extra in extras)} <= rows.keys()
     assert rows["packages of ui"]["problem"] == ""
@@ -40,7 +43,7 @@ def test_missing_parts_are_listed_with_install_hints(
     without_command = [what for what, text in problems.items() if "pip install '" not in text]
     assert without_command == ["data source"]
     assert problems["packages of ui"] == "pip install 'starlette>=1.0' 'uvicorn>=0.40'"
-    assert len(problems) == len(rows) - 1
+    assert len(problems) == len(rows) - 2
 
 
 def test_optional_parts_do_not_decide(
