@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-import uvloop
+from minikafka.world.real.loop import RealLoop
 
 T = TypeVar("T")
 
@@ -18,8 +18,8 @@ FOR_MAIN_THREAD: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
 class LoopThread:
-    """Runs a uvloop from ``start`` to ``stop``. ``begun`` is called on the loop's thread before the
-    loop runs."""
+    """Runs a ``RealLoop`` from ``start`` to ``stop``. ``begun`` is called on the loop's thread
+    before the loop runs."""
 
     def __init__(self, name: str, begun: Callable[[], None] = lambda: None) -> None:
         self._name = name
@@ -60,7 +60,7 @@ class LoopThread:
 
     def _run(self, ready: Future[None]) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, FOR_MAIN_THREAD)
-        loop = uvloop.new_event_loop()
+        loop = RealLoop()
         asyncio.set_event_loop(loop)
         try:
             self._begun()

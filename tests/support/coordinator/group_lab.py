@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from minikafka.broker.purgatories import Reaper
@@ -29,6 +30,7 @@ from minikafka.protocol.records.record import decode_records
 from tests.support.storage.stored_batches import stamp
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog
+from tests.support.world.standing_clock import standing_clock
 
 GROUP = "g"
 PARTITION = 0
@@ -74,14 +76,12 @@ class Gate:
 
 def run(work: Coroutine[Any, Any, Any]) -> None:
     """Run a coroutine to its end, or up to a closed gate."""
-    try:
+    with standing_clock(), suppress(StopIteration):
         while True:
             waits_for = work.send(None)
             if isinstance(waits_for, Gate):
                 waits_for.keep(work)
                 return
-    except StopIteration:
-        pass
 
 
 class MemoryLog:

@@ -13,6 +13,7 @@ from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, LogHome, UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.world.recording_log import RecordingLog
+from tests.support.world.standing_clock import standing_clock
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"
@@ -52,12 +53,13 @@ def cut(log: UnifiedLog, offset: int) -> None:
 
 def run_now(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that never waits to its end, with or without a running loop."""
-    while True:
-        try:
-            waited_for = work.send(None)
-        except StopIteration:
-            return
-        assert waited_for is None, "this waits for something"
+    with standing_clock():
+        while True:
+            try:
+                waited_for = work.send(None)
+            except StopIteration:
+                return
+            assert waited_for is None, "this waits for something"
 
 
 def batches_of(log: UnifiedLog) -> list[RecordBatch]:

@@ -8,7 +8,16 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import pytest
+
+from minikafka.kernel.slices import Slices
+
 T = TypeVar("T")
+
+
+def pause_at_every_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every loop in slices pause before each of its elements."""
+    monkeypatch.setattr(Slices, "ended", lambda self: True)
 
 
 async def most_calls_in_a_turn(work: Coroutine[Any, Any, T]) -> tuple[T, int]:

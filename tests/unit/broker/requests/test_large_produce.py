@@ -23,7 +23,7 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.builder import build_batch
 from tests.support.broker.replicas import TOPIC, TP, Node, ReplicaCluster
 from tests.support.storage.logs import NOW
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 from tests.unit.broker.replication.test_append_order import Verifications, batch
 
 E = ErrorCode
@@ -33,6 +33,7 @@ VERSION = 9
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    pause_at_every_element(monkeypatch)
     for size in ("SERVED_AT_ONCE", "APPENDED_AT_ONCE", "READ_AT_ONCE"):
         monkeypatch.setattr(produce, size, 5)
 
