@@ -7,9 +7,8 @@ the slice is read one by one, each that cannot be read is logged, and the others
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.topic_names import name_problem
@@ -22,30 +21,23 @@ from minikafka.zookeeper.store import MalformedZnode, TopicAssignment, ZkStore
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Znodes read and decoded without a pause: some milliseconds.
-READ_AT_ONCE: Final = 500
-
 
 async def _readable(
     read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], keys: Sequence[K]
 ) -> tuple[dict[K, V], dict[K, str]]:
     """Return the values that can be read, and for the other keys why not. ``read`` raises
-    ``MalformedZnode`` if any of its keys cannot be read."""
-    found: dict[K, V] = {}
-    unreadable: dict[K, str] = {}
-    for start in range(0, len(keys), READ_AT_ONCE):
-        if start:
-            await asyncio.sleep(0)
-        some = keys[start : start + READ_AT_ONCE]
-        try:
-            found.update(await read(some))
-        except MalformedZnode:
-            for key in some:
-                try:
-                    found.update(await read([key]))
-                except MalformedZnode as error:
-                    unreadable[key] = str(error)
-    return found, unreadable
+    ``MalformedZnode`` if any of its keys cannot be read; then each half of them is read again."""
+    if not keys:
+        return {}, {}
+    try:
+        return dict(await read(keys)), {}
+    except MalformedZnode as error:
+        if len(keys) == 1:
+            return {}, {keys[0]: str(error)}
+    half = len(keys) // 2
+    found, unreadable = await _readable(read, keys[:half])
+    more, too = await _readable(read, keys[half:])
+    return found | more, unreadable | too
 
 
 async def read_topics(

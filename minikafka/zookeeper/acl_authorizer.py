@@ -37,6 +37,7 @@ from minikafka.kernel.events import (
     logger_levels,
 )
 from minikafka.kernel.ports import BadVersion, Clock, CoordinationError, Entropy, Watcher
+from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.notice_follower import NoticeFollower
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.store_acls import AclNotice
@@ -46,7 +47,6 @@ LOGGER: Final = "authorizer"
 ATTEMPTS: Final = 11  # at writing the ACLs of one resource
 BACKOFF_MS: Final = 100
 BACKOFF_JITTER_MS: Final = 50
-READ_AT_ONCE: Final = 500  # resources, between which other tasks run
 _DEBUG = LEVELS["DEBUG"]
 _TRACE = LEVELS["TRACE"]
 
@@ -167,9 +167,7 @@ class AclAuthorizer:
         patterns = dict.fromkeys(self._cache.patterns())
         patterns |= dict.fromkeys(named for f in filters for named in f.pattern.named())
         deleted: list[dict[AclBinding, KafkaError | None]] = [{} for _ in filters]
-        for number, pattern in enumerate(patterns, 1):
-            if number % READ_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for pattern in in_slices(patterns):
             matching = [
                 (place, f.entry) for place, f in enumerate(filters) if f.pattern.matches(pattern)
             ]
@@ -252,12 +250,10 @@ class AclAuthorizer:
         await self._turns.take(lambda: self._refresh(wanted))
 
     async def _refresh(self, patterns: Sequence[ResourcePattern]) -> None:
-        for start in range(0, len(patterns), READ_AT_ONCE):
-            some = patterns[start : start + READ_AT_ONCE]
-            for pattern, found in zip(some, await self._store().acls(some), strict=True):
-                if found is not None:
-                    self._cache.put(pattern, found)
-            await asyncio.sleep(0)
+        stored = await self._store().acls(patterns)
+        async for pattern, found in in_slices(zip(patterns, stored, strict=True)):
+            if found is not None:
+                self._cache.put(pattern, found)
 
     async def refresh_all(self, is_start: bool) -> None:
         """Read all ACLs. Raises CoordinationError, and at the start ConfigError if one of them
@@ -268,14 +264,12 @@ class AclAuthorizer:
         store = self._store()
         patterns = await store.acl_patterns()
         cache = AclCache(self._cache.rules)
-        for start in range(0, len(patterns), READ_AT_ONCE):
-            some = patterns[start : start + READ_AT_ONCE]
-            for pattern, found in zip(some, await store.acls(some), strict=True):
-                if found is None and is_start:
-                    raise ConfigError(f"the ACLs of {pattern} in ZooKeeper cannot be read")
-                known = self._cache.stored(pattern) if found is None else found
-                cache.put(pattern, known or NO_ACLS)
-            await asyncio.sleep(0)
+        stored = await store.acls(patterns)
+        async for pattern, found in in_slices(zip(patterns, stored, strict=True)):
+            if found is None and is_start:
+                raise ConfigError(f"the ACLs of {pattern} in ZooKeeper cannot be read")
+            known = self._cache.stored(pattern) if found is None else found
+            cache.put(pattern, known or NO_ACLS)
         self._cache = cache
         self._log.info("acls_read", resources=len(patterns))
 

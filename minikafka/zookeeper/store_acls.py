@@ -86,9 +86,8 @@ class ZkAclStore:
     async def acls(self, patterns: Sequence[ResourcePattern]) -> list[VersionedAcls | None]:
         """Return the entries of each pattern, in order; None for a znode that cannot be decoded,
         which is logged."""
-        stored = await self._requests.get_all([acl_path(pattern) for pattern in patterns])
         found: list[VersionedAcls | None] = []
-        for pattern, node in zip(patterns, stored, strict=True):
+        async for pattern, node in self._requests.each(patterns, acl_path):
             if node is None:
                 found.append(NO_ACLS)
                 continue
@@ -145,7 +144,7 @@ class ZkAclStore:
     async def acl_change_notices(self, names: Sequence[str]) -> list[AclNotice]:
         """Read these change notifications, in order; deleted ones are left out."""
         notices = []
-        for name, node in zip(names, await self._requests.get_all(names), strict=True):
+        async for name, node in self._requests.each(names, str):
             if node is not None:
                 notices.append(AclNotice(name, _noticed(name, node[0]), node[1].ctime_ms))
         return notices

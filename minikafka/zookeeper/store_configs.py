@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import (
@@ -48,11 +49,10 @@ class ZkConfigStore:
         self, entity_type: str, entity_names: Sequence[str]
     ) -> dict[str, dict[str, str]]:
         """Return the configuration of every entity by name. Raises ``MalformedZnode``."""
-        config_paths = [paths.config(entity_type, name) for name in entity_names]
-        found = await self._requests.get_all(config_paths)
+        found = self._requests.each(entity_names, partial(paths.config, entity_type))
         return {
             name: dict(ConfigZnode.decode(entity_type, name, node[0]).config) if node else {}
-            for name, node in zip(entity_names, found, strict=True)
+            async for name, node in found
         }
 
     async def topic_config(self, topic: str) -> dict[str, str]:
@@ -183,9 +183,8 @@ class ZkConfigStore:
 
     async def config_change_notices(self, names: Sequence[str]) -> list[ConfigNotice]:
         """Read these change notifications, in order; deleted ones are left out."""
-        found = await self._requests.get_all([f"{paths.CONFIG_CHANGES}/{n}" for n in names])
         notices = []
-        for name, node in zip(names, found, strict=True):
+        async for name, node in self._requests.each(names, f"{paths.CONFIG_CHANGES}/{{}}".format):
             if node is not None:
                 notices.append(ConfigNotice(name, _entity_path(node[0]), node[1].ctime_ms))
         return notices

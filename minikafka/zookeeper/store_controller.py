@@ -183,8 +183,8 @@ class ZkControllerStore:
 
     async def isr_change_partitions(self, sequences: Sequence[str]) -> set[TopicPartition]:
         """Return all partitions that these notifications name. Raises ``MalformedZnode``."""
-        found = await self._requests.get_all([paths.isr_change(s) for s in sequences])
-        nodes = [IsrChangeZnode.decode(node[0]) for node in found if node is not None]
+        found = self._requests.each(sequences, paths.isr_change)
+        nodes = [IsrChangeZnode.decode(node[0]) async for _, node in found if node is not None]
         return {tp for node in nodes for tp in node.partitions}
 
     async def delete_isr_changes(self, sequences: Sequence[str], epoch_zk_version: int) -> None:
@@ -202,8 +202,12 @@ class ZkControllerStore:
 
     async def log_dir_event_brokers(self, sequences: Sequence[str]) -> set[int]:
         """Return all brokers that these notifications name. Raises ``MalformedZnode``."""
-        found = await self._requests.get_all([paths.log_dir_event(s) for s in sequences])
-        return {LogDirEventZnode.decode(node[0]).broker_id for node in found if node is not None}
+        found = self._requests.each(sequences, paths.log_dir_event)
+        return {
+            LogDirEventZnode.decode(node[0]).broker_id
+            async for _, node in found
+            if node is not None
+        }
 
     async def delete_log_dir_events(self, sequences: Sequence[str], epoch_zk_version: int) -> None:
         """Delete log-directory notifications. Raises ``ControllerMoved``."""

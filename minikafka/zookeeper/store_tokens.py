@@ -67,8 +67,7 @@ class ZkTokenStore:
         """Return tokens in order; None for one that does not exist, or that cannot be decoded,
         which is logged."""
         found: list[StoredToken | None] = []
-        znodes = [token_path(token_id) for token_id in token_ids]
-        for path, node in zip(znodes, await self._requests.get_all(znodes), strict=True):
+        async for path, node in self._requests.each(list(map(token_path, token_ids)), str):
             if node is None:
                 found.append(None)
                 continue
@@ -113,7 +112,7 @@ class ZkTokenStore:
     async def token_change_notices(self, names: Sequence[str]) -> list[TokenNotice]:
         """Read these change notifications, in order; deleted ones are left out."""
         notices = []
-        for name, node in zip(names, await self._requests.get_all(names), strict=True):
+        async for name, node in self._requests.each(names, str):
             if node is not None:
                 notices.append(TokenNotice(name, _noticed(name, node[0]), node[1].ctime_ms))
         return notices

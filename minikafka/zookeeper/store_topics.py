@@ -63,10 +63,9 @@ class ZkTopicStore:
     ) -> dict[str, TopicAssignment]:
         """Return the assignments of those topics that exist. ``watcher`` is called when one of them
         is changed or deleted. Raises ``MalformedZnode``."""
-        found = await self._requests.get_all([paths.topic(t) for t in topics], watcher)
         nodes = [
             TopicZnode.decode(topic, node[0])
-            for topic, node in zip(topics, found, strict=True)
+            async for topic, node in self._requests.each(topics, paths.topic, watcher)
             if node is not None
         ]
         return {node.topic: TopicAssignment(node.topic_id, node.assignment) for node in nodes}
@@ -76,11 +75,10 @@ class ZkTopicStore:
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
         """Return the states of those partitions that have one, with the znodes' versions. Raises
         ``MalformedZnode``."""
-        state_paths = [paths.partition_state(tp) for tp in partitions]
-        found = await self._requests.get_all(state_paths, watcher)
+        found = self._requests.each(partitions, paths.partition_state, watcher)
         return {
             tp: PartitionStateZnode.decode(tp, node[0], node[1].version).state
-            for tp, node in zip(partitions, found, strict=True)
+            async for tp, node in found
             if node is not None
         }
 

@@ -36,12 +36,12 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import BadVersion, Clock, CoordinationError, Entropy, Watcher
 from minikafka.kernel.principals import Principal
+from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.notice_follower import NoticeFollower
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.store_tokens import NO_ZNODE, StoredToken, TokenNotice
 
 SALT_BYTES: Final = 16
-READ_AT_ONCE: Final = 500  # tokens, between which other tasks run
 ATTEMPTS: Final = 11  # at writing one token that others write, too
 
 
@@ -240,28 +240,23 @@ class DelegationTokens:
         """Remove the tokens that have expired. Raises CoordinationError."""
         now_ms = self._clock.wall_ms()
         expired = [token.token_id for token in self.tokens() if token.is_expired(now_ms)]
-        for start in range(0, len(expired), READ_AT_ONCE):
-            some = expired[start : start + READ_AT_ONCE]
-            for stored in await self._store().delegation_tokens(some):
-                if stored is None or not stored.token.is_expired(now_ms):
-                    continue
-                if await self._removed(stored):
-                    self._log.info("expired_token_removed", token=stored.token.token_id)
+        for stored in await self._store().delegation_tokens(expired):
+            if stored is None or not stored.token.is_expired(now_ms):
+                continue
+            if await self._removed(stored):
+                self._log.info("expired_token_removed", token=stored.token.token_id)
 
     # --------------------------------------------------------------------------------------- cache
 
     async def refresh(self, token_ids: Iterable[str]) -> None:
         """Read tokens that others have changed. Raises CoordinationError."""
         wanted = list(dict.fromkeys(token_ids))
-        for start in range(0, len(wanted), READ_AT_ONCE):
-            some = wanted[start : start + READ_AT_ONCE]
-            found = await self._store().delegation_tokens(some)
-            for token_id, stored in zip(some, found, strict=True):
-                if stored is None:
-                    self._drop(token_id)
-                else:
-                    self._put(stored)
-            await asyncio.sleep(0)
+        found = await self._store().delegation_tokens(wanted)
+        async for token_id, stored in in_slices(zip(wanted, found, strict=True)):
+            if stored is None:
+                self._drop(token_id)
+            else:
+                self._put(stored)
 
     async def refresh_all(self) -> None:
         """Read all tokens, and forget those that are gone. Raises CoordinationError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from minikafka.broker.quotas import ClientQuotas
@@ -17,7 +17,6 @@ from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.store import ZkStore
 
 (CONNECTION_RATE,) = IP_KEYS
-READ_AT_ONCE: Final = 500  # znodes read by one request
 _NAME = r"(?!\.\.?(?:/|$))[^/]+"
 _ENTITY: Final = re.compile(rf"(?:users|clients|ips)/{_NAME}|users/{_NAME}/clients/{_NAME}")
 
@@ -88,23 +87,24 @@ class QuotaZnodes:
     async def _read(self, entities: list[str]) -> dict[str, Mapping[str, str]]:
         """Return the configuration of each entity by its path. Raises CoordinationError."""
         found: dict[str, Mapping[str, str]] = {}
-        for start in range(0, len(entities), READ_AT_ONCE):
-            some = entities[start : start + READ_AT_ONCE]
-            for kind in {path.partition("/")[0] for path in some}:
-                names = [path.partition("/")[2] for path in some if path.startswith(f"{kind}/")]
-                try:
-                    configs = await self._store().entity_configs(kind, names)
-                except MalformedZnode:
-                    configs = {name: await self._read_one(kind, name) for name in names}
-                found |= {f"{kind}/{name}": config for name, config in configs.items()}
+        for kind in dict.fromkeys(path.partition("/")[0] for path in entities):
+            names = [path.partition("/")[2] for path in entities if path.startswith(f"{kind}/")]
+            configs = await self._read_kind(kind, names)
+            found |= {f"{kind}/{name}": config for name, config in configs.items()}
         return found
 
-    async def _read_one(self, kind: str, name: str) -> dict[str, str]:
+    async def _read_kind(self, kind: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Read the configurations of entities of one kind; if a znode cannot be decoded, read each
+        half."""
         try:
-            return await self._store().entity_config(kind, name)
+            return await self._store().entity_configs(kind, names)
         except MalformedZnode as error:
-            self._log.error("quota_znode_malformed", entity=f"{kind}/{name}", error=str(error))
-            return {}
+            if len(names) == 1:
+                entity = f"{kind}/{names[0]}"
+                self._log.error("quota_znode_malformed", entity=entity, error=str(error))
+                return {names[0]: {}}
+        half = len(names) // 2
+        return await self._read_kind(kind, names[:half]) | await self._read_kind(kind, names[half:])
 
     def _limit_client(self, path: str, config: Mapping[str, str]) -> None:
         match [desanitized(part) for part in path.split("/")]:

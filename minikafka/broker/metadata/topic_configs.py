@@ -12,6 +12,7 @@ from minikafka.kernel.config import ConfigError, view_of
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.settings import TOPIC_CONFIG
+from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.errors import MalformedZnode
 
 
@@ -88,7 +89,7 @@ class TopicConfigCache:
         self._open[read] = frozenset(topics)
         try:
             found = await self._read_each(topics)
-            for topic in topics:
+            async for topic in in_slices(topics):
                 if self._kept.get(topic, 0) < read:
                     self._kept[topic] = read
                     self._given[topic] = found.get(topic, {})
@@ -128,18 +129,16 @@ class TopicConfigCache:
         return self._given.get(topic, {})
 
     async def _read_each(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Read the topics' own settings: together, or one by one if a znode cannot be decoded. Such
-        a topic is logged and has no settings."""
+        """Read the topics' own settings together; if a znode cannot be decoded, read each half. A
+        topic whose znode is malformed is logged and has no settings."""
         try:
             return await self._read(topics)
         except MalformedZnode as error:
             if len(topics) == 1:
                 self._log.warning("topic_settings_malformed", topic=topics[0], error=str(error))
                 return {}
-        found: dict[str, Mapping[str, str]] = {}
-        for topic in topics:
-            found.update(await self._read_each([topic]))
-        return found
+        half = len(topics) // 2
+        return {**await self._read_each(topics[:half]), **await self._read_each(topics[half:])}
 
     def get(self, topic: str) -> TopicConfig:
         return self._known.get(topic, self._default)

@@ -47,10 +47,7 @@ def test_only_new_names_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.mission("SCALE-7")
-def test_znodes_are_read_in_slices_and_a_malformed_one_concerns_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(znode_reads, "READ_AT_ONCE", 3)
+def test_a_malformed_znode_concerns_its_own() -> None:
     reads: list[Sequence[str]] = []
 
     async def read(keys: Sequence[str]) -> dict[str, int]:
@@ -62,4 +59,4 @@ def test_znodes_are_read_in_slices_and_a_malformed_one_concerns_its_own(
     found, unreadable = asyncio.run(znode_reads._readable(read, "abcdefgh"))
     assert found == {key: ord(key) for key in "abcdfg"}
     assert unreadable.keys() == {"e"}
-    assert list(map("".join, reads)) == ["abc", "def", "d", "e", "f", "gh"]
+    assert list(map("".join, reads)) == ["abcdefgh", "abcd", "efgh", "ef", "e", "f", "gh"]
