@@ -233,8 +233,8 @@ def test_the_authorizer_filters_topics_that_are_kept_encoded(
     async def scenario(_: SimCluster) -> list[list[MetadataResponse]]:
         await authorized.prepare()
         found = []
-        for at_once in (500, -1):
-            monkeypatch.setattr("minikafka.broker.requests.cluster.AT_ONCE", at_once)
+        for large in (500, -1):
+            monkeypatch.setattr("minikafka.broker.requests.cluster.LARGE", large)
             found.append([await authorized.ask(BOB, copy(request), 9) for request in requests])
         return found
 

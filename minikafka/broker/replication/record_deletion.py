@@ -20,8 +20,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.slices import in_slices
 
 INVALID_LOW_WATERMARK = -1
-# Partitions of a request whose log start moves without a pause: some milliseconds.
-DELETED_AT_ONCE: Final = 100
+WAITING_TOGETHER: Final = 100  # partitions of one delayed operation
 
 
 class DeletionResult(PartitionResult):
@@ -96,37 +95,22 @@ class RecordDeletion:
         )
         self._log = event_log("record-deletion", broker=broker_id)
 
-    def delete(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int, reply: DeletionReply
-    ) -> None:
-        """Delete the records before the given offset of each partition (-1: the high watermark).
-
-        ``reply`` is called with one result per partition when all live replicas have deleted them,
-        or after ``timeout_ms``; before this returns if nothing has to be waited for."""
-        results = [self._delete_here(tp, offset) for tp, offset in offsets.items()]
-        self._write_log_starts()
-        self._complete_fetches(results)
-        if results:
-            self._await_replicas(results, timeout_ms, reply)
-        else:
-            reply(results)
-
-    async def delete_in_slices(
+    async def delete(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Sequence[DeletionResult]:
-        """As ``delete``, but other tasks run after each slice of partitions;
-        return the results.
+        """Delete the records before the given offset of each partition (-1: the high watermark).
 
-        Each slice waits for the replicas by itself, so that a change of one partition is checked
-        against the partitions of its slice only."""
+        Return one result per partition when all live replicas have deleted them, or after
+        ``timeout_ms``. A change of one partition is checked against those only that wait
+        together with it."""
         results: list[DeletionResult] = []
-        async for topic_partition, offset in in_slices(offsets.items(), DELETED_AT_ONCE):
+        async for topic_partition, offset in in_slices(offsets.items()):
             results.append(self._delete_here(topic_partition, offset))
         self._write_log_starts()
         waiting: list[asyncio.Future[object]] = []
-        for start in range(0, len(results), DELETED_AT_ONCE):
-            await asyncio.sleep(0)
-            some = results[start : start + DELETED_AT_ONCE]
+        starts = range(0, len(results), WAITING_TOGETHER)
+        async for start in in_slices(starts, look_every=1):
+            some = results[start : start + WAITING_TOGETHER]
             self._complete_fetches(some)
             ended: asyncio.Future[object] = asyncio.get_running_loop().create_future()
             self._await_replicas(some, timeout_ms, partial(_end, ended))

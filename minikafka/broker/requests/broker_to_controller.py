@@ -35,8 +35,6 @@ from minikafka.protocol.messages.update_features import (
 FIRST_VERSION_BY_ID: Final = 2
 # The first whose ISR has broker epochs (KIP-903), which a controller with ZooKeeper does not check.
 FIRST_VERSION_WITH_EPOCHS: Final = 3
-# Partitions read from a request or written to a response without a pause: some milliseconds.
-AT_ONCE: Final = 500
 
 
 class AlterPartitionHandler:
@@ -54,11 +52,11 @@ class AlterPartitionHandler:
         version = context.header.api_version
         names: list[str | None] = []
         topics: list[AlteredTopic] = []
-        async for topic in in_slices(request.topics, AT_ONCE):
+        async for topic in in_slices(request.topics):
             names.append(self._name(topic, version))
             topics.append(AlteredTopic(topic.topic_name, topic.topic_id))
         states: dict[TopicPartition, LeaderAndIsr] = {}
-        async for number, row in in_slices(_rows(request), AT_ONCE):
+        async for number, row in in_slices(_rows(request)):
             name = names[number]
             if name is not None:
                 requested = _requested(request.broker_id, row, version)
@@ -69,7 +67,7 @@ class AlterPartitionHandler:
             )
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
-        async for number, row in in_slices(_rows(request), AT_ONCE):
+        async for number, row in in_slices(_rows(request)):
             name = names[number]
             result: LeaderAndIsr | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
             if name is not None:

@@ -12,11 +12,12 @@ from minikafka.broker.metadata.coordinators import NOT_AVAILABLE, CoordinatorLoo
 from minikafka.broker.metadata.topic_rows import EncodedTopics, PlainTopics, ResponseTopics
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from minikafka.broker.requests.eager_start import begun
 from minikafka.core.metadata_image import MetadataImage, Partitions
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, CoordinatorType
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.slices import run_at_once, run_in_slices
+from minikafka.kernel.slices import run_in_slices
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -41,9 +42,7 @@ NO_CONTROLLER = -1
 # In this version an empty list requests all topics, from this one on topics are requested by id.
 VERSION_WHOSE_EMPTY_IS_ALL = 0
 FIRST_VERSION_WITH_IDS = 12
-# A request for more topics and partitions is served in slices, and by rows that are kept encoded.
-AT_ONCE = 500
-SLICE = 200  # of topics and partitions: 4 ms where nothing is encoded yet
+LARGE = 500  # a response of more topics and partitions consists of rows that are kept encoded
 
 
 class MetadataHandler:
@@ -66,19 +65,18 @@ class MetadataHandler:
     def __call__(
         self, context: RequestContext, request: MetadataRequest, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
-        if _is_large(self._cache.image, request):
-            return self._serve_in_slices(context, request, reply)
-        rows = PlainTopics(context.listener, context.version)
-        self._finish(context, request, run_at_once(self._topics(context, request, rows)), reply)
-        return None
+        return begun(self._serve(context, request, reply), reply)
 
-    async def _serve_in_slices(
-        self, context: RequestContext, request: MetadataRequest, reply: Reply
-    ) -> None:
+    async def _serve(self, context: RequestContext, request: MetadataRequest, reply: Reply) -> None:
         rows: ResponseTopics = PlainTopics(context.listener, context.version)
-        if self._encoded is not None and not request.include_topic_authorized_operations:
-            rows = self._encoded.rows(self._cache.image, context.listener, context.version)
-        topics = await run_in_slices(self._topics(context, request, rows), SLICE)
+        image = self._cache.image
+        if (
+            self._encoded is not None
+            and not request.include_topic_authorized_operations
+            and _is_large(image, request)
+        ):
+            rows = self._encoded.rows(image, context.listener, context.version)
+        topics = await run_in_slices(self._topics(context, request, rows))
         self._finish(context, request, topics, reply)
 
     def _topics(
@@ -169,11 +167,11 @@ def _requests_all(request: MetadataRequest, version: int) -> bool:
 
 
 def _is_large(image: MetadataImage, request: MetadataRequest) -> bool:
-    """Return whether the response has more than ``AT_ONCE`` topics and partitions. Stops counting
+    """Return whether the response has more than ``LARGE`` topics and partitions. Stops counting
     there."""
     topics: Iterable[Partitions] = image.topics.values()
     if request.topics:
-        if len(request.topics) > AT_ONCE:
+        if len(request.topics) > LARGE:
             return True
         names = (
             topic.name or image.topic_names.get(topic.topic_id, "") for topic in request.topics
@@ -182,7 +180,7 @@ def _is_large(image: MetadataImage, request: MetadataRequest) -> bool:
     count = 0
     for partitions in topics:
         count += 1 + len(partitions)
-        if count > AT_ONCE:
+        if count > LARGE:
             return True
     return False
 

@@ -43,9 +43,6 @@ from minikafka.zookeeper.store import ZkStore
 R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 
-ALTERED_AT_ONCE: Final = 100  # resources, before other connections are served
-
-
 async def outcomes(
     resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 ) -> list[tuple[ErrorCode, str | None]]:
@@ -53,7 +50,7 @@ async def outcomes(
     resource that is named twice is not altered and has INVALID_REQUEST."""
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     results: list[tuple[ErrorCode, str | None]] = []
-    async for resource in in_slices(resources, ALTERED_AT_ONCE):
+    async for resource in in_slices(resources):
         if times[resource.resource_type, resource.resource_name] > 1:
             results.append((ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
             continue
@@ -68,7 +65,6 @@ async def outcomes(
 
 LAST_VERSION_WITH_IS_DEFAULT = 0
 UNKNOWN_TYPE = 0
-DESCRIBED_AT_ONCE: Final = 4  # resources; one broker has hundreds of entries
 # A response has about this size at most: a request of some kilobytes could name one broker a
 # thousand times.
 MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
@@ -111,7 +107,7 @@ class DescribeConfigsHandler:
         described: dict[_Question, tuple[DescribeConfigsResult, int]] = {}
         results = []
         left = MAX_RESPONSE_BYTES
-        async for resource in in_slices(request.resources, DESCRIBED_AT_ONCE):
+        async for resource in in_slices(request.resources, look_every=1):
             keys = tuple(resource.configuration_keys or ())
             question = (resource.resource_type, resource.resource_name, keys)
             if question not in described:

@@ -7,13 +7,12 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
 from dataclasses import field
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -191,27 +190,25 @@ class EntryRefusals:
         topics, each once, in its order."""
         topics: dict[str, None] = {}
         flat: list[UpdateMetadataPartitionState] = []
-        async for state in in_slices(request.ungrouped_partition_states, CHECKED_AT_ONCE):
+        async for state in in_slices(request.ungrouped_partition_states):
             if self._is_kept(state.topic_name, state):
                 topics[state.topic_name] = None
                 flat.append(state)
         kept: list[tuple[UpdateMetadataTopicState, list[UpdateMetadataPartitionState]]] = []
         of_topics = ((topic, s) for topic in request.topic_states for s in topic.partition_states)
-        async for topic, state in in_slices(of_topics, CHECKED_AT_ONCE):
+        async for topic, state in in_slices(of_topics):
             if self._is_kept(topic.topic_name, state):
                 topics[topic.topic_name] = None
                 if not kept or kept[-1][0] is not topic:
                     kept.append((topic, []))
                 kept[-1][1].append(state)
-        async for topic, states in in_slices(kept, CHECKED_AT_ONCE):
+        async for topic, states in in_slices(kept):
             topic.partition_states = states
         brokers = request.live_brokers
         request.ungrouped_partition_states = flat
         request.topic_states = [topic for topic, _ in kept]
         request.live_brokers = [
-            broker
-            async for broker in in_slices(brokers, CHECKED_AT_ONCE)
-            if self._is_reachable(broker)
+            broker async for broker in in_slices(brokers) if self._is_reachable(broker)
         ]
         return list(topics)
 
@@ -238,9 +235,6 @@ class EntryRefusals:
         self._log.error("controller_request_entry_refused", api=api, problem=problem, **named)
 
 
-# Entries of a request checked, results written or entries of the metadata cache made without a
-# pause: a few milliseconds.
-CHECKED_AT_ONCE: Final = 500
 FIRST_VERSION_BY_ID = 5
 # The partitions applied without a pause, which takes some tens of milliseconds. Smaller slices
 # would interrupt the fetchers more often.
@@ -323,12 +317,12 @@ class LeaderAndIsrHandler:
             return LeaderAndIsrResponse(error_code=stale)
         checked = await self._check(request)
         received, errors = checked.received, checked.errors
-        await self._load_configs(checked.replicated)
+        await self._replicas.load_topic_configs(sorted(checked.replicated))
         if self._get_ready is not None:
             await self._get_ready(checked.topics)
         live_leaders = {
             leader.broker_id: Endpoint(leader.host_name, leader.port)
-            async for leader in in_slices(request.live_leaders, CHECKED_AT_ONCE)
+            async for leader in in_slices(request.live_leaders)
             if address_problem(leader.host_name, leader.port) is None
         }
         for start in range(0, max(1, len(received)), LEADERSHIP_SLICE):
@@ -343,12 +337,12 @@ class LeaderAndIsrHandler:
     async def _check(self, request: LeaderAndIsrRequest) -> CheckedInstructions:
         refusals = EntryRefusals(self._fence.broker_id)
         checked = CheckedInstructions()
-        async for instruction in in_slices(instructions(request), CHECKED_AT_ONCE):
+        async for instruction in in_slices(instructions(request)):
             checked.named.append(instruction)
             error = refusals.instruction(instruction)
             if error is not ErrorCode.NONE:
                 checked.errors[instruction.topic_partition] = error
-        async for instruction in in_slices(checked.named, CHECKED_AT_ONCE):
+        async for instruction in in_slices(checked.named):
             if instruction.topic_partition in checked.errors:
                 continue
             checked.received.append(instruction)
@@ -357,13 +351,6 @@ class LeaderAndIsrHandler:
             if self._fence.broker_id in instruction.assignment.replicas:
                 checked.replicated[topic] = None
         return checked
-
-    async def _load_configs(self, topics: Iterable[str]) -> None:
-        names = sorted(topics)
-        for start in range(0, len(names), CHECKED_AT_ONCE):
-            if start:
-                await asyncio.sleep(0)
-            await self._replicas.load_topic_configs(names[start : start + CHECKED_AT_ONCE])
 
     def _apply(
         self, received: list[Instruction], live_leaders: Mapping[int, Endpoint]
@@ -385,7 +372,7 @@ async def _response(
 ) -> LeaderAndIsrResponse:
     response = LeaderAndIsrResponse()
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
-    async for instruction in in_slices(received, CHECKED_AT_ONCE):
+    async for instruction in in_slices(received):
         topic, partition = instruction.topic_partition
         error = errors[instruction.topic_partition]
         if version < FIRST_VERSION_BY_ID:
@@ -450,7 +437,7 @@ class StopReplicaHandler:
         refusals = EntryRefusals(self._fence.broker_id)
         errors: dict[TopicPartition, ErrorCode] = {}
         received: list[Stop] = []
-        async for stop in in_slices(stops(request), CHECKED_AT_ONCE):
+        async for stop in in_slices(stops(request)):
             error = refusals.partition("StopReplica", stop.topic_partition)
             if error is ErrorCode.NONE:
                 received.append(stop)
@@ -466,7 +453,7 @@ class StopReplicaHandler:
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_partition.topic, topic_partition.partition, code)
-                async for topic_partition, code in in_slices(errors.items(), CHECKED_AT_ONCE)
+                async for topic_partition, code in in_slices(errors.items())
             ]
         )
 
@@ -525,7 +512,7 @@ class UpdateMetadataHandler:
             await self._get_ready(topics)
         while True:
             steps = update_steps(self._cache.image, request)
-            update = await run_in_slices(steps, CHECKED_AT_ONCE)
+            update = await run_in_slices(steps)
             error = order.refusal()
             if error is not ErrorCode.NONE:
                 return UpdateMetadataResponse(error_code=error)
@@ -553,8 +540,8 @@ class UpdateMetadataHandler:
             and update.after.brokers.keys() != update.before.brokers.keys()
         ):
             self._brokers_changed()
-        await run_in_slices(self._cache.report_different_listeners(), CHECKED_AT_ONCE)
-        async for topic in in_slices(topics, CHECKED_AT_ONCE):
+        await run_in_slices(self._cache.report_different_listeners())
+        async for topic in in_slices(topics):
             self._topic_changed(topic)
         if self._drop_strays is not None:
             await self._drop_strays(request)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.ports import Controller
 from minikafka.broker.requests.apis import RequestContext
@@ -28,9 +26,6 @@ from minikafka.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-
-# Partitions of a request read, or results written, without a pause: about a millisecond.
-PARTITIONS_AT_ONCE: Final = 1_000
 
 
 class ElectLeadersHandler:
@@ -58,10 +53,10 @@ class ElectLeadersHandler:
                 for number in row.partitions
             )
         )
-        partitions = {tp: None async for tp in in_slices(named, PARTITIONS_AT_ONCE)}
+        partitions = {tp: None async for tp in in_slices(named)}
         results = await self._elections.elect(partitions, election_type, request.timeout_ms)
         topics: dict[str, ElectLeadersTopicResult] = {}
-        async for tp in in_slices(sorted(results), PARTITIONS_AT_ONCE):
+        async for tp in in_slices(sorted(results)):
             error = results[tp]
             if request.topic_partitions is None and _needless(error):
                 continue
@@ -96,7 +91,7 @@ class AlterPartitionReassignmentsHandler:
     ) -> AlterPartitionReassignmentsResponse:
         targets: dict[TopicPartition, tuple[int, ...] | None] = {}
         named = ((topic.name, row) for topic in request.topics for row in topic.partitions)
-        async for name, row in in_slices(named, PARTITIONS_AT_ONCE):
+        async for name, row in in_slices(named):
             replicas = None if row.replicas is None else tuple(row.replicas)
             targets[TopicPartition(name, row.partition_index)] = replicas
         try:
@@ -106,7 +101,7 @@ class AlterPartitionReassignmentsHandler:
                 error_code=error.code, error_message=error.message
             )
         topics: dict[str, ReassignableTopicResponse] = {}
-        async for tp in in_slices(targets, PARTITIONS_AT_ONCE):
+        async for tp in in_slices(targets):
             topic = topics.get(tp.topic)
             if topic is None:
                 topic = topics[tp.topic] = ReassignableTopicResponse(tp.topic, [])
@@ -140,8 +135,7 @@ class ListPartitionReassignmentsHandler:
             else [
                 TopicPartition(topic.name, number)
                 async for topic, number in in_slices(
-                    ((t, number) for t in request.topics for number in t.partition_indexes),
-                    PARTITIONS_AT_ONCE,
+                    (t, number) for t in request.topics for number in t.partition_indexes
                 )
             ]
         )
@@ -152,7 +146,7 @@ class ListPartitionReassignmentsHandler:
                 error_code=error.code, error_message=error.message
             )
         ongoing: dict[str, OngoingTopicReassignment] = {}
-        async for tp, assignment in in_slices(found.items(), PARTITIONS_AT_ONCE):
+        async for tp, assignment in in_slices(found.items()):
             of_topic = ongoing.get(tp.topic)
             if of_topic is None:
                 of_topic = ongoing[tp.topic] = OngoingTopicReassignment(tp.topic, [])

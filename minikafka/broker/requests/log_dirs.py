@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.requests.apis import RequestContext
@@ -27,8 +26,6 @@ from minikafka.protocol.messages.describe_log_dirs import (
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.storage.log.unified_log import UnifiedLog
-
-MOVED_AT_ONCE: Final = 500  # replicas, before other connections are served
 
 
 class DescribeLogDirsHandler:
@@ -127,7 +124,7 @@ class AlterReplicaLogDirsHandler:
         }
         rows: list[tuple[str, AlterReplicaLogDirPartitionResult]] = []
         failures: dict[tuple[str, ErrorCode], list[TopicPartition]] = {}
-        async for topic_partition, path in in_slices(targets.items(), MOVED_AT_ONCE):
+        async for topic_partition, path in in_slices(targets.items()):
             topic, index = topic_partition
             error = self._move(topic_partition, path)
             rows.append((topic, AlterReplicaLogDirPartitionResult(index, error)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from minikafka.broker.fetch import offset_lookup
 from minikafka.broker.fetch.offset_lookup import (
@@ -15,10 +15,10 @@ from minikafka.broker.fetch.offset_lookup import (
     offsets_before,
 )
 from minikafka.broker.fetch.reader import Isolation
-from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
+from minikafka.broker.replication.record_deletion import RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
-from minikafka.broker.requests.many_partitions import elements_of, has_more_elements
+from minikafka.broker.requests.eager_start import begun
 from minikafka.core.log.time_search import SearchBudget
 from minikafka.kernel.cluster import (
     CONSUMER_REPLICA_ID,
@@ -27,7 +27,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Clock, Workers
-from minikafka.kernel.slices import in_slices
+from minikafka.kernel.slices import Slices, in_slices
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -49,8 +49,6 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-# Partitions of a request that are looked up or changed without a pause: some milliseconds.
-AT_ONCE: Final = 500
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_EPOCH = 4
@@ -101,42 +99,25 @@ class ListOffsetsHandler:
     def __call__(
         self, context: RequestContext, request: ListOffsetsRequest, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
-        listing = _Listing(request, context.header.api_version)
-        if has_more_elements(request.topics, AT_ONCE):
-            return self._list_in_slices(listing, reply)
-        listing.counts = Counter(
-            TopicPartition(topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        )
-        response = ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    topic.name,
-                    [self._row(listing, topic.name, requested) for requested in topic.partitions],
-                )
-                for topic in request.topics
-            ]
-        )
-        if listing.left:
-            return self._finish_all(listing, response, reply)
-        reply(response)
-        return None
+        return begun(self._list(_Listing(request, context.header.api_version), reply), reply)
 
-    async def _list_in_slices(self, listing: _Listing, reply: Reply) -> None:
-        requested_topics = listing.request.topics
-        async for place, requested in in_slices(elements_of(requested_topics), AT_ONCE):
-            if requested is not None:
-                name = requested_topics[place].name
-                listing.counts[TopicPartition(name, requested.partition_index)] += 1
+    async def _list(self, listing: _Listing, reply: Reply) -> None:
+        slices = Slices()
+        for topic in listing.request.topics:
+            for requested in topic.partitions:
+                if slices.ended():
+                    await slices.pause()
+                listing.counts[TopicPartition(topic.name, requested.partition_index)] += 1
         topics: list[ListOffsetsTopicResponse] = []
-        async for place, requested in in_slices(elements_of(requested_topics), AT_ONCE):
-            if requested is None:
-                topics.append(ListOffsetsTopicResponse(requested_topics[place].name))
-            else:
-                row = self._row(listing, topics[place].name, requested)
-                topics[place].partitions.append(row)
-        await self._finish_all(listing, ListOffsetsResponse(topics=topics), reply)
+        for topic in listing.request.topics:
+            topics.append(ListOffsetsTopicResponse(topic.name))
+            for requested in topic.partitions:
+                if slices.ended():
+                    await slices.pause()
+                topics[-1].partitions.append(self._row(listing, topic.name, requested))
+        for each in listing.left:
+            await self._finish(each, listing.version)
+        reply(ListOffsetsResponse(topics=topics))
 
     def _row(
         self, listing: _Listing, topic: str, requested: ListOffsetsPartition
@@ -162,13 +143,6 @@ class ListOffsetsHandler:
             else:
                 _put_offset(response, found, version)
         return response
-
-    async def _finish_all(
-        self, listing: _Listing, response: ListOffsetsResponse, reply: Reply
-    ) -> None:
-        for each in listing.left:
-            await self._finish(each, listing.version)
-        reply(response)
 
     async def _finish(self, long: _LongLookup, version: int) -> None:
         try:
@@ -265,34 +239,18 @@ class OffsetForLeaderEpochHandler:
     def __call__(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
-        if has_more_elements(request.topics, AT_ONCE):
-            return self._respond_in_slices(request, reply)
-        reply(
-            OffsetForLeaderEpochResponse(
-                topics=[
-                    OffsetForLeaderTopicResult(
-                        topic=topic.topic,
-                        partitions=[
-                            self._response(
-                                TopicPartition(topic.topic, requested.partition), requested
-                            )
-                            for requested in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
-            )
-        )
-        return None
+        return begun(self._respond(request, reply), reply)
 
-    async def _respond_in_slices(self, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
+    async def _respond(self, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
         topics: list[OffsetForLeaderTopicResult] = []
-        async for place, requested in in_slices(elements_of(request.topics), AT_ONCE):
-            if requested is None:
-                topics.append(OffsetForLeaderTopicResult(topic=request.topics[place].topic))
-            else:
-                topic_partition = TopicPartition(topics[place].topic, requested.partition)
-                topics[place].partitions.append(self._response(topic_partition, requested))
+        slices = Slices()
+        for topic in request.topics:
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic))
+            for requested in topic.partitions:
+                if slices.ended():
+                    await slices.pause()
+                topic_partition = TopicPartition(topic.topic, requested.partition)
+                topics[-1].partitions.append(self._response(topic_partition, requested))
         reply(OffsetForLeaderEpochResponse(topics=topics))
 
     def _response(
@@ -324,41 +282,21 @@ class DeleteRecordsHandler:
     def __call__(
         self, context: RequestContext, request: DeleteRecordsRequest, reply: Reply
     ) -> Coroutine[Any, Any, None] | None:
-        if has_more_elements(request.topics, AT_ONCE):
-            return self._delete_in_slices(request, reply)
-        offsets = {
-            TopicPartition(topic.name, requested.partition_index): requested.offset
-            for topic in request.topics
-            for requested in topic.partitions
-        }
+        return begun(self._delete(request, reply), reply)
 
-        def respond(results: Sequence[DeletionResult]) -> None:
-            topics: dict[str, DeleteRecordsTopicResult] = {}
-            for result in results:
-                _add_result(topics, result)
-            reply(DeleteRecordsResponse(topics=list(topics.values())))
-
-        self._deletion.delete(offsets, request.timeout_ms, respond)
-        return None
-
-    async def _delete_in_slices(self, request: DeleteRecordsRequest, reply: Reply) -> None:
+    async def _delete(self, request: DeleteRecordsRequest, reply: Reply) -> None:
         offsets: dict[TopicPartition, int] = {}
-        async for place, requested in in_slices(elements_of(request.topics), AT_ONCE):
-            if requested is not None:
-                name = request.topics[place].name
-                offsets[TopicPartition(name, requested.partition_index)] = requested.offset
-        results = await self._deletion.delete_in_slices(offsets, request.timeout_ms)
+        slices = Slices()
+        for topic in request.topics:
+            for requested in topic.partitions:
+                if slices.ended():
+                    await slices.pause()
+                offsets[TopicPartition(topic.name, requested.partition_index)] = requested.offset
         topics: dict[str, DeleteRecordsTopicResult] = {}
-        async for result in in_slices(results, AT_ONCE):
-            _add_result(topics, result)
+        async for result in in_slices(await self._deletion.delete(offsets, request.timeout_ms)):
+            name, index = result.topic_partition
+            if name not in topics:
+                topics[name] = DeleteRecordsTopicResult(name)
+            row = DeleteRecordsPartitionResult(index, result.low_watermark, result.error)
+            topics[name].partitions.append(row)
         reply(DeleteRecordsResponse(topics=list(topics.values())))
-
-
-def _add_result(topics: dict[str, DeleteRecordsTopicResult], result: DeletionResult) -> None:
-    """Add a result to that of its topic."""
-    name, index = result.topic_partition
-    topic = topics.get(name)
-    if topic is None:
-        topic = topics[name] = DeleteRecordsTopicResult(name)
-    row = DeleteRecordsPartitionResult(index, result.low_watermark, result.error)
-    topic.partitions.append(row)

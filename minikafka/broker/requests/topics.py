@@ -33,8 +33,6 @@ from minikafka.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 
-# Topics whose results, with their configurations, are made without a pause: some milliseconds.
-DESCRIBED_AT_ONCE: Final = 50
 # The first versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 STRICT_CREATE_TOPICS: Final = 6
 STRICT_CREATE_PARTITIONS: Final = 3
@@ -72,7 +70,7 @@ class CreateTopicsHandler:
                 _failed(topic.name, ErrorCode.INVALID_REQUEST, refused[topic.name])
                 if topic.name in refused
                 else self._result(topic.name, outcomes[topic.name])
-                async for topic in in_slices(request.topics, DESCRIBED_AT_ONCE)
+                async for topic in in_slices(request.topics)
             ]
         )
 

@@ -13,7 +13,7 @@ from minikafka.broker.requests.security.acls import require_known_codes
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import CoordinatorType
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.slices import in_slices
+from minikafka.kernel.slices import Slices
 from minikafka.protocol.messages.acls import (
     AclCreationResult,
     CreateAclsRequest,
@@ -67,7 +67,6 @@ from minikafka.protocol.messages.scram_credentials import (
 
 REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TEXT = MESSAGES[REFUSED]
-AT_ONCE = 1_000  # rows that are made without a pause
 NOBODY = -1  # the node and the port of a coordinator that is not told
 
 
@@ -144,12 +143,12 @@ async def _admit_moves(
 ) -> Admitted:
     if authorization.on_cluster(context, AclOperation.ALTER):
         return Admitted(request)
-    rows = []
+    rows, slices = [], Slices()
     topics = (topic for directory in request.dirs for topic in directory.topics)
-    for topic in topics:
+    async for topic in slices.over(topics):
         partitions = [
             AlterReplicaLogDirPartitionResult(index, REFUSED)
-            async for index in in_slices(topic.partitions, AT_ONCE)
+            async for index in slices.over(topic.partitions)
         ]
         rows.append(AlterReplicaLogDirTopicResult(topic.name, partitions))
     return Admitted(None, response=AlterReplicaLogDirsResponse(results=rows))
@@ -165,11 +164,11 @@ async def _admit_elections(
 ) -> Admitted:
     if authorization.on_cluster(context, AclOperation.ALTER):
         return Admitted(request)
-    rows = []
-    for topic in request.topic_partitions or ():
+    rows, slices = [], Slices()
+    async for topic in slices.over(request.topic_partitions or ()):
         partitions = [
             ElectLeadersPartitionResult(index, REFUSED, None)
-            async for index in in_slices(topic.partitions, AT_ONCE)
+            async for index in slices.over(topic.partitions)
         ]
         rows.append(ElectLeadersTopicResult(topic.topic, partitions))
     error = REFUSED if context.version > 0 else ErrorCode.NONE  # version 0 has no place for it
@@ -187,11 +186,11 @@ async def _admit_reassignments(
 ) -> Admitted:
     if authorization.on_cluster(context, AclOperation.ALTER):
         return Admitted(request)
-    rows = []
-    for topic in request.topics:
+    rows, slices = [], Slices()
+    async for topic in slices.over(request.topics):
         partitions = [
             ReassignablePartitionResponse(partition.partition_index, REFUSED, TEXT)
-            async for partition in in_slices(topic.partitions, AT_ONCE)
+            async for partition in slices.over(topic.partitions)
         ]
         rows.append(ReassignableTopicResponse(topic.name, partitions))
     response = AlterPartitionReassignmentsResponse(0, REFUSED, TEXT, rows)

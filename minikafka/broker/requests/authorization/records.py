@@ -9,14 +9,11 @@ from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import MESSAGES, Authorization, denied
 from minikafka.broker.requests.authorization.rows import TopicRows, Verdict
 from minikafka.broker.requests.authorization.wrapping import Admitted, before
-from minikafka.broker.requests.produce import (
-    READ_AT_ONCE,
-    partition_rows,
-)
+from minikafka.broker.requests.produce import partition_rows
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.slices import in_slices
+from minikafka.kernel.slices import Slices, in_slices
 from minikafka.protocol.messages import delete_records, describe_producers, list_offsets
 from minikafka.protocol.messages import offset_for_leader_epoch as epochs
 from minikafka.protocol.messages.produce import (
@@ -58,7 +55,10 @@ async def _admit_produce(
 
 
 async def _has_transactional_batch(request: ProduceRequest) -> bool:
-    async for _, data in in_slices(partition_rows(request), READ_AT_ONCE):
+    slices = Slices()
+    for _, data in partition_rows(request):
+        if slices.ended():
+            await slices.pause()
         if data.records is not None and is_transactional(data.records):
             return True
     return False
@@ -119,7 +119,7 @@ async def _admit_describe_producers(
     """Names that no topic may have are refused by the handler, without a question."""
     valid: list[Any] = []
     invalid: list[Any] = []
-    async for topic in in_slices(request.topics, READ_AT_ONCE):
+    async for topic in in_slices(request.topics):
         (valid if name_problem(topic.name) is None else invalid).append(topic)
     request.topics = valid
     admitted = await _PRODUCERS.gate(AclOperation.READ, answers_alone=False)(

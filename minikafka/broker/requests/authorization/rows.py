@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum, auto
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import Authorization
@@ -13,9 +12,7 @@ from minikafka.broker.requests.authorization.wrapping import Admitted, Gate
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass
-from minikafka.kernel.slices import in_slices
-
-REFUSED_AT_ONCE: Final = 1_000  # rows that are made without a pause: a millisecond
+from minikafka.kernel.slices import Slices, in_slices
 
 
 class Verdict(Enum):
@@ -46,14 +43,12 @@ class TopicRows:
     async def refused(self, topics: Sequence[Any], error: ErrorCode) -> list[Any]:
         """Return the rows that refuse these topics of a request, made in slices."""
         rows: list[Any] = []
-        made = 0
-        for topic in topics:
-            partitions: list[Any] = []
-            for partition in getattr(topic, self.partitions):
-                partitions.append(self.new_partition(partition, error))
-                made += 1
-                if made % REFUSED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+        slices = Slices()
+        async for topic in slices.over(topics):
+            partitions = [
+                self.new_partition(partition, error)
+                async for partition in slices.over(getattr(topic, self.partitions))
+            ]
             rows.append(self.new_topic(getattr(topic, self.name), partitions))
         return rows
 
@@ -119,6 +114,6 @@ async def split(
         return (list(rows), []) if getattr(rows[0], name) in allowed else ([], list(rows))
     kept: list[Any] = []
     refused: list[Any] = []
-    async for row in in_slices(rows, REFUSED_AT_ONCE):
+    async for row in in_slices(rows):
         (kept if getattr(row, name) in allowed else refused).append(row)
     return kept, refused

@@ -10,7 +10,7 @@ from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, Se
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.slices import in_slices
+from minikafka.kernel.slices import Slices, in_slices
 from minikafka.protocol.messages import add_partitions_to_txn, txn_offset_commit
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -40,7 +40,6 @@ from minikafka.protocol.messages.write_txn_markers import (
 
 REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 TRANSACTION = AclResourceType.TRANSACTIONAL_ID
-AT_ONCE = 1_000  # rows that are made without a pause
 NO_PRODUCER = -1
 
 
@@ -103,7 +102,7 @@ def add_partitions(facts: GuardFacts) -> Guard:
         if not any(topic.partitions for topic in refused):
             return Admitted(request)
         rows = await _ADD.refused(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        async for topic in in_slices(kept, AT_ONCE):
+        async for topic in in_slices(kept):
             rows.append(_not_attempted(topic))
         response = add_partitions_to_txn.AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=rows
@@ -166,14 +165,14 @@ async def _admit_markers(
         return Admitted(request)
     if authorization.on_cluster(context, AclOperation.CLUSTER_ACTION):
         return Admitted(request)
-    markers = []
+    markers, slices = [], Slices()
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    for marker in request.markers:
+    async for marker in slices.over(request.markers):
         topics = []
-        for topic in marker.topics:
+        async for topic in slices.over(marker.topics):
             rows = [
                 WritableTxnMarkerPartitionResult(index, error)
-                async for index in in_slices(topic.partition_indexes, AT_ONCE)
+                async for index in slices.over(topic.partition_indexes)
             ]
             topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
         markers.append(WritableTxnMarkerResult(marker.producer_id, topics))

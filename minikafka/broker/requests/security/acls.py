@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Coroutine, Sequence
 from enum import IntEnum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
 from minikafka.broker.requests.authorization.authorization import Authorization
@@ -29,7 +29,7 @@ from minikafka.core.security.acls import (
 from minikafka.core.security.authorizer import DeletedAcls
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.slices import in_slices
+from minikafka.kernel.slices import Slices, in_slices
 from minikafka.protocol.messages.acls import (
     AclCreation,
     AclCreationResult,
@@ -46,7 +46,6 @@ from minikafka.protocol.messages.acls import (
     DescribeAclsResponse,
 )
 
-AT_ONCE: Final = 200  # resources or entries read or written without a pause: a millisecond
 C = TypeVar("C", bound=IntEnum)
 AclRequest: TypeAlias = DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequest
 
@@ -105,10 +104,11 @@ class AclHandlers:
     async def _describe(self, selected: AclFilter, reply: Reply) -> None:
         resources: list[DescribeAclsResource] = []
         try:
-            async for pattern in in_slices(self._authorizer.acl_patterns(), AT_ONCE):
+            slices = Slices()
+            async for pattern in slices.over(self._authorizer.acl_patterns()):
                 found = self._authorizer.acls(selected, pattern)
                 if found:
-                    resources.append(await _described(pattern, found))
+                    resources.append(await _described(pattern, found, slices))
         except Exception as error:
             failure = self._failure(error)
             reply(DescribeAclsResponse(error_code=failure.code, error_message=failure.message))
@@ -128,7 +128,7 @@ class AclHandlers:
             row = AclCreationResult(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             reply(CreateAclsResponse(results=[row] * len(request.creations)))
             return
-        bindings = [_binding(row) async for row in in_slices(request.creations, AT_ONCE)]
+        bindings = [_binding(row) async for row in in_slices(request.creations)]
         errors = [_name_error(binding.pattern) for binding in bindings]
         valid = [b for b, error in zip(bindings, errors, strict=True) if error is None]
         requester = self._authorization.requester(context)
@@ -162,7 +162,9 @@ class AclHandlers:
             row = DeleteAclsFilterResult(failure.code, failure.message)
             reply(DeleteAclsResponse(filter_results=[row] * len(filters)))
             return
-        reply(DeleteAclsResponse(filter_results=[await _deletions(result) for result in deleted]))
+        slices = Slices()
+        results = [await _deletions(result, slices) async for result in slices.over(deleted)]
+        reply(DeleteAclsResponse(filter_results=results))
 
     def _failure(self, error: Exception) -> KafkaError:
         """Return the error of a request whose authorizer has raised ``error``."""
@@ -176,21 +178,23 @@ class AclHandlers:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-async def _described(pattern: ResourcePattern, found: Sequence[AclBinding]) -> DescribeAclsResource:
+async def _described(
+    pattern: ResourcePattern, found: Sequence[AclBinding], slices: Slices
+) -> DescribeAclsResource:
     return DescribeAclsResource(
         pattern.resource_type,
         pattern.name,
         pattern.pattern_type,
         [
             AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
-            async for _, entry in in_slices(found, AT_ONCE)
+            async for _, entry in slices.over(found)
         ],
     )
 
 
-async def _deletions(result: DeletedAcls) -> DeleteAclsFilterResult:
+async def _deletions(result: DeletedAcls, slices: Slices) -> DeleteAclsFilterResult:
     rows = []
-    async for binding, error in in_slices(result.bindings.items(), AT_ONCE):
+    async for binding, error in slices.over(result.bindings.items()):
         pattern, entry = binding
         rows.append(
             DeleteAclsMatchingAcl(

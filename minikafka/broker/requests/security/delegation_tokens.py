@@ -34,7 +34,6 @@ from minikafka.protocol.messages.delegation_tokens import (
 
 NO_TIMESTAMP: Final = -1
 FIRST_VERSION_WITH_REQUESTER: Final = 3
-DESCRIBED_AT_ONCE: Final = 200  # tokens that are authorized and described without a pause
 
 
 class DelegationTokenHandlers:
@@ -133,7 +132,7 @@ class DelegationTokenHandlers:
             owners = {Principal(row.principal_name, row.principal_type) for row in request.owners}
         rows = []
         tokens = self._tokens.tokens() if owners is None or owners else []
-        async for token in in_slices(tokens, DESCRIBED_AT_ONCE):
+        async for token in in_slices(tokens):
             if owners is not None and not token.concerns(owners):
                 continue
             if self._may_see(context, token):

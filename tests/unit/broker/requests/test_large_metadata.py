@@ -10,7 +10,7 @@ import pytest
 from minikafka.broker.metadata.topic_rows import EncodedTopic, EncodedTopics
 from minikafka.broker.requests import cluster
 from minikafka.broker.requests.apis import RequestContext
-from minikafka.broker.requests.cluster import AT_ONCE, SLICE, MetadataHandler
+from minikafka.broker.requests.cluster import LARGE, MetadataHandler
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.codec import encode
 from minikafka.protocol.frames import RequestHeader
@@ -26,6 +26,7 @@ from tests.support.broker.cluster_metadata import (
     topic_id,
     update,
 )
+from tests.support.world.turns import pause_at_every_element
 
 BROKERS = [live_broker(1, ("IN", "OUT"), "r1"), live_broker(2, ("IN",))]
 TOPICS = {
@@ -52,18 +53,20 @@ class Creation:
         respond(dict.fromkeys(topics, 3))
 
 
-def served(request: MetadataRequest, version: int) -> tuple[MetadataResponse, bool]:
-    """Return the response, and whether it was made in slices."""
+def served(request: MetadataRequest, version: int) -> MetadataResponse:
     handler = MetadataHandler(
         cache_with(update(TOPICS, BROKERS)), cast(Any, Creation()), "c", EncodedTopics()
     )
     context = RequestContext(RequestHeader(3, version, 1), "OUT", "h")
-    replies: list[MetadataResponse] = []
-    rest = handler(context, request, replies.append)
-    if rest is not None:
-        asyncio.run(rest)
-    (response,) = replies
-    return response, rest is not None
+
+    async def response() -> MetadataResponse:
+        replies: list[MetadataResponse] = []
+        rest = handler(context, request, replies.append)
+        if rest is not None:
+            await rest
+        return replies.pop()
+
+    return asyncio.run(response())
 
 
 @pytest.mark.mission("SCALE-2")
@@ -76,30 +79,28 @@ def test_slices_give_the_same_response(
     version: int,
     operations: bool,
 ) -> None:
-    def response(at_once: int) -> tuple[bytes, bool]:
-        monkeypatch.setattr(cluster, "AT_ONCE", at_once)
+    def response(large: int) -> bytes:
+        monkeypatch.setattr(cluster, "LARGE", large)
         request = MetadataRequest(topics)
         request.include_topic_authorized_operations = operations and version >= 8
-        found, in_slices = served(request, version)
-        return encode(found, version), in_slices
+        return encode(served(request, version), version)
 
-    (small, small_slices), (large, large_slices) = response(AT_ONCE), response(-1)
-    assert large == small
-    assert not small_slices
-    assert large_slices or topics == []
+    small = response(LARGE)
+    pause_at_every_element(monkeypatch)
+    assert response(-1) == small
 
 
 @pytest.mark.mission("SCALE-1")
 def test_many_topics_are_sent_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "AT_ONCE", 1)
-    response, _ = served(MetadataRequest(None), 12)
+    monkeypatch.setattr(cluster, "LARGE", 1)
+    response = served(MetadataRequest(None), 12)
     assert [type(topic) for topic in response.topics] == [EncodedTopic, EncodedTopic]
 
 
 def test_operations_are_set_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Since an authorizer changes them for each client."""
-    monkeypatch.setattr(cluster, "AT_ONCE", 1)
-    response, _ = served(MetadataRequest(None, include_topic_authorized_operations=True), 12)
+    monkeypatch.setattr(cluster, "LARGE", 1)
+    response = served(MetadataRequest(None, include_topic_authorized_operations=True), 12)
     assert EncodedTopic not in map(type, response.topics)
 
 
@@ -115,7 +116,9 @@ def test_operations_are_set_in_messages(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_the_loop_runs_between_slices(
-    topics: int, request_topics: list[MetadataRequestTopic] | None
+    monkeypatch: pytest.MonkeyPatch,
+    topics: int,
+    request_topics: list[MetadataRequestTopic] | None,
 ) -> None:
     cache = cache_with(update({f"t{n}": [partition_state(0, 1)] for n in range(topics)}, BROKERS))
     handler = MetadataHandler(cache, cast(Any, Creation()), "c", EncodedTopics())
@@ -134,4 +137,5 @@ def test_the_loop_runs_between_slices(
         assert len(replies[0].topics) == 1_000
         return turns
 
-    assert asyncio.run(turns()) >= 1_000 // SLICE
+    pause_at_every_element(monkeypatch)
+    assert asyncio.run(turns()) >= 1_000

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from minikafka.broker.replication import record_deletion
-from minikafka.broker.requests import offsets
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.slices import Slices
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -28,7 +28,7 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.support.broker.replicas import TOPIC, Node, ReplicaCluster
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
 COUNT = 1_000
 LATEST = -1
@@ -36,8 +36,8 @@ LATEST = -1
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "AT_ONCE", 5)
-    monkeypatch.setattr(record_deletion, "DELETED_AT_ONCE", 5)
+    pause_at_every_element(monkeypatch)
+    monkeypatch.setattr(record_deletion, "WAITING_TOGETHER", 5)
 
 
 def list_offsets(topics: Sequence[Sequence[int]]) -> tuple[Any, int]:
@@ -103,7 +103,7 @@ async def test_the_loop_runs_between_slices(
         request, version = make(topics)
         response, most = await most_calls_in_a_turn(serve(cluster[1], request, version))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(offsets, "AT_ONCE", COUNT + 1)
+            patch.setattr(Slices, "ended", lambda self: False)
             expected = await serve(cluster[1], request, version)
     assert rows_of(response)[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert len(rows_of(response)) == COUNT + 1

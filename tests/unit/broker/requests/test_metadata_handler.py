@@ -24,6 +24,7 @@ from tests.support.broker.cluster_metadata import (
     topic_id,
     update,
 )
+from tests.support.world.standing_clock import standing_clock
 
 VERSIONS = range(13)
 
@@ -68,7 +69,8 @@ def send(
     context = RequestContext(RequestHeader(3, version, 1), "OUT", "h")
     cache = cache_with(update(TOPICS, BROKERS))
     handler = MetadataHandler(cache, cast(Any, creation or Creation(False)), "cluster-1")
-    handler(context, request, responses.append)
+    with standing_clock():
+        handler(context, request, responses.append)
     if not responses:
         return MetadataResponse()
     (response,) = responses
@@ -175,7 +177,8 @@ def test_response_holds_the_error_of_the_topic_creation() -> None:
     creation = Creation()
     handler = MetadataHandler(cache_with(update(TOPICS, BROKERS)), cast(Any, creation), "c")
     request = MetadataRequest(topics=[MetadataRequestTopic(name=n) for n in ("new", "a")])
-    handler(RequestContext(RequestHeader(3, 9, 1), "OUT", "h"), request, responses.append)
+    with standing_clock():
+        handler(RequestContext(RequestHeader(3, 9, 1), "OUT", "h"), request, responses.append)
     assert responses == []
     creation.callbacks[0]({"new": ErrorCode.LEADER_NOT_AVAILABLE})
     assert errors(responses[0]) == {"a": 0, "new": ErrorCode.LEADER_NOT_AVAILABLE}
