@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
 
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
@@ -14,9 +13,6 @@ from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices
-
-# Results of an election taken without a pause: about a millisecond.
-RESULTS_AT_ONCE: Final = 1_000
 
 
 class DelayedElectLeader(DelayedUntilVisible[TopicPartition]):
@@ -104,7 +100,7 @@ class LeaderElectionAdmin:
             return dict.fromkeys(partitions, error)
         results: dict[TopicPartition, KafkaError | None] = {}
         leaders: dict[TopicPartition, int] = {}
-        async for tp, outcome in in_slices(elected.items(), RESULTS_AT_ONCE):
+        async for tp, outcome in in_slices(elected.items()):
             if isinstance(outcome, KafkaError):
                 results[tp] = outcome
             else:

@@ -134,7 +134,6 @@ class TopicOutcome:
 
 
 LISTED_FOR: Final = 200  # topics of a request that are checked against one listing
-LISTED_AT_ONCE: Final = 5_000  # names of existing topics noted without a pause
 
 
 class KnownTopics:
@@ -179,7 +178,7 @@ class KnownTopics:
         self._marked = frozenset(await store.topic_deletions())
         self._names.clear()
         self._by_metric_name.clear()
-        async for name in in_slices(await store.topics(), LISTED_AT_ONCE):
+        async for name in in_slices(await store.topics()):
             self.add(name)
         self._left = self._listed_for
 
@@ -231,7 +230,9 @@ class TopicAdmin:
         A ``timeout_ms`` of 0 or less always ends so."""
         known = KnownTopics(self._store, listed_for=LISTED_FOR)
         outcomes: dict[str, TopicOutcome] = {}
-        async for topic in in_slices(topics, 1):  # the placement of one may take milliseconds
+        async for topic in in_slices(
+            topics, look_every=1
+        ):  # the placement of one may take milliseconds
             outcomes[topic.name] = await self._create(topic, known, validate_only, take_permits)
         created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
         if created and not validate_only:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import UUID
@@ -11,11 +10,11 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.slices import Slices
 from minikafka.storage.directories.log_manager import LogManager
 
 # The checkpoint of a broker at rest is written this seldom: so it still notices a disk that fails.
 UNCHANGED_ROUNDS: Final = 12
-READ_AT_ONCE: Final = 2_000  # high watermarks read without a pause: about two milliseconds
 
 
 class HostedPartitions:
@@ -189,14 +188,13 @@ class HighWatermarkCheckpoint:
     async def _take_over_moved(self) -> None:
         """Take over the high watermarks that have moved, in slices. Those that move meanwhile are
         taken over, too. Nothing is lost if the task is cancelled."""
-        taken = 0
+        slices = Slices()
         while self.moved:
             partition = self.moved.pop()
             partition.is_moved = False
             self._take_over(partition.topic_partition)
-            taken += 1
-            if taken % READ_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            if slices.ended():
+                await slices.pause()
 
     def _take_over(self, topic_partition: TopicPartition) -> None:
         partition = self._hosted.get(topic_partition)

@@ -10,9 +10,8 @@ controller of what it has not written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Final
 
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -31,11 +30,10 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError, NoAuth, TimerHandle
+from minikafka.kernel.slices import Slices
 from minikafka.zookeeper.store import ZkStore
 
 WRITES_AT_ONCE = 500
-# Partitions looked at without a pause: some milliseconds, or tens of them if all shrink.
-SHRUNK_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +129,14 @@ class IsrMaintenance:
 
         Also advance high watermarks: a caught-up follower outside of the ISR holds the high
         watermark back until it has lagged for too long, which no request indicates."""
-        partitions = list(self._hosted)
-        for start in range(0, len(partitions), SHRUNK_AT_ONCE):
-            if start:
-                await asyncio.sleep(0)
-            self._shrink(partitions[start : start + SHRUNK_AT_ONCE])
-
-    def _shrink(self, partitions: Sequence[Partition]) -> None:
-        now_ms = self._clock.monotonic_ms()
+        slices, now_ms = Slices(), self._clock.monotonic_ms()
         advanced: list[TopicPartition] = []
-        for partition in partitions:
+        for partition in list(self._hosted):
+            if slices.ended():
+                self._purgatories.partitions_changed(advanced)
+                advanced = []
+                await slices.pause()
+                now_ms = self._clock.monotonic_ms()
             if self._hosted.get(partition.topic_partition) is not partition:
                 continue  # it was stopped between two slices
             partition.maybe_shrink(now_ms)

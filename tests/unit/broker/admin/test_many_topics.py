@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.admin import topics
 from minikafka.broker.admin.topics import LISTED_FOR, KnownTopics
-from minikafka.broker.requests import topics as handlers
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost
@@ -16,7 +14,7 @@ from minikafka.protocol.frames import RequestHeader
 from minikafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 from tests.support.zookeeper.direct import DirectZookeeper
 from tests.unit.broker.admin.test_topic_admin import Admin
 
@@ -42,7 +40,7 @@ async def admin() -> AdminOfSession:
 async def test_topics_to_validate_are_checked_against_few_listings(
     admin: AdminOfSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "DESCRIBED_AT_ONCE", 1)
+    pause_at_every_element(monkeypatch)
     request = CreateTopicsRequest(
         [CreatableTopic(f"new-{number}", 1, 1) for number in range(COUNT)], validate_only=True
     )
@@ -56,7 +54,7 @@ async def test_topics_to_validate_are_checked_against_few_listings(
 
 @pytest.mark.mission("SAFE-38")
 async def test_many_existing_topics_are_noted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "LISTED_AT_ONCE", 5)
+    pause_at_every_element(monkeypatch)
     existing = [f"t_{number}" for number in range(2_000)]
     known = KnownTopics(lambda: Listing(existing), LISTED_FOR)  # type: ignore[arg-type, return-value]
     _, most = await most_calls_in_a_turn(known.require_free("new"))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.broker.replication import hosted_partitions
 from minikafka.broker.replication.hosted_partitions import (
     UNCHANGED_ROUNDS,
     HighWatermarkCheckpoint,
 )
 from minikafka.kernel.cluster import TopicPartition
+from tests.support.world.turns import pause_at_every_element
 
 INDEXES = range(4)
 LEFT = TopicPartition("left", 0)  # from before the start
@@ -144,7 +144,7 @@ async def test_a_hosted_partition_is_not_looked_at_when_its_value_is_forgotten(
 async def test_the_loop_runs_between_slices_and_no_move_is_lost(
     monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
-    monkeypatch.setattr(hosted_partitions, "READ_AT_ONCE", 2)
+    pause_at_every_element(monkeypatch)
     life = Life()
     for index in INDEXES:
         life.change("host", index)

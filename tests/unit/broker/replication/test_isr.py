@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from minikafka.broker.replication import isr
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.kernel.errors import ErrorCode
 from tests.support.broker.replicas import TP, ReplicaCluster, error_of
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
 
 async def test_a_laggard_leaves_the_isr_and_comes_back() -> None:
@@ -42,11 +41,10 @@ async def test_many_isrs_shrink_in_slices(monkeypatch: pytest.MonkeyPatch) -> No
         await cluster.clock.settle()
         maintenance = cluster[1].replicas.isr
 
-        async def most(at_once: int) -> int:
-            monkeypatch.setattr(isr, "SHRUNK_AT_ONCE", at_once)
-            return (await most_calls_in_a_turn(maintenance._shrink_all()))[1]
-
-        assert await most(2) * 4 < await most(40)
+        _, most_at_once = await most_calls_in_a_turn(maintenance._shrink_all())
+        pause_at_every_element(monkeypatch)
+        _, most = await most_calls_in_a_turn(maintenance._shrink_all())
+        assert most * 4 < most_at_once
 
 
 async def test_an_idle_follower_that_holds_everything_stays_in_the_isr() -> None:
