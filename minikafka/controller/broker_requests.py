@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from minikafka.controller.services import ControllerServices
 from minikafka.core.controller.alter_partition import (
@@ -19,10 +18,6 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import BadVersion
 from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.store import MalformedZnode
-
-# Partitions decided without a pause: some milliseconds. The event goes on after the pause before
-# the next event begins.
-DECIDED_AT_ONCE: Final = 500
 
 
 class BrokerRequests:
@@ -54,13 +49,13 @@ class BrokerRequests:
         states = request.states.items()
         ahead = [
             partition
-            async for partition, requested in in_slices(states, DECIDED_AT_ONCE)
+            async for partition, requested in in_slices(states)
             if is_ahead(context, partition, requested)
         ]
         await machines.leaderships.refresh(ahead)
         results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
-        async for partition, requested in in_slices(states, DECIDED_AT_ONCE):
+        async for partition, requested in in_slices(states):
             result = decide(context, partition, requested)
             if result is None:
                 accepted[partition] = requested
@@ -88,7 +83,7 @@ class BrokerRequests:
         refused ones, too, which costs much when a leader repeats its request fast."""
         current: list[TopicPartition] = []
         refused: list[TopicPartition] = []
-        async for partition, result in in_slices(results.items(), DECIDED_AT_ONCE):
+        async for partition, result in in_slices(results.items()):
             (current if isinstance(result, LeaderAndIsr) else refused).append(partition)
         if current:
             brokers = self._context.live_or_shutting_down_broker_ids()

@@ -23,8 +23,6 @@ An exception in any step makes the elector resign, so that a controller that wor
 
 from __future__ import annotations
 
-from typing import Final
-
 from minikafka.controller.broker_changes import BrokerChanges
 from minikafka.controller.isr_removal import IsrRemovals
 from minikafka.controller.leader_election import RebalanceTimer, ReplicaElections
@@ -38,9 +36,6 @@ from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.slices import in_slices, run_in_slices
 from minikafka.zookeeper.store import MalformedZnode
-
-# Partitions or replicas looked at without a pause: some milliseconds.
-CHECKED_AT_ONCE: Final = 1_000
 
 
 class Failover:
@@ -106,9 +101,7 @@ class Failover:
         topics = await read_topics(services.store, services.watches.term, self._log)
         partitions = await self._topics.add_topics(topics)
         context.partitions_being_reassigned = {
-            tp
-            async for tp in in_slices(partitions, CHECKED_AT_ONCE)
-            if is_being_reassigned(context.assignment(tp))
+            tp async for tp in in_slices(partitions) if is_being_reassigned(context.assignment(tp))
         }
         await services.machines.leaderships.refresh(partitions)
         for broker_id in sorted(context.brokers):
@@ -125,10 +118,10 @@ class Failover:
         machines, context = self._services.machines, self._services.context
         self._log.info("replica_state_machine_starting")
         steps = replica_machine.startup(context)
-        online, offline = await run_in_slices(steps, CHECKED_AT_ONCE)
+        online, offline = await run_in_slices(steps)
         await machines.change_replicas(online, ReplicaState.ONLINE)
         self._log.info("partition_state_machine_starting")
-        await run_in_slices(partition_machine.startup(context), CHECKED_AT_ONCE)
+        await run_in_slices(partition_machine.startup(context))
         await machines.trigger_online_partitions()
         await self._isr_removals.take_offline(offline)
 

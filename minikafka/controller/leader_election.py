@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from minikafka.controller.services import ControllerServices
 from minikafka.core.controller.election import ElectionStrategy, candidates, out_of_balance
@@ -22,8 +22,6 @@ from minikafka.zookeeper.store import MalformedZnode
 
 TASK_NAME = "auto-leader-rebalance-task"
 FIRST_CHECK_MS = 5_000
-# Partitions classified, or results made, without a pause: a few milliseconds.
-CHECKED_AT_ONCE: Final = 1_000
 
 # The new leader of each partition, or the error that says why it has none.
 Elected: TypeAlias = dict[TopicPartition, int | KafkaError]
@@ -76,7 +74,7 @@ class ReplicaElections:
         """Elect the preferred leaders of brokers that lead too few of their partitions."""
         percentage = self._services.config.leader_imbalance_per_broker_percentage
         steps = out_of_balance(self._context, percentage)
-        found = await run_in_slices(steps, CHECKED_AT_ONCE)
+        found = await run_in_slices(steps)
         for broker_id, partitions in found.items():
             self._log.info("leader_imbalance_found", preferred=broker_id, count=len(partitions))
             await self._elect(partitions, ElectionType.PREFERRED, "AutoTriggered")
@@ -85,7 +83,7 @@ class ReplicaElections:
         self, partitions: Collection[TopicPartition], election_type: ElectionType, trigger: str
     ) -> Elected:
         steps = candidates(self._context, partitions, election_type)
-        found = await run_in_slices(steps, CHECKED_AT_ONCE)
+        found = await run_in_slices(steps)
         self._log.info(
             "leader_election_started",
             type=election_type.name,
@@ -105,7 +103,7 @@ class ReplicaElections:
             else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         )
         results: Elected = {}
-        async for tp in in_slices(found.electable, CHECKED_AT_ONCE):
+        async for tp in in_slices(found.electable):
             results[tp] = (
                 elected[tp].leader
                 if tp in elected
@@ -118,7 +116,7 @@ class ReplicaElections:
         deleted = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
         results.update(dict.fromkeys(found.being_deleted, deleted))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        async for tp in in_slices(found.unknown, CHECKED_AT_ONCE):
+        async for tp in in_slices(found.unknown):
             results[tp] = KafkaError(unknown, "The partition does not exist.")
         return results
 

@@ -25,9 +25,6 @@ from minikafka.zookeeper.store import MalformedZnode
 Assignments: TypeAlias = Mapping[TopicPartition, ReplicaAssignment]
 Results: TypeAlias = dict[TopicPartition, KafkaError | None]
 
-# Partitions checked or logged without a pause: some milliseconds. The event goes on after the pause
-# before the next event begins.
-CHECKED_AT_ONCE: Final = 200
 MAX_ORDERED: Final = 1_000  # reassignments, of which a page then sees the first ones
 
 
@@ -86,7 +83,7 @@ class Reassignments:
         for the same partitions in ``/admin/reassign_partitions`` are removed."""
         results: Results = {}
         requested: dict[TopicPartition, ReplicaAssignment] = {}
-        async for partition, target in in_slices(request.targets.items(), CHECKED_AT_ONCE):
+        async for partition, target in in_slices(request.targets.items()):
             try:
                 if target is not None:
                     reassignment.check_target(self._context, partition, target)
@@ -251,7 +248,7 @@ class Reassignments:
         """Start replicas that must catch up; complete reassignments whose replicas are in sync."""
         in_sync = await self._in_sync(partitions)
         waiting = [tp for tp in partitions if tp not in in_sync]
-        async for partition in in_slices(waiting, CHECKED_AT_ONCE):
+        async for partition in in_slices(waiting):
             message = (
                 f"New replicas {self._target(partition)} for partition {partition} being "
                 "reassigned not yet caught up with the leader"
@@ -262,7 +259,7 @@ class Reassignments:
         await self._log_step(2, led)
         await self._machines.change_replicas(self._to_start(waiting), ReplicaState.NEW)
         await self._log_step(3, waiting)
-        async for partition in in_slices(waiting, CHECKED_AT_ONCE):
+        async for partition in in_slices(waiting):
             message = (
                 f"Waiting for new replicas {self._target(partition)} for partition {partition} "
                 "being reassigned to catch up with the leader"
@@ -421,7 +418,7 @@ class Reassignments:
             )
 
     async def _log_step(self, number: int, partitions: Collection[TopicPartition]) -> None:
-        async for partition in in_slices(partitions, CHECKED_AT_ONCE):
+        async for partition in in_slices(partitions):
             assignment = self._context.assignment(partition)
             if partition in self._context.partitions_being_reassigned:
                 self._steps[partition] = number

@@ -17,7 +17,6 @@ tasks of this broker run in between.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,7 +50,7 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import BadVersion, CoordinationError
-from minikafka.kernel.slices import run_in_slices
+from minikafka.kernel.slices import in_slices, run_in_slices
 from minikafka.zookeeper.session import ZkSession
 
 T = TypeVar("T")
@@ -110,9 +109,7 @@ class StateMachines:
         """Take partitions to the state ``target``; return the new leaders of those that were
         elected. ``strategy`` is needed for the target Online only."""
         elected: dict[TopicPartition, LeaderAndIsr] = {}
-        for place, (some, unfinished) in enumerate(_slices(partitions, _topic)):
-            if place:
-                await asyncio.sleep(0)
+        async for some, unfinished in in_slices(_slices(partitions, _topic), look_every=1):
             elected.update(await self._change_partitions(some, target, strategy))
             self._flush(unfinished)
         return elected
@@ -243,9 +240,7 @@ class StateMachines:
         """Take replicas to the state ``target``, broker by broker. Replicas of a partition that
         follow each other in ``replicas`` are in the same slice, so one request covers them."""
         slices = _slices(replicas, lambda replica: replica.topic_partition.topic)
-        for place, (some, unfinished) in enumerate(slices):
-            if place:
-                await asyncio.sleep(0)
+        async for some, unfinished in in_slices(slices, look_every=1):
             self._batch.new_batch()
             for broker_id, of_broker in replica_machine.by_broker(some).items():
                 await self._change_replicas(broker_id, of_broker, target)
@@ -356,7 +351,7 @@ class StateMachines:
         partitions = self._context.partitions_with_leaders()
         version = self._config.inter_broker_protocol.update_metadata_version
         steps = self._batch.metadata_steps(broker_ids, partitions, version)
-        self._send(await run_in_slices(steps, SLICE))
+        self._send(await run_in_slices(steps))
 
     def send_stop_replicas(
         self, broker_id: int, partitions: Iterable[TopicPartition], delete: bool = False

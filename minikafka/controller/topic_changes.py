@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 from uuid import UUID
 
 from minikafka.controller.isr_removal import IsrRemovals
@@ -18,9 +17,6 @@ from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.slices import in_slices
 from minikafka.zookeeper.store import TopicAssignment
-
-# Topics taken into the context without a pause: a few milliseconds.
-TOPICS_AT_ONCE: Final = 100
 
 
 class TopicChanges:
@@ -98,7 +94,7 @@ class TopicChanges:
         """Read and watch these topics and add them to the context; return their partitions."""
         found = await self._read(topics)
         partitions: list[TopicPartition] = []
-        async for topic in in_slices(sorted(found), TOPICS_AT_ONCE):
+        async for topic in in_slices(sorted(found), look_every=1):
             self._context.all_topics.add(topic)
             topic_id = await self._topic_id(topic, found)
             if topic_id is not None:

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests import broker_to_controller
 from minikafka.broker.requests.apis import RequestContext, UnreadableRequest
 from minikafka.broker.requests.broker_to_controller import (
     AllocateProducerIdsHandler,
@@ -16,7 +15,6 @@ from minikafka.broker.requests.broker_to_controller import (
     UpdateFeaturesHandler,
     refuse_envelope,
 )
-from minikafka.controller import broker_requests
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol
@@ -35,7 +33,7 @@ from minikafka.protocol.messages.envelope import EnvelopeRequest
 from minikafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
 VERSIONS = range(4)
 COUNT = 2_000
@@ -255,8 +253,7 @@ async def test_no_feature_is_updated_before_2_7(new_cluster: NewCluster) -> None
 async def test_isrs_of_thousands_of_partitions_are_decided_in_slices(
     new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch, topics: int
 ) -> None:
-    monkeypatch.setattr(broker_requests, "DECIDED_AT_ONCE", 5)
-    monkeypatch.setattr(broker_to_controller, "AT_ONCE", 5)
+    pause_at_every_element(monkeypatch)
     rows = [AlterPartitionPartition(number, 7, [1]) for number in range(COUNT // topics)]
     async with new_cluster() as cluster:
         await cluster.start(1, 2)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from minikafka.controller import failover
 from minikafka.controller import state_machines as machines
 from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
+from minikafka.kernel.slices import Slices
 from tests.support.controller.controller_lab import ClusterOfControllers, InShort, NewCluster
 from tests.support.world.turns import most_calls_in_a_turn
 
@@ -154,9 +154,10 @@ async def test_a_controller_that_resigns_between_two_slices_leaves_the_rest_to_t
 async def largest_step(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[], Coroutine[Any, Any, Any]], at_once: int
 ) -> int:
-    monkeypatch.setattr(machines, "SLICE", at_once)
-    monkeypatch.setattr(failover, "CHECKED_AT_ONCE", at_once)
-    return (await most_calls_in_a_turn(work()))[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(machines, "SLICE", at_once)
+        patch.setattr(Slices, "ended", lambda self: at_once < 3)
+        return (await most_calls_in_a_turn(work()))[1]
 
 
 @pytest.mark.mission("SCALE-7")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.requests import elections
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.elections import AlterPartitionReassignmentsHandler
-from minikafka.controller import reassignment
 from minikafka.core.controller.reassignment import MAX_REPLICAS
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -18,7 +16,7 @@ from minikafka.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from tests.support.controller.controller_lab import NewCluster
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
 COUNT = 2_000
 CONTEXT = RequestContext(RequestHeader(45, 0, 1), "PLAINTEXT", "h")
@@ -26,8 +24,7 @@ CONTEXT = RequestContext(RequestHeader(45, 0, 1), "PLAINTEXT", "h")
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "PARTITIONS_AT_ONCE", 5)
-    monkeypatch.setattr(reassignment, "CHECKED_AT_ONCE", 5)
+    pause_at_every_element(monkeypatch)
 
 
 @pytest.mark.mission("SAFE-37")

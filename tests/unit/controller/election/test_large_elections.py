@@ -6,16 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.broker.admin import elections as election_admin
 from minikafka.broker.admin.elections import DelayedElectLeader, LeaderElectionAdmin
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests import elections
 from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.elections import (
     ElectLeadersHandler,
     ListPartitionReassignmentsHandler,
 )
-from minikafka.controller import leader_election
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import ElectionType, TopicPartition
@@ -30,7 +27,7 @@ from minikafka.protocol.messages.list_partition_reassignments import (
 from tests.support.broker.cluster_metadata import cache_with, partition_state, update
 from tests.support.controller.controller_lab import NewCluster
 from tests.support.world.manual_clock import ManualClock
-from tests.support.world.turns import most_calls_in_a_turn
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
 COUNT = 2_000
 CONTEXT = RequestContext(RequestHeader(43, 2, 1), "PLAINTEXT", "h")
@@ -38,9 +35,7 @@ CONTEXT = RequestContext(RequestHeader(43, 2, 1), "PLAINTEXT", "h")
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "PARTITIONS_AT_ONCE", 5)
-    monkeypatch.setattr(election_admin, "RESULTS_AT_ONCE", 5)
-    monkeypatch.setattr(leader_election, "CHECKED_AT_ONCE", 5)
+    pause_at_every_element(monkeypatch)
 
 
 def handler_at(controller: Any, cache: Any) -> ElectLeadersHandler:
