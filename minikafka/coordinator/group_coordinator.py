@@ -23,15 +23,12 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
+from minikafka.kernel.slices import in_slices
 from minikafka.protocol.messages.describe_groups import DescribedGroup
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.list_groups import ListedGroup
 
 CLASSIC = "classic"  # the type of every group of this coordinator (KIP-848)
-
-# Expiry yields to other requests after 100 groups or 1,000 deleted offsets: a few milliseconds.
-GROUPS_PER_SLICE = 100
-DELETED_OFFSETS_PER_GROUP = 10
 
 
 class GroupCoordinator:
@@ -299,20 +296,11 @@ class GroupCoordinator:
             self.runtime.start_task(self._delete_in_slices(forget), "forget-offsets")
 
     async def _delete_in_slices(self, delete: Callable[[GroupContext, Group], int]) -> int:
-        """Call ``delete`` for each group, and yield to other tasks now and then.
-
-        Returns the number of deleted offsets.
-        """
-        deleted = work = 0
-        for context, group in self.groups():
-            if group.is_dead:
-                continue
-            offsets = delete(context, group)
-            deleted += offsets
-            work += 1 + offsets // DELETED_OFFSETS_PER_GROUP
-            if work >= GROUPS_PER_SLICE:
-                work = 0
-                await self._clock.sleep(0)
+        """Call ``delete`` for each group; return the number of deleted offsets."""
+        deleted = 0
+        async for context, group in in_slices(self.groups(), look_every=1):
+            if not group.is_dead:
+                deleted += delete(context, group)
         return deleted
 
     # -- groups

@@ -10,6 +10,7 @@ from minikafka.core.coordinator_shard import CoordinatorShard
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Buffer, Clock
+from minikafka.kernel.slices import Slices
 from minikafka.protocol.codec import DecodeError
 from minikafka.protocol.records.batch import (
     CorruptRecordError,
@@ -25,7 +26,6 @@ from minikafka.protocol.records.control import (
 from minikafka.protocol.records.record import Record
 from minikafka.protocol.records.record_layout import Want, compile_walk
 
-RECORDS_PER_SLICE = 500
 READ_RETRY_MS = 1_000
 
 R = TypeVar("R")
@@ -52,7 +52,7 @@ _find_records: Callable[[bytes, int, int], Iterator[_KeyAndValue]] = compile_wal
 class CoordinatorLoader:
     """Replays the log of a partition into a shard (Kafka's ``CoordinatorLoader``).
 
-    It works in slices of a few hundred records and serves other requests in between.
+    It works in slices and serves other requests in between.
 
     A damaged batch or unreadable record must not keep the rest of the partition from being
     served: it is logged and skipped. (Kafka also skips everything behind it.)
@@ -78,7 +78,7 @@ class CoordinatorLoader:
         False. Failed reads are retried: a failed disk eventually takes the partition offline.
         """
         events = self._events.bind(partition=partition)
-        replay = _Replay(shard, self._clock, self._log, events)
+        replay = _Replay(shard, self._log, events)
         offset = 0
         while is_current():
             bounds = self._log.bounds(partition)
@@ -123,19 +123,17 @@ class _Replay(Generic[R]):
     def __init__(
         self,
         shard: CoordinatorShard[R, Any, Any],
-        clock: Clock,
         log: InternalLog,
         events: EventLog,
     ) -> None:
         self._shard = shard
         self._log = log
-        self._clock = clock
         self._events = events
         # By key: value, offset of the record, base offset of its batch; in the order of the log.
         self._latest: dict[bytes, tuple[bytes | None, int, int]] = {}
         self._next_offset = 0  # after the last batch that was added
         self._replayed_offset = -1  # of the last record or marker that was replayed
-        self._records_in_slice = 0
+        self._slices = Slices()
 
     async def add_batches(self, data: Buffer, offset: int) -> int:
         """Replay the batches in ``data`` from ``offset`` on; return the offset after the last
@@ -164,8 +162,8 @@ class _Replay(Generic[R]):
         latest, self._latest = self._latest, {}
         for key, (value, offset, base_offset) in latest.items():
             self._replay(key, value, offset, base_offset, None)
-            if self._slice_is_full():
-                await self._clock.sleep(0)
+            if self._slices.ended():
+                await self._slices.pause()
 
     async def _add(self, batch: RecordBatch) -> None:
         """Replay one batch. Raises KafkaError if it is damaged. The CRC does not cover the base
@@ -180,8 +178,8 @@ class _Replay(Generic[R]):
             for delta, key, value in await self._records_of(batch):
                 latest.pop(key or b"", None)  # so that it moves to the end, as in the log
                 latest[key or b""] = (value, base_offset + delta, base_offset)
-                if self._slice_is_full():
-                    await self._clock.sleep(0)
+                if self._slices.ended():
+                    await self._slices.pause()
             return
         await self.flush()  # transactional records and markers keep their place among the others
         if batch.is_control:
@@ -192,8 +190,8 @@ class _Replay(Generic[R]):
         for delta, key, value in await self._records_of(batch):
             offset = batch.base_offset + delta
             self._replay(key or b"", value, offset, batch.base_offset, batch.producer_id)
-            if self._slice_is_full():
-                await self._clock.sleep(0)
+            if self._slices.ended():
+                await self._slices.pause()
 
     async def _records_of(self, batch: RecordBatch) -> Iterator[_KeyAndValue]:
         data = await self._log.opened(batch)
@@ -231,8 +229,3 @@ class _Replay(Generic[R]):
         """Check that the shard receives records in the order of the log."""
         assert offset > self._replayed_offset, f"offset {offset} after {self._replayed_offset}"
         self._replayed_offset = offset
-
-    def _slice_is_full(self) -> bool:
-        """Count one record; True after every ``RECORDS_PER_SLICE`` records."""
-        self._records_in_slice = (self._records_in_slice + 1) % RECORDS_PER_SLICE
-        return not self._records_in_slice

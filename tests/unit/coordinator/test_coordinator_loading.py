@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.coordinator.loader import RECORDS_PER_SLICE, CoordinatorLoader
+from minikafka.coordinator.loader import CoordinatorLoader
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import GroupState
 from minikafka.core.group.records import (
@@ -29,6 +30,7 @@ from minikafka.protocol.records.record import encode_record as record_bytes
 from tests.support.coordinator.group_lab import GroupLab, LabClock, MemoryLog, run
 from tests.support.storage.stored_batches import stamp, stored_batch
 from tests.support.world.recording_log import RecordingLog
+from tests.support.world.turns import most_calls_in_a_turn, pause_at_every_element
 
 
 def value(
@@ -217,11 +219,17 @@ def test_records_deleted_while_loading_are_skipped() -> None:
     assert [tp.partition for tp in shard.groups["g"].offsets] == [0, 3, 4]
 
 
-def test_loading_yields_to_other_requests_even_with_small_batches() -> None:
-    log, clock = MemoryLog(), PatientClock()
-    commits(log, 2 * RECORDS_PER_SLICE)
-    load(log, RecordingLog(), clock)
-    assert clock.slept == 4, "twice while reading, twice while replaying"
+async def test_loading_yields_to_other_requests_even_with_small_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, count = MemoryLog(), 40
+    commits(log, count)
+    loader = CoordinatorLoader(PatientClock(), log, 1 << 20, RecordingLog())
+    work = partial(loader.load, 0, cast(Any, GroupShard(GroupConfig())), lambda: True)
+    _, most_at_once = await most_calls_in_a_turn(work())
+    pause_at_every_element(monkeypatch)
+    _, most = await most_calls_in_a_turn(work())
+    assert most * 4 < most_at_once
 
 
 # -- loading compared with a replay record by record
