@@ -75,12 +75,12 @@ def with_timestamp_delta(data: bytes, start: int, end: int, timestamp_delta: int
 ON_LOOP_BYTES: Final = 512 * 1024
 _MAX_LONG: Final = 2**63 - 1
 
-# Yields None when other tasks should run, or work for a worker, whose result it receives. The work
-# is a pure function.
-Slices: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
+# Yields None where other tasks may run, or work for a worker, whose result it receives. The work is
+# a pure function.
+CleaningSteps: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
 
 
-def _opened(batch: RecordBatch) -> Slices[bytes]:
+def _opened(batch: RecordBatch) -> CleaningSteps[bytes]:
     """Return the records of ``batch``, decompressed. Raises KafkaError."""
     if not batch.attributes & COMPRESSION_MASK:
         return bytes(batch.payload())
@@ -106,12 +106,7 @@ def _payload(data: bytes, kept: array[int], shift: int, codec: Compression) -> b
 
 # -- the passes
 
-# One unit is what a record costs: some microseconds.
-_UNITS_PER_SLICE: Final = 128
-_UNITS_PER_BATCH: Final = 6
-_LOOKS_UP_AFTER: Final = 32  # records
-_LAST: Final = _LOOKS_UP_AFTER - 1
-_BYTES_PER_UNIT: Final = 8192
+_STEP_RECORDS: Final = 32  # which cost some microseconds each
 
 
 class LastRecord(NamedTuple):
@@ -120,23 +115,6 @@ class LastRecord(NamedTuple):
 
     data_offset: int
     producer_epoch: int
-
-
-class Pace:
-    """Counts units of work; a result of True means that it is time to yield to other tasks."""
-
-    def __init__(self) -> None:
-        self._done = 0
-
-    def of_batch(self, batch: RecordBatch) -> bool:
-        return self.of(_UNITS_PER_BATCH + batch.size_bytes // _BYTES_PER_UNIT)
-
-    def of(self, units: int) -> bool:
-        self._done += units
-        if self._done < _UNITS_PER_SLICE:
-            return False
-        self._done = 0
-        return True
 
 
 def checked(batch: RecordBatch) -> RecordBatch:
@@ -157,22 +135,21 @@ class KeyIndexer:
     start_offset: int
     transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
     stats: CleanerStats = field(default_factory=CleanerStats)
-    _pace: Pace = field(default_factory=Pace)
 
-    def take(self, batches: Sequence[RecordBatch]) -> Slices[bool]:
+    def take(self, batches: Sequence[RecordBatch]) -> CleaningSteps[bool]:
         """Add the keys of ``batches``. Returns True if the map is full; a later cleaning continues
         at the first record that was not added. Raises KafkaError for a corrupt batch."""
         offsets, start = self.offsets, self.start_offset
         for batch in batches:
-            if self._pace.of_batch(checked(batch)):
-                yield None
+            yield None
+            checked(batch)
             self.stats.map_records_read += batch.record_count
             if not self.transactions.takes_away(batch) and not batch.is_control:
                 base_offset = batch.base_offset
                 data = yield from _opened(batch)
                 found = find_records(data, batch.record_count, batch.last_offset_delta)
                 for number, (_, _, _, delta, key, _) in enumerate(found):
-                    if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
+                    if number % _STEP_RECORDS == _STEP_RECORDS - 1:
                         yield None
                     if key is not None and base_offset + delta >= start:
                         if offsets.size >= offsets.capacity:
@@ -204,21 +181,20 @@ class BatchFilter:
     producers: Mapping[int, LastRecord]
     transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
     stats: CleanerStats = field(default_factory=CleanerStats)
-    _pace: Pace = field(default_factory=Pace)
 
-    def take(self, batches: Sequence[RecordBatch]) -> Slices[list[Buffer]]:
+    def take(self, batches: Sequence[RecordBatch]) -> CleaningSteps[list[Buffer]]:
         """Return the bytes of the batches that remain, in order. Raises KafkaError for a corrupt
         batch."""
         left: list[Buffer] = []
         for batch in batches:
-            if self._pace.of_batch(checked(batch)):
-                yield None
+            yield None
+            checked(batch)
             kept = yield from self._left_of(batch)
             if kept is not None:
                 left.append(kept)
         return left
 
-    def _left_of(self, batch: RecordBatch) -> Slices[Buffer | None]:
+    def _left_of(self, batch: RecordBatch) -> CleaningSteps[Buffer | None]:
         stats = self.stats
         stats.records_read += batch.record_count
         unneeded = self.transactions.takes_away(batch)
@@ -231,7 +207,7 @@ class BatchFilter:
         base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
         found = find_records(data, batch.record_count, batch.last_offset_delta)
         for number, (start, end, timestamp_delta, delta, key, has_value) in enumerate(found):
-            if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
+            if number % _STEP_RECORDS == _STEP_RECORDS - 1:
                 yield None
             if not batch.is_control and base + delta <= seen:  # case A, if it is one
                 if key is None:
@@ -266,7 +242,7 @@ class BatchFilter:
 
     def _rewritten(
         self, batch: RecordBatch, data: bytes, kept: array[int], sets_horizon: bool
-    ) -> Slices[Buffer]:
+    ) -> CleaningSteps[Buffer]:
         base = batch.base_timestamp
         first, last = base + min(kept[2::3]), base + max(kept[2::3])
         flags, shift = batch.attributes, 0

@@ -8,21 +8,21 @@ ends the cleaning. Cleaned segments that have been swapped in by then remain. Ka
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from minikafka.core.log.compaction import CleanerStats, Dirt, Throttle, group_segments
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
+    CleaningSteps,
     KeyIndexer,
     LastRecord,
-    Slices,
 )
 from minikafka.core.log.compaction_map import OffsetMap, slots_for
 from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Files, Workers
+from minikafka.kernel.slices import BACKGROUND_BUDGET_US, Slices
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
@@ -77,6 +77,7 @@ class LogCleaning:
         self._means = means
         self._is_wanted = is_wanted
         self._workers = workers
+        self._slices = Slices(BACKGROUND_BUDGET_US, look_every=1)
         self._cuts = log.cuts
 
     async def run(self) -> int:
@@ -237,19 +238,21 @@ class LogCleaning:
             await self._clock.sleep(wait_ms)
         self._check(*segments)
 
-    async def _in_slices(self, slices: Slices[T], *segments: LogSegment) -> T:
+    async def _in_slices(self, steps: CleaningSteps[T], *segments: LogSegment) -> T:
         done: Any = None
         while True:
             try:
-                work = slices.send(done)
+                work = steps.send(done)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if work is None:
-                await asyncio.sleep(0)
-                done = None
-            else:
+            done = None
+            if work is not None:
                 done = await self._workers.run(work)
+            elif self._slices.ended():
+                await self._slices.pause()
+            else:
+                continue
             self._check(*segments)
 
     def _check(self, *segments: LogSegment) -> None:

@@ -24,6 +24,7 @@ from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics, tag_value
 from minikafka.kernel.ports import Clock, Files, Workers
+from minikafka.kernel.slices import BACKGROUND_BUDGET_US, Slices
 from minikafka.storage.cleaner.log_facts import log_facts
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.unified_log import UnifiedLog
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 else:
     cleaning = LazyModule("minikafka.storage.cleaner.cleaning")  # many brokers clean nothing
 
-_LOGS_PER_SLICE: Final = 100
 _REST_MS: Final = 60_000  # a log whose disk was full is not cleaned for so long
 
 
@@ -170,12 +170,9 @@ class LogCleaner:
         self._forget_closed()
         best: Filthy | None = None
         dirtiest = longest = 0.0
-        count = 0
+        slices = Slices(BACKGROUND_BUDGET_US)
         for directory in list(self._directories()):
-            for log in list(directory.logs.values()):
-                count += 1
-                if count % _LOGS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
+            async for log in slices.over(list(directory.logs.values())):
                 filthy = self._look_at(directory, log)
                 if filthy is None:
                     continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from minikafka.core.log.retention import RetainedSegment, plan_retention
 from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
+from minikafka.kernel.slices import in_slices
 from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.log_directories import LogDirectories
 from minikafka.storage.directories.log_directory import LogDirectory
@@ -17,7 +17,6 @@ from minikafka.storage.log.flushes import LogFlushes
 from minikafka.storage.log.index_writes import IndexWrites
 from minikafka.storage.log.unified_log import UnifiedLog
 
-_LOGS_PER_SLICE: Final = 50
 _INDEX_WRITES_INTERVAL_MS: Final = 1000
 _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
@@ -115,15 +114,13 @@ class LogBackgroundTasks:
     async def _each_log(self, work: Callable[[UnifiedLog], Awaitable[None]]) -> None:
         """Call ``work`` for each log of each live directory, and yield to other tasks regularly."""
         for directory in list(self._directories.live):
-            for count, log in enumerate(list(directory.logs.values()), start=1):
+            async for log in in_slices(list(directory.logs.values()), look_every=1):
                 if log.closed:
                     continue
                 try:
                     await work(log)
                 except OSError as error:
                     self._failed(directory, error)
-                if count % _LOGS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
 
     async def retain(self) -> int:
         """Delete old segments of all logs; return their number."""

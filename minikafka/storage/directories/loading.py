@@ -12,6 +12,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, Files
+from minikafka.kernel.slices import in_slices
 from minikafka.storage.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.log_directories import LogDirectories
@@ -21,7 +22,6 @@ from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import directory_name
 from minikafka.storage.strays import put_files_apart
 
-_LOADS_PER_SLICE: Final = 20
 _PROGRESS_MS: Final = 5_000
 
 
@@ -62,7 +62,7 @@ class LogLoading:
             raise self._error
 
     async def _work(self, waiting: Iterator[LogLoader]) -> None:
-        for loader in waiting:
+        async for loader in in_slices(waiting, look_every=1):
             if self._error is not None:
                 return
             try:
@@ -74,8 +74,6 @@ class LogLoading:
                 self._error = error
                 return
             self._loaded += 1
-            if self._loaded % _LOADS_PER_SLICE == 0:
-                await asyncio.sleep(0)
 
     def _tell(self) -> None:
         self._events.info(

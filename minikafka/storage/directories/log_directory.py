@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -12,6 +11,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.disk_errors import before_flush
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import FileLock, Files, Volume
+from minikafka.kernel.slices import in_slices
 from minikafka.storage.checkpoints import (
     CLEANER_OFFSET,
     LOG_START_OFFSET,
@@ -41,7 +41,6 @@ from minikafka.storage.names import (
 )
 
 LOCK: Final = ".lock"
-NOTED_AT_ONCE: Final = 500  # logs for a checkpoint, without a pause: about a millisecond
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 
@@ -282,11 +281,9 @@ class LogDirectory:
         """Call ``note`` for each log in use, in slices. What changes meanwhile is noted by itself
         where it must not be lost (``write_lowered_offsets``, ``log_start_moved``), so that no older
         offset is written over a newer one."""
-        logs = list(self.logs.values())
-        for start in range(0, len(logs), NOTED_AT_ONCE):
-            for log in filter(self.is_in_use, logs[start : start + NOTED_AT_ONCE]):
+        async for log in in_slices(list(self.logs.values())):
+            if self.is_in_use(log):
                 note(log)
-            await asyncio.sleep(0)
 
     def _note_point(self, log: UnifiedLog) -> None:
         assert log.recovery_point <= log.log_end_offset, (

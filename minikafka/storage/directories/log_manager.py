@@ -59,7 +59,6 @@ class ReplicaCallbacks:
     log_replaced: Callable[[UnifiedLog], None]
 
 
-ENCODED_AT_ONCE: Final = 2_000  # rows of a checkpoint, without a pause: about two milliseconds
 FLUSHES: Final = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
 # Holds until ``connect``, and for good in a program without replicas, such as a benchmark.
 NO_REPLICAS: Final = ReplicaCallbacks(
@@ -405,7 +404,7 @@ class LogManager:
         """
         rows: dict[LogDirectory, list[str]] = {live: [] for live in self.directories.live}
         first = next(iter(rows), None)
-        async for topic_partition, offset in in_slices(high_watermarks.items(), ENCODED_AT_ONCE):
+        async for topic_partition, offset in in_slices(high_watermarks.items()):
             home = self._homes.get(topic_partition, first)
             if home is not None and home in rows:
                 rows[home].append(offset_row(topic_partition, offset))

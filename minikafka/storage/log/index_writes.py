@@ -7,12 +7,11 @@ have changed, so that a broker at rest looks at none of its logs.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, Protocol
 
+from minikafka.kernel.slices import in_slices
+
 WRITES_PER_ROUND: Final = 50  # segments: opening two files takes 30 to 600 us
-_WRITES_PER_SLICE: Final = 5
-_LOOKS_PER_SLICE: Final = 1000
 
 
 class IndexedSegment(Protocol):
@@ -46,9 +45,7 @@ class IndexWrites:
         An error is reported by the roll, flush or close that has to write the entries; the segment
         comes last in the next rounds."""
         left = WRITES_PER_ROUND
-        for looks, segment in enumerate(list(self._changed), start=1):
-            if looks % _LOOKS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+        async for segment in in_slices(list(self._changed), look_every=1):
             if segment not in self._changed:
                 continue  # it was closed meanwhile
             if segment.indexes_written:
@@ -58,8 +55,6 @@ class IndexWrites:
                 return
             left -= 1
             self._write(segment)
-            if left % _WRITES_PER_SLICE == 0:
-                await asyncio.sleep(0)
 
     def _write(self, segment: IndexedSegment) -> None:
         del self._changed[segment]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 from uuid import UUID
@@ -20,6 +19,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Files
+from minikafka.kernel.slices import Slices
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.segment_swap import SWAP_SUFFIX, finish_swaps
@@ -44,7 +44,6 @@ from minikafka.storage.names import (
 from minikafka.storage.strays import put_directories_apart
 
 _OF_SWAPS: Final = (SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)
-_REPLAYED_PER_SLICE: Final = 1000  # headers of batches
 
 
 def create_log(
@@ -283,10 +282,11 @@ class LogLoader:
         At a corrupt batch below the recovery point, skip the rest of the segment. The batch fails
         when it is read. A Kafka broker does not start with such a segment."""
         try:
-            for count, found in enumerate(segment.batches(start)):
+            slices = Slices()
+            for found in segment.batches(start):
+                if slices.ended():
+                    await slices.pause()
                 yield found.batch
-                if count % _REPLAYED_PER_SLICE == _REPLAYED_PER_SLICE - 1:
-                    await asyncio.sleep(0)
         except CorruptRecordError as error:
             self._events.error("segment_corruption_found", path=segment.path, error=str(error))
 

@@ -11,9 +11,9 @@ from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.compaction import CleanerStats
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
+    CleaningSteps,
     KeyIndexer,
     LastRecord,
-    Slices,
     find_records,
 )
 from minikafka.core.log.compaction_map import OffsetMap
@@ -36,11 +36,11 @@ DAY = 24 * 3600 * 1000
 NOW = 1_700_000_000_000
 
 
-def finish(work: Slices[T]) -> T:
+def finish(work: CleaningSteps[T]) -> T:
     return long_works(work)[1]
 
 
-def long_works(work: Slices[T]) -> tuple[int, T]:
+def long_works(work: CleaningSteps[T]) -> tuple[int, T]:
     """How much of the work was for workers, and its result."""
     calls, done = 0, None
     try:
@@ -318,11 +318,11 @@ def test_the_map_knows_how_far_it_has_come_without_a_key_there() -> None:
 # ---- what it costs
 
 
-def pauses(work: Slices[Any]) -> int:
+def pauses(work: CleaningSteps[Any]) -> int:
     return sum(1 for _ in work)
 
 
-def passes(data: list[RecordBatch]) -> list[Slices[Any]]:
+def passes(data: list[RecordBatch]) -> list[CleaningSteps[Any]]:
     offsets = OffsetMap(5_000, 1.0)
     return [KeyIndexer(offsets, 0).take(data), BatchFilter(offsets, NOW, DAY, {}).take(data)]
 

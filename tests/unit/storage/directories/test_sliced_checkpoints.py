@@ -14,7 +14,6 @@ from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.storage import checkpoints
 from minikafka.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
-from minikafka.storage.directories import log_directory
 from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.directories.log_starts import LogStarts
@@ -24,6 +23,7 @@ from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.storage.instant_files import InstantFiles
 from tests.support.storage.logs import NOW, batch, cut, run_now
 from tests.support.world.recording_log import RecordingLog
+from tests.support.world.turns import pause_at_every_element
 from tests.support.world.virtual_clock import VirtualClock
 
 PARTITIONS = [TopicPartition("t", index) for index in range(5)]
@@ -166,7 +166,7 @@ def test_a_checkpoint_never_writes_over_a_newer_offset(
         assert lab.directory.read_offsets(LOG_START_OFFSET) == starts
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_directory, "NOTED_AT_ONCE", 1)
+        pause_at_every_element(patch)
         asyncio.run(live())
 
 
@@ -197,12 +197,12 @@ async def rows_a_turn(lab: Lab, name: str, patch: pytest.MonkeyPatch) -> Sequenc
 async def test_a_turn_of_the_loop_looks_at_one_slice_of_the_logs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_directory, "NOTED_AT_ONCE", 2)
+    pause_at_every_element(monkeypatch)
     lab = Lab()
     for index in range(len(PARTITIONS)):
         lab.create(index)
     turns = await rows_a_turn(lab, name, monkeypatch)
-    assert max(turns) == 2
+    assert max(turns) == 1
     assert sum(turns) == len(PARTITIONS)
 
 
@@ -239,14 +239,15 @@ def test_a_single_change_encodes_the_rows_of_its_log_only(
 async def test_a_point_that_was_lowered_after_its_slice_is_written_before_the_next_segment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_directory, "NOTED_AT_ONCE", 1)
+    pause_at_every_element(monkeypatch)
     lab = Lab()
     for index in CHANGED:
         for what in ("append", "append", "append", "flush", "move in"):
             lab.change(what, index)
     log = lab.directory.logs[PARTITIONS[0]]
     checkpoint = asyncio.ensure_future(lab.directory.checkpoint_recovery_points())
-    await asyncio.sleep(0)
+    for _ in range(2):  # pauses, before the first log and the second
+        await asyncio.sleep(0)
     lab.change("truncate", 0)
     await checkpoint
     assert lab.directory.points.in_file(PARTITIONS[0]) == 3
