@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from minikafka.node.state_facts import StateFacts
 
 DEFAULT_LIMIT = 100
-ROWS_AT_ONCE = 4  # of a response encoded in slices
 MAX_NUMBER = 2**53  # which JSON's numbers can be
 MAX_LIMIT = 1000  # rows of one list; building it blocks the event loop
 
@@ -139,7 +138,7 @@ async def object_with_rows(
     """Return a JSON object with a list under ``name`` besides ``others``, which is not empty.
 
     The rows are encoded in slices: all the facts of a broker at once would take milliseconds."""
-    encoded = [json.dumps(row) async for row in in_slices(rows, ROWS_AT_ONCE)]
+    encoded = [json.dumps(row) async for row in in_slices(rows)]
     text = f"{json.dumps(others)[:-1]}, {json.dumps(name)}: [{', '.join(encoded)}]}}\n"
     return HttpText(text.encode(), "application/json")
 

@@ -18,7 +18,6 @@ else:
 PATH = "/metrics"
 # With more partitions than these, their series are shown only if they are requested.
 MAX_PARTITIONS = 1000
-SAMPLES_AT_ONCE = 100  # then others run
 
 
 def metrics_routes(metrics: Metrics, num_partitions: Callable[[], int]) -> dict[str, Route]:
@@ -33,7 +32,7 @@ def metrics_routes(metrics: Metrics, num_partitions: Callable[[], int]) -> dict[
         text_format = formats.OPEN_METRICS if open_metrics else formats.PROMETHEUS
         samples = metrics.samples(partitions=partitions)
         steps = prometheus.exposition(samples, names, text_format)
-        return HttpText(await run_in_slices(steps, SAMPLES_AT_ONCE), text_format.value)
+        return HttpText(await run_in_slices(steps), text_format.value)
 
     return {PATH: show_metrics}
 

@@ -2,7 +2,7 @@
 
 A look costs little where nothing has changed: a tuple of what may have changed is compared with the
 one of the last look before facts are made. And however many partitions there are, one look compares
-``AT_ONCE`` of them, beside those of the topics that a page watches.
+``COMPARED`` of them, beside those of the topics that a page watches.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.kernel.cluster import TopicPartition
 
 MAX_PARTITIONS: Final = 1000  # beside those of watched topics, of which there may be as many
-AT_ONCE: Final = 125
+COMPARED: Final = 125  # of the others, by one look
 CHOICE_MS: Final = 5_000  # how long partitions are taken for those there are, if as many
-CHOSEN_AT_ONCE: Final = 10  # which takes as long as one comparison
 KIND: Final = "partition"
 
 # From which broker a follower fetches, and how many offsets it is behind.
@@ -53,13 +52,13 @@ class PartitionFacts:
         self._chosen_ms = 0
 
     def look(self, topics: frozenset[str], now_ms: int) -> Generator[None, None, None]:
-        """Compare the partitions of ``topics`` and the next ``AT_ONCE`` of the others; yields after
+        """Compare the partitions of ``topics`` and the next ``COMPARED`` of the others; yield after
         each. Now and then all partitions are gone through, to choose those."""
         is_old = now_ms - self._chosen_ms >= CHOICE_MS
         if is_old or topics != self._topics or len(self._hosted) != self._count:
             yield from self._choose(topics, now_ms)
         start = self._next if self._next < len(self._others) else 0
-        self._next = start + AT_ONCE
+        self._next = start + COMPARED
         for partition in [*self._watched, *self._others[start : self._next]]:
             if partition.has_log:  # it may have been deleted meanwhile
                 self._compare(partition)
@@ -69,11 +68,10 @@ class PartitionFacts:
         self._topics, self._chosen_ms, self._count = topics, now_ms, len(self._hosted)
         watched: list[Partition] = []
         others: list[Partition] = []
-        for number, partition in enumerate(list(self._hosted)):
+        for partition in list(self._hosted):
             if partition.has_log:
                 (watched if partition.topic_partition.topic in topics else others).append(partition)
-            if number % CHOSEN_AT_ONCE == 0:
-                yield
+            yield
         self._watched, self._others = watched[:MAX_PARTITIONS], others[:MAX_PARTITIONS]
         yield
         chosen = {each.topic_partition for each in (*self._watched, *self._others)}

@@ -12,15 +12,12 @@ from minikafka.broker.requests.watched_requests import WatchedRequests
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.ports import Clock
-from minikafka.kernel.slices import run_at_once, run_in_slices
+from minikafka.kernel.slices import BACKGROUND_BUDGET_US, run_at_once, run_in_slices
 from minikafka.node.partition_facts import PartitionFacts
 from minikafka.node.traffic_facts import TrafficFacts
 from minikafka.node.wiring import BrokerParts
 
 MAX_OTHERS: Final = 100  # groups, transactions, sessions of Fetch, operations of a purgatory
-# How many are looked at in a turn of the loop, for some tenths of a millisecond.
-PARTITIONS_AT_ONCE: Final = 20
-OTHERS_AT_ONCE: Final = 1
 FRESH_MS: Final = 100  # requests within so long share one look
 MAX_TOPICS: Final = 50  # which pages watch
 WATCHED_MS: Final = 30_000  # since a request has named the topic
@@ -111,8 +108,10 @@ class StateFacts:
     async def _look(self, now_ms: int) -> None:
         try:
             topics = self._topics.now(now_ms)
-            await run_in_slices(self._partitions.look(topics, now_ms), PARTITIONS_AT_ONCE)
-            await run_in_slices(self._changes.refresh(self._others()), OTHERS_AT_ONCE)
+            partitions = self._partitions.look(topics, now_ms)
+            await run_in_slices(partitions, BACKGROUND_BUDGET_US)
+            others = self._changes.refresh(self._others())
+            await run_in_slices(others, BACKGROUND_BUDGET_US, look_every=1)
             self._looked_at_ms = self._clock.monotonic_ms()
         finally:
             self._looking = None

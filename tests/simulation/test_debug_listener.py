@@ -342,7 +342,7 @@ def test_a_page_watches_topics_beyond_the_first_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(partition_facts, "MAX_PARTITIONS", 6)
-    monkeypatch.setattr(partition_facts, "AT_ONCE", 3)
+    monkeypatch.setattr(partition_facts, "COMPARED", 3)
 
     def partitions(known: dict[tuple[str, str], Any]) -> set[str]:
         return {name for kind, name in known if kind == "partition"}
