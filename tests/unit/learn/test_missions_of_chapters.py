@@ -28,7 +28,7 @@ LEFT_OUT = {
     "LEARN": "learn mode itself",
     "ARW": "many records at once in the client, which docs/client.md tells",
     "CON": "the memory of thousands of connections; a recipe has few",
-    "FAST": "checkpoints in slices, of which no message says anything",
+    "FAST": "repeated requests and checkpoints in slices, of which no message says anything",
     "SCALE": "thousands of topics, which a small cluster does not have",
     "RUN": "starts, memory and soaks of real processes",
     "REG": "the schema registry, a client of brokers, which docs/registry.md tells",
