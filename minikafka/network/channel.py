@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, TypeAlias, cast
 
 from minikafka.kernel.errors import KafkaError, LoginRefused
 from minikafka.kernel.events import EventLog, event_log
@@ -42,14 +44,20 @@ class ChannelConfig:
     kept_bytes: int = BIG_BYTES
 
 
+# Called once, with the response message and None, or with None and the error: ConnectionError or
+# TimeoutError. An exception that it raises is raised where the bytes have arrived.
+Receive: TypeAlias = Callable[[Any, OSError | None], None]
+
+
 class _InFlight:
     """A request that was sent and has no response yet."""
 
     __slots__ = (
         "correlation_id",
-        "reply",
+        "expires_ms",
+        "receive",
         "response_class",
-        "timer",
+        "timeout_ms",
         "version",
     )
 
@@ -58,14 +66,16 @@ class _InFlight:
         correlation_id: int,
         version: int,
         response_class: type[Message],
-        reply: asyncio.Future[Any],
-        timer: TimerHandle,
+        receive: Receive,
+        timeout_ms: int,
+        expires_ms: int,
     ) -> None:
         self.correlation_id = correlation_id
         self.version = version
         self.response_class = response_class
-        self.reply = reply
-        self.timer = timer
+        self.receive = receive
+        self.timeout_ms = timeout_ms
+        self.expires_ms = expires_ms
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -107,6 +117,10 @@ class Channel(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[_InFlight] = deque()  # bound: max_in_flight
+        # Fires when the first request in flight may have expired, or before: a response does not
+        # cancel it.
+        self._expiry: TimerHandle | None = None
+        self._expiry_ms = 0
         self._free_turns = config.max_in_flight
         self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
         self._next_correlation_id = 0
@@ -168,16 +182,22 @@ class Channel(asyncio.BufferedProtocol):
         it would wait as long.
         """
         await self._take_turn()
-        return await self._begin(message, version, timeout_ms)
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._begin(message, version, timeout_ms, partial(_settle, reply))
+        try:
+            return await reply
+        finally:
+            del reply  # it has the error, which has this frame: a cycle that would keep the channel
 
-    def begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
-        """Send a request synchronously and return the future of its response. The caller must have
-        fewer than ``max_in_flight`` requests in flight. Errors are those of ``request``."""
+    def begin(self, message: Message, version: int, timeout_ms: int, receive: Receive) -> None:
+        """Send a request synchronously. ``receive`` is called where its response arrives, and may
+        send the next request. The caller must have fewer than ``max_in_flight`` requests in flight.
+        Raises ConnectionError without a connection, and EncodeError."""
         assert self._free_turns, "begin() needs fewer than max_in_flight requests in flight"
         self._free_turns -= 1
-        return self._begin(message, version, timeout_ms)
+        self._begin(message, version, timeout_ms, receive)
 
-    def _begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+    def _begin(self, message: Message, version: int, timeout_ms: int, receive: Receive) -> None:
         try:
             transport = self._open_transport()
             header = self._next_header(message, version)
@@ -185,16 +205,20 @@ class Channel(asyncio.BufferedProtocol):
         except BaseException:
             self._give_turn()
             raise
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        entry = _InFlight(
-            header.correlation_id,
-            version,
-            response_class(message),
-            reply,
-            self._clock.call_later(timeout_ms, lambda: self._expire(entry, timeout_ms)),
+        now_ms = self._clock.monotonic_ms()
+        expires_ms = now_ms + timeout_ms
+        self._in_flight.append(
+            _InFlight(
+                header.correlation_id,
+                version,
+                response_class(message),
+                receive,
+                timeout_ms,
+                expires_ms,
+            )
         )
-        self._in_flight.append(entry)
-        return reply
+        if self._expiry is None or expires_ms < self._expiry_ms:
+            self._expire_at(expires_ms, now_ms)
 
     async def send(self, message: Message, version: int, timeout_ms: int) -> None:
         """Send a request that has no response (Produce with acks=0). Returns when the system has
@@ -451,16 +475,29 @@ class Channel(asyncio.BufferedProtocol):
             return
         self._in_flight.popleft()
         self._give_turn()
-        entry.timer.cancel()
-        if not entry.reply.done():  # its caller may have been cancelled
-            entry.reply.set_result(message)
+        entry.receive(message, None)
 
-    def _expire(self, entry: _InFlight, timeout_ms: int) -> None:
-        if not entry.reply.done():
-            entry.reply.set_exception(
-                TimeoutError(f"{self.peer} sent no response within {timeout_ms} ms")
-            )
-        self._close(f"a request had no response within {timeout_ms} ms")
+    def _expire_at(self, expires_ms: int, now_ms: int) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry_ms = expires_ms
+        self._expiry = self._clock.call_later(expires_ms - now_ms, self._expire)
+
+    def _expire(self) -> None:
+        """Close the connection if a request has had no response in time."""
+        self._expiry = None
+        if not self._in_flight:
+            return
+        now_ms = self._clock.monotonic_ms()
+        first = min(self._in_flight, key=lambda entry: entry.expires_ms)
+        if first.expires_ms > now_ms:
+            self._expire_at(first.expires_ms, now_ms)
+            return
+        self._in_flight.remove(first)
+        self._give_turn()
+        self._close(f"a request had no response within {first.timeout_ms} ms")
+        error = TimeoutError(f"{self.peer} sent no response within {first.timeout_ms} ms")
+        first.receive(None, error)
 
     def _break(self, error: str) -> None:
         self._log.warning("channel_failed", peer=self.peer, error=error)
@@ -483,12 +520,23 @@ class Channel(asyncio.BufferedProtocol):
         if self._preparing is not None:
             self._preparing.cancel()
         self._end_first_login(ConnectionError(f"{self.peer}: {reason}"))
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         while self._in_flight:
             entry = self._in_flight.popleft()
-            entry.timer.cancel()
             self._give_turn()
-            if not entry.reply.done():
-                entry.reply.set_exception(ConnectionError(f"{self.peer}: {reason}"))
+            entry.receive(None, ConnectionError(f"{self.peer}: {reason}"))
+
+
+def _settle(reply: asyncio.Future[Any], response: Any, error: OSError | None) -> None:
+    """Resolve the future of a response, unless its caller has been cancelled."""
+    if reply.done():
+        return
+    if error is None:
+        reply.set_result(response)
+    else:
+        reply.set_exception(error)
 
 
 def _give_up(transport: asyncio.Transport) -> None:

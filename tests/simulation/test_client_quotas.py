@@ -158,9 +158,11 @@ def test_requests_in_flight_and_without_acks_wait_for_the_throttle_time() -> Non
             log = cluster.replicas(PARTITION)[leader].log
             before, start_ms = log.log_end_offset, clock.monotonic_ms()
             slow = await Client.of(cluster, leader, "slow")
+            sent = []
             for _ in range(20):
                 if acks:
-                    slow.channel.begin(produce(2_000, acks), 9, TIMEOUT_MS)
+                    request = slow.channel.request(produce(2_000, acks), 9, TIMEOUT_MS)
+                    sent.append(asyncio.ensure_future(request))
                 else:
                     await slow.channel.send(produce(2_000, acks), 9, TIMEOUT_MS)
             await clock.sleep(100)

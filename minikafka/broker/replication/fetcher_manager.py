@@ -269,7 +269,7 @@ class ReplicaFetcherManager:
         version = min(config.inter_broker_protocol.fetch_version, FETCH_VERSION_BY_NAME)
         channel = await self._connect(source)
         try:
-            response: FetchResponse = await channel.begin(
+            response: FetchResponse = await channel.request(
                 request, version, config.replica_socket_timeout_ms
             )
         finally:

@@ -160,13 +160,17 @@ class FollowerLogs:
         self._purgatories.partition_changed(topic_partition)
         return _at_end(partition, state)
 
+    def is_flush_due(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log has reached ``flush.messages``. It has to be flushed before the next
+        fetch, which acknowledges its records to the leader."""
+        partition = self._hosted.get(topic_partition)
+        return partition is not None and partition.has_log and partition.log.flush_due
+
     async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Flush the logs that have reached ``flush.messages``, since the next fetch acknowledges
-        their records to the leader."""
-        partitions = (self._hosted.get(tp) for tp in topic_partitions)
-        due = [p.log for p in partitions if p is not None and p.has_log and p.log.flush_due]
+        """Flush the logs of which a flush is due."""
+        due = [tp for tp in topic_partitions if self.is_flush_due(tp)]
         if due:
-            await self._logs.flush(due)
+            await self._logs.flush([self._hosted.require(tp).log for tp in due])
 
     def _guarded(
         self,

@@ -109,6 +109,11 @@ class LeaderSession:
         self._names: dict[int, str] = {}  # by topic id
 
     @property
+    def id(self) -> int:
+        """The session id of the last request."""
+        return self._handler.session_id
+
+    @property
     def requested(self) -> list[TopicPartition]:
         """The partitions of the last request."""
         return list(self._sent)

@@ -1,6 +1,6 @@
 """One replica fetcher: it copies partitions from one leader broker over one connection.
 
-The loop of ``run`` is Kafka's ``AbstractFetcherThread.doWork``. In each round it
+Each round is that of Kafka's ``AbstractFetcherThread.doWork``. It
 
 1. leaves out partitions that are delayed: after an error, by the throttle, or because a truncation
    is being flushed;
@@ -9,9 +9,13 @@ The loop of ``run`` is Kafka's ``AbstractFetcherThread.doWork``. In each round i
    newer leaders compare them in every Fetch and respond with a diverging epoch;
 4. sends one Fetch for all other partitions and applies the response (see ``FollowerLogs``).
 
+The response is applied where its bytes arrive, and the next Fetch is sent in the same place. The
+task of ``run`` does what has to wait between two Fetches: connect, compare, flush, request offsets
+after OFFSET_OUT_OF_RANGE, and sleep while no partition is due.
+
 The state of a partition is an immutable ``PartitionFetchState``. The controller's requests add,
-remove and change partitions between any two awaits. So a response applies to a partition only if
-its state is still the same object from which the request was built.
+remove and change partitions between a request and its response. So a response applies to a
+partition only if its state is still the same object from which the request was built.
 
 Two measures reduce waiting. When a partition is added while a Fetch is parked at the leader, the
 fetcher closes the connection, and the next Fetch names the partition. And a follower far behind
@@ -44,7 +48,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
 from minikafka.network.channel import Channel
-from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
+from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from minikafka.protocol.schema import Message
 
@@ -61,14 +65,6 @@ INTERRUPT_UP_TO = 500
 
 # Connects to a broker by id. Raises OSError, also when the broker's address is not known.
 Connect: TypeAlias = Callable[[int], Awaitable[Channel]]
-
-
-class Poll(NamedTuple):
-    """A Fetch in flight. ``reply`` is the future response; None if the request could not be
-    sent."""
-
-    request: FetchRequest
-    reply: asyncio.Future[Any] | None
 
 
 class FetchedState(NamedTuple):
@@ -111,11 +107,16 @@ class ReplicaFetcher:
         self._uncompared: set[TopicPartition] = set()
         self.fetches = SampledRate(FETCH_RATE)  # responses
         self._channel: Channel | None = None
-        self._ahead: Poll | None = None  # sent before the last response was applied
-        self._polling = False
+        self._polling = False  # a Fetch is in flight
+        self._is_ahead = False  # it was sent before the last response was applied
         self._interrupted = False
         self._interrupted_ms = NEVER_MS
         self._stopped = False
+        # What the task has to do before the next Fetch, and an exception that it has to raise.
+        self._grown: list[TopicPartition] = []  # to flush
+        self._restarts: list[tuple[TopicPartition, PartitionFetchState]] = []
+        self._bug: Exception | None = None
+        self._is_flushing = False
         self._wake = asyncio.Event()
         self._connect_failures = 0
 
@@ -176,35 +177,33 @@ class ReplicaFetcher:
         """Fetch until ``stop`` is called."""
         try:
             while not self._stopped:
-                if self._ahead is not None:
-                    await self._end(self._ahead)
-                    continue
-                now_ms = self._clock.monotonic_ms()
-                if self._logs.throttle.quota.limited:
-                    self._hold_back(now_ms)
-                due = self._states.due(now_ms)
-                if not due:
-                    await self._idle(now_ms)
-                elif self._channel is None:
-                    await self._reach_leader()
-                elif any(tp in due for tp in self._uncompared):
-                    await self._compare({tp: due[tp] for tp in due if tp in self._uncompared})
-                else:
-                    await self._end(self._begin(due))
+                await self._step()
+                if self._bug is not None:
+                    raise self._bug
         finally:
-            self._drop_ahead()
+            self._stopped = True
             self._hang_up()
 
-    def _drop_ahead(self) -> None:
-        reply = self._ahead.reply if self._ahead is not None else None
-        if reply is not None and not reply.cancel() and not reply.cancelled():
-            reply.exception()  # asyncio complains about exceptions that are never retrieved
+    async def _step(self) -> None:
+        """Do what comes before the next Fetch, or send it and wait until there is something to
+        do."""
+        if self._grown:
+            await self._flush()
+        elif self._polling or self._fetch():
+            await self._sleep(None)
+        elif self._restarts:
+            await self._restart(*self._restarts.pop(0))
+        elif self._channel is None and self._due():
+            await self._reach_leader()
+        elif uncompared := {tp: s for tp, s in self._due().items() if tp in self._uncompared}:
+            await self._compare(uncompared)
+        else:
+            await self._sleep(self._states.first_delay_ms(self._clock.monotonic_ms()))
 
     # ------------------------------------------------------------------------------------- waiting
 
-    async def _idle(self, now_ms: int) -> None:
-        """Wait until a partition is added or the first delay ends."""
-        delay_ms = self._states.first_delay_ms(now_ms)
+    async def _sleep(self, delay_ms: int | None) -> None:
+        """Wait until there is something to do for the task, or for a delay."""
         self._wake.clear()
         timer = None
         if delay_ms is not None:
@@ -214,6 +213,14 @@ class ReplicaFetcher:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    async def _flush(self) -> None:
+        """Flush logs that have reached ``flush.messages``. A Fetch may be in flight, but none is
+        sent meanwhile."""
+        grown, self._grown = self._grown, []
+        self._is_flushing = True
+        await self._logs.flush_due(grown)
+        self._is_flushing = False
 
     async def _reach_leader(self) -> None:
         try:
@@ -233,81 +240,90 @@ class ReplicaFetcher:
             self._channel = channel
 
     def _hang_up(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
 
-    def _send(self, message: Message, version: int) -> asyncio.Future[Any] | None:
-        """Send a request and return the future response; None without a connection."""
-        if self._channel is None:
-            return None
-        timeout_ms = self._config.replica_socket_timeout_ms
-        try:
-            return self._channel.begin(message, version, timeout_ms)
-        except OSError as error:
-            self._lost(self._channel, error)
-            return None
-
-    async def _response_to(self, reply: asyncio.Future[Any] | None) -> Any:
-        """Wait for a response; None if the request was not sent or the connection failed."""
+    async def _response_to(self, message: Message, version: int) -> Any:
+        """Send a request and return its response; None if the connection failed."""
         channel = self._channel
-        if reply is None:
+        if channel is None:
             return None
         try:
-            return await reply
+            return await channel.request(message, version, self._config.replica_socket_timeout_ms)
         except OSError as error:
-            self._lost(channel, error)
+            self._lost(error)
             return None
-        finally:
-            reply = None  # its error refers to this frame: a cycle that would keep the channel
 
-    def _lost(self, channel: Channel | None, error: OSError) -> None:
-        if self._channel is channel:
-            self._hang_up()
+    def _lost(self, error: OSError) -> None:
+        self._hang_up()
         if not self._interrupted and not self._stopped:
             self._log.warning("leader_lost", error=repr(error))
 
     # ------------------------------------------------------------------------------------ fetching
 
-    def _hold_back(self, now_ms: int) -> None:
-        """Delay the partitions that the throttle holds back."""
-        held_back = self._logs.throttle.held_back(self._states.copy(), now_ms)
-        for topic_partition, state in held_back.items():
-            self._states.put(topic_partition, state)
+    def _due(self) -> Mapping[TopicPartition, PartitionFetchState]:
+        """Return the partitions to fetch now, after delaying those that the throttle holds back."""
+        now_ms = self._clock.monotonic_ms()
+        if self._logs.throttle.quota.limited:
+            held_back = self._logs.throttle.held_back(self._states.copy(), now_ms)
+            for topic_partition, state in held_back.items():
+                self._states.put(topic_partition, state)
+        return self._states.due(now_ms)
 
-    def _begin(self, due: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
-        """Send a Fetch of all partitions that are due."""
+    def _fetch(self) -> bool:
+        """Send a Fetch of all partitions that are due. False if the task has to do something before
+        or if none is due."""
+        if self._channel is None or self._grown or self._restarts or self._is_flushing:
+            return False
+        due = self._due()
+        if not due or any(tp in due for tp in self._uncompared):
+            return False
         self._logs.write_log_starts()
         request, version = self._session.request_changed(
             due, self._states.changed, self._max_wait_ms(len(due))
         )
         self._states.changed.clear()
-        return self._begun(request, version)
+        return self._begin(request, version)
 
-    def _begin_ahead(self, requested: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
-        """Send a Fetch with states that these partitions do not have yet."""
-        self._logs.write_log_starts()
-        request, version = self._session.request(requested, self._max_wait_ms(len(requested)))
-        return self._begun(request, version)
-
-    def _begun(self, request: FetchRequest, version: int) -> Poll:
+    def _begin(self, request: FetchRequest, version: int) -> bool:
+        """Send a Fetch. False without a connection."""
+        assert self._channel is not None
+        assert not self._polling, "one Fetch at a time"
         self._polling, self._interrupted = True, False
-        return Poll(request, self._send(request, version))
+        timeout_ms = self._config.replica_socket_timeout_ms
+        try:
+            self._channel.begin(request, version, timeout_ms, self._receive)
+        except OSError as error:
+            self._receive(None, error)
+        return self._polling
 
-    async def _end(self, poll: Poll) -> None:
-        """Wait for the response and apply it. The next Fetch may be sent in between."""
-        response: Any = await self._response_to(poll.reply)
-        self._ahead = None
-        self._polling = False
-        if response is None:
-            self._session.failed()
-            if not self._interrupted:
-                self._failed(self._session.requested)
-            return
+    def _receive(self, response: Any, error: OSError | None) -> None:
+        """Apply the response to a Fetch, or handle the loss of the connection, and send the next
+        Fetch. Called where the response arrives."""
+        self._polling = self._is_ahead = False
+        try:
+            if error is not None:
+                self._lost(error)
+                self._session.failed()
+                if not (self._interrupted or self._stopped):
+                    self._failed(self._session.requested)
+            elif not self._stopped:
+                self._apply(response)
+                if not self._polling:
+                    self._fetch()
+        except Exception as bug:
+            self._bug = bug
+        if not self._polling or self._grown or self._bug is not None:
+            self._wake.set()
+
+    def _apply(self, response: FetchResponse) -> None:
+        """Apply a response. The next Fetch may be sent before."""
         error = ErrorCode(response.error_code)
+        session_id = self._session.id
         responses = self._session.accept(error, response)
         if responses is None:
-            self._log.info("fetch_refused", error=error.name, session=poll.request.session_id)
+            self._log.info("fetch_refused", error=error.name, session=session_id)
             if error not in SESSION_ERRORS:
                 self._failed(self._session.requested)
             return
@@ -320,9 +336,7 @@ class ReplicaFetcher:
             and self._states.get(topic_partition) is state
         ]
         self._read_ahead(responses, rows)
-        await self._apply_all(rows)
-
-    # ------------------------------------------------------------------------- without the task
+        self._apply_all(rows)
 
     def _read_ahead(self, responses: PartitionResponses, rows: list[FetchedState]) -> None:
         """Send the next Fetch before ``responses`` are applied, if ``read_ahead`` allows it.
@@ -330,8 +344,10 @@ class ReplicaFetcher:
         If an append fails afterwards, the state of its partition differs from the one in that
         request, and the partition's part of the next response is ignored."""
         fetched: list[FetchedRecords] = []
-        if self._channel is None or any(
-            data.error_code or data.diverging_epoch is not None for _, data in responses
+        if (
+            self._channel is None
+            or self._is_flushing
+            or any(data.error_code or data.diverging_epoch is not None for _, data in responses)
         ):
             return
         for topic_partition, state, data in rows:
@@ -343,32 +359,29 @@ class ReplicaFetcher:
             fetched.append(FetchedRecords(topic_partition, state, records, high_watermark))
         ahead = read_ahead(fetched)
         if ahead is not None:
-            now_ms = self._clock.monotonic_ms()
             busy = ahead.keys() | self._uncompared
-            due = self._states.due(now_ms)
-            quiet = {tp: state for tp, state in due.items() if tp not in busy}
-            self._ahead = self._begin_ahead(quiet | ahead)
+            due = self._states.due(self._clock.monotonic_ms())
+            requested = {tp: state for tp, state in due.items() if tp not in busy} | ahead
+            self._logs.write_log_starts()
+            request, version = self._session.request(requested, self._max_wait_ms(len(requested)))
+            self._is_ahead = self._begin(request, version)
             self._states.changed.update(dict.fromkeys(ahead))
 
-    async def _apply_all(self, rows: list[FetchedState]) -> None:
-        restarts, grown = [], []
+    def _apply_all(self, rows: list[FetchedState]) -> None:
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic_partition, state, data in rows:
             if self._states.get(topic_partition) is not state:
                 continue  # the response has the partition twice
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                restarts.append((topic_partition, state))
+                self._restarts.append((topic_partition, state))
             elif data.error_code != ErrorCode.NONE:
                 refused.setdefault(ErrorCode(data.error_code), []).append(topic_partition)
             else:
                 self._try(topic_partition, partial(self._logs.apply, topic_partition, state, data))
-                if data.records:
-                    grown.append(topic_partition)
+                if data.records and self._logs.is_flush_due(topic_partition):
+                    self._grown.append(topic_partition)
         for error, partitions in refused.items():
             self._refused(partitions, error)
-        await self._logs.flush_due(grown)
-        for topic_partition, state in restarts:
-            await self._restart(topic_partition, state)
 
     def _max_wait_ms(self, partitions: int) -> int:
         """Return how long a Fetch of so many partitions may be parked at the leader: until the
@@ -405,7 +418,7 @@ class ReplicaFetcher:
         requests."""
         if state.truncating:
             self._flush_truncation(topic_partition)
-        if self._ahead is not None:
+        if self._is_ahead:
             # A state equal to the one in the request in flight must be the same object.
             requested = self._session.requested_state(topic_partition)
             state = requested if requested == state else state
@@ -446,7 +459,7 @@ class ReplicaFetcher:
         request = self._session.epoch_request(requested)
         version = self._config.inter_broker_protocol.offset_for_leader_epoch_version
         response: OffsetForLeaderEpochResponse | None
-        response = await self._response_to(self._send(request, version))
+        response = await self._response_to(request, version)
         left = {tp: state for tp, state in requested.items() if self._states.get(tp) is state}
         for topic in response.topics if response is not None else ():
             for row in topic.partitions:
@@ -496,7 +509,7 @@ class ReplicaFetcher:
         has changed since; after a failure the partition is delayed."""
         request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
         version = self._config.inter_broker_protocol.list_offsets_version
-        response = await self._response_to(self._send(request, version))
+        response = await self._response_to(request, version)
         if self._states.get(topic_partition) is not state:
             return None
         if response is None:

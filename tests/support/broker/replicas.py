@@ -46,6 +46,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
+from minikafka.network.channel import Receive
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
@@ -102,11 +103,29 @@ class LoopbackChannel:
     def __init__(self, cluster: ReplicaCluster, source: int, target: int) -> None:
         self._cluster, self._source, self._target = cluster, source, target
         self._closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._receive: Receive | None = None  # of the request in flight
 
-    def begin(self, message: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+    def begin(self, message: Any, version: int, timeout_ms: int, receive: Receive) -> None:
+        if self._closed.done():
+            raise ConnectionError("closed")
+
+        def done(response: asyncio.Task[Any]) -> None:
+            self._receive = None
+            error = response.exception()
+            if not self._closed.done():
+                receive(*((response.result(), None) if error is None else (None, error)))
+
+        self._receive = receive
+        served = self._serve(self._send(message, version), version, timeout_ms)
+        asyncio.ensure_future(served).add_done_callback(done)
+
+    async def request(self, message: Any, version: int, timeout_ms: int) -> Any:
+        return await self._serve(self._send(message, version), version, timeout_ms)
+
+    def _send(self, message: Any, version: int) -> Any:
         sent = decode(type(message), version, encode(message, version))
         self._cluster.requests.append((self._source, self._target, sent, version))
-        return asyncio.ensure_future(self._serve(sent, version, timeout_ms))
+        return sent
 
     async def _serve(self, request: Any, version: int, timeout_ms: int) -> Any:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -137,6 +156,8 @@ class LoopbackChannel:
     def close(self) -> None:
         if not self._closed.done():
             self._closed.set_result(None)
+            if self._receive is not None:
+                self._receive(None, ConnectionError("closed"))
 
 
 @dataclass

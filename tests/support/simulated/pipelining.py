@@ -192,7 +192,7 @@ async def send(
                 if rng is None:
                     await asyncio.sleep(0.05)  # its effect
                 continue
-            sent.append(channel.begin(message, version, TIMEOUT_MS))
+            sent.append(asyncio.ensure_future(channel.request(message, version, TIMEOUT_MS)))
         except ConnectionError:
             break
         if rng is None:

@@ -66,7 +66,9 @@ async def test_requests_are_pipelined_and_matched(lab: Lab) -> None:
     assert [r.node_id for r in replies] == list(range(20))
     assert {h.client_id for h in broker.headers} == {"me"}
     assert channel.in_flight == 0
-    assert all(t.cancelled for t in lab.clock.timers if t.due_ms == 1000)
+    assert [t.due_ms for t in lab.clock.timers if t.due_ms == 1000] == [1000]  # one for all
+    lab.clock.advance(1000)
+    assert channel.is_open
     channel.close()
 
 
@@ -336,14 +338,54 @@ async def test_a_connection_that_does_not_come_about_times_out(lab: Lab) -> None
 async def test_begin_sends_the_request_synchronously(lab: Lab) -> None:
     broker = Broker()
     channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
-    for number in range(3):
-        reply = channel.begin(FindCoordinatorRequest(key="k"), 3, 1000)
+    nodes: list[int] = []
+
+    def receive(response: Any, error: OSError | None) -> None:
+        assert error is None
+        nodes.append(response.node_id)
+        if len(nodes) < 3:
+            begin()
+
+    def begin() -> None:
+        channel.begin(FindCoordinatorRequest(key="k"), 3, 1000, receive)
         assert channel.in_flight == 1
-        assert (await reply).node_id == number
+
+    begin()
+    await lab.until(lambda: len(nodes) == 3)
+    assert nodes == [0, 1, 2]
     channel.close()
     with pytest.raises(ConnectionError):
-        channel.begin(FindCoordinatorRequest(key="k"), 3, 1000)
+        begin()
     assert channel.in_flight == 0
+
+
+async def test_the_receiver_of_a_begun_request_is_called_with_the_loss_of_the_connection(
+    lab: Lab,
+) -> None:
+    channel = await open_channel(lab, await lab.serve(Broker(at_once=False)))
+    seen: list[tuple[Any, OSError | None]] = []
+    channel.begin(FindCoordinatorRequest(key="k"), 3, 1000, lambda *outcome: seen.append(outcome))
+    channel.close()
+    ((response, error),) = seen
+    assert response is None
+    assert isinstance(error, ConnectionError)
+
+
+async def test_each_request_has_its_own_time(lab: Lab) -> None:
+    """The timer of an answered request goes on, and is no time-out of the next one."""
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    first = ask(channel)
+    await lab.until(lambda: len(broker.headers) == 1)
+    lab.clock.advance(700)
+    broker.answer(0)
+    assert (await first).node_id == 0
+    second = ask(channel)
+    await lab.until(lambda: len(broker.headers) == 2)
+    lab.clock.advance(700)
+    broker.answer(1)
+    assert (await second).node_id == 1
+    channel.close()
 
 
 async def test_a_cancelled_request_frees_its_turn_for_the_next(lab: Lab) -> None:
