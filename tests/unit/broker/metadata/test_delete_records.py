@@ -93,6 +93,7 @@ class TestWaiting:
             assert answers == []
             cluster.metadata.alive.pop(3)
             leader.replicas.deletion.brokers_changed()
+            await cluster.clock.settle()
             assert error_of(answers) is ErrorCode.NONE
 
     @pytest.mark.mission("DOP-8", "PUR-1")
@@ -123,6 +124,7 @@ class TestWaiting:
             cluster.freeze(3)
             answers = delete_records(leader, 3)
             await cluster.elect(2, epoch=1, tell=[1, 2])
+            await cluster.clock.settle()
             assert error_of(answers) is ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert answers[0].low_watermark == -1
 
@@ -133,6 +135,7 @@ class TestWaiting:
             cluster.freeze(3)
             answers = delete_records(leader, 3)
             leader.replicas.disk_failed(TP, OSError("broken"))
+            await cluster.clock.settle()
             assert error_of(answers) is ErrorCode.KAFKA_STORAGE_ERROR
             assert answers[0].low_watermark == -1
 
