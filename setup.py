@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import sys
+import sysconfig
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,9 +36,12 @@ def modules() -> list[str]:
     """The paths of the modules to compile; none if the result would not be used."""
     if os.environ.get("MINIKAFKA_PURE") or not COMPILING.intersection(sys.argv):
         return []
-    listed: list[str] = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["minikafka"][
-        "compiled"
-    ]
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        print(f"minikafka is not compiled, and so slower: there is no {compiler}", file=sys.stderr)
+        return []
+    project = tomllib.loads(Path("pyproject.toml").read_text())
+    listed: list[str] = project["tool"]["minikafka"]["compiled"]
     return listed
 
 
@@ -87,7 +92,7 @@ class BuildExtensions(build_ext):
             for path in map(Path, self.get_outputs()):
                 path.unlink(missing_ok=True)
             self.extensions = []
-            self.warn(f"minikafka is not compiled, and so slower: {error}")
+            print(f"minikafka is not compiled, and so slower: {error}", file=sys.stderr)
 
     def build_extensions(self) -> None:
         compile_one = self.compiler.compile

@@ -12,6 +12,7 @@ import structlog
 from hypothesis import settings
 from xdist.remote import Producer
 
+from minikafka.kernel.compiled import build_name
 from tests.support.cluster.migration_matrix import matrix_lines, recorded_rows
 from tests.support.distribution import FileScheduling, long_ones_first
 
@@ -44,6 +45,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long_ones_first(items, Path(__file__).parent)
+    if build_name() == "compiled":
+        for item in items:
+            if item.get_closest_marker("interpreted"):
+                item.add_marker(pytest.mark.skip("the build is compiled"))
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody calls it

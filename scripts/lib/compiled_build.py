@@ -30,6 +30,7 @@ def bring_up_to_date(folder: Path) -> bool:
 
     Raises NotCompiled."""
     copy_files(CHECKOUT, folder)
+    _link(".kafka", folder)
     modules = listed_modules(folder)
     stamp, wanted = folder / "build" / "stamp", fingerprint(folder)
     if stamp.exists() and stamp.read_text() == wanted:
@@ -90,6 +91,12 @@ def copy_files(checkout: Path, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
     record.write_text("\0".join(sorted(names)))
+
+
+def _link(name: str, folder: Path) -> None:
+    """Let the copy share a folder of downloads with the checkout."""
+    if (CHECKOUT / name).is_dir() and not (folder / name).exists():
+        (folder / name).symlink_to(CHECKOUT / name)
 
 
 def _extensions(folder: Path) -> list[Path]:
