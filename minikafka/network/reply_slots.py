@@ -56,19 +56,11 @@ class ReplySlot:
         self.times: ReplyTimes | None = None
         self.ready_ns = 0  # since when the reply waits for those of earlier requests
 
-    @property
-    def client_host(self) -> str:
-        return self._connection.client_host
-
     def send(self, reply: ReplyBytes) -> None:
         assert not self.is_sent, "a request is answered once"
         self.is_sent = True
         self.reply = reply
         self._connection.resolve(self)
-
-    def mute(self, delay_ms: int) -> None:
-        """Mute the connection (``ServerConnection.mute``)."""
-        self._connection.mute(delay_ms)
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Close the connection because the reply cannot be encoded, and log ``reason``. Replies to
@@ -77,13 +69,6 @@ class ReplySlot:
         self.is_sent = True
         self.reply = Refusal(reason, facts)
         self._connection.resolve(self)
-
-    def abandon(self, reason: str, **facts: object) -> None:
-        """Close the connection as ``refuse`` does, whether the request has been answered or not."""
-        if self.is_sent:
-            self._connection.refuse(reason, **facts)
-        else:
-            self.refuse(reason, **facts)
 
 
 def reply_size(reply: ReplyBytes | Refusal) -> int:

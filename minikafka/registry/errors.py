@@ -95,10 +95,6 @@ def reference_exists(subject: str, version: int) -> RegistryError:
     return RegistryError(422, 42206, f"One or more references exist to the schema {key}.")
 
 
-def id_does_not_match(reason: str) -> RegistryError:
-    return RegistryError(422, 42207, reason)
-
-
 def unprocessable(reason: str) -> RegistryError:
     return RegistryError(422, 422, reason)
 

@@ -58,10 +58,6 @@ class TopicStore:
             )
         self._why_not = "" if writes else "it was started with --read-only"
 
-    @property
-    def is_writer(self) -> bool:
-        return not self._why_not
-
     async def run(self, ready: Callable[[], None]) -> None:
         """Call ``ready`` when everything that is in the topic now has been applied; then follow
         it. Raises KafkaError, ConfigError for a topic that cannot be used."""

@@ -108,11 +108,6 @@ class AppendOrder:
         # Bound: queued_max_requests of each connection.
         self._parked: ArrivalOrder[ParkedAppend] = ArrivalOrder()
 
-    @property
-    def has_parked(self) -> bool:
-        """Whether appends are parked, which later ones may have to wait for."""
-        return not self._parked.empty
-
     def append(
         self,
         connection: Hashable,

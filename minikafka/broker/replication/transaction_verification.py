@@ -231,13 +231,17 @@ def complete_verifications(
 ) -> None:
     """Pass the outcomes in ``response`` to the items that its request verified.
 
-    Without a response, or an outcome for a partition, the error is NETWORK_EXCEPTION."""
+    Without a response, or an outcome for a partition, the error is NETWORK_EXCEPTION. Clients do
+    not see CLUSTER_AUTHORIZATION_FAILED, which is about this broker: as in Kafka, the verification
+    fails with INVALID_TXN_STATE instead."""
     results = None if response is None or response.error_code else _by_transaction(response)
     for item in items:
         found = {} if results is None else results.get(item.transactional_id, {})
         lost = ErrorCode.NETWORK_EXCEPTION
         if response is not None and response.error_code:
             lost = ErrorCode(response.error_code)
+            if lost is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                lost = ErrorCode.INVALID_TXN_STATE
         item.then(
             {
                 topic_partition: error

@@ -28,7 +28,7 @@ class Throttling:
             self.parked.append(slot)
             return
         if body.startswith(b"m"):
-            slot.mute(1_000)
+            slot._connection.mute(1_000)
         slot.send(framed(body))
 
 
@@ -56,9 +56,9 @@ async def test_the_longest_of_several_throttle_times_counts(lab: Lab) -> None:
     peer = await lab.connect(server)
     peer.send(b"p1", b"p2")
     await lab.until(lambda: len(handler.parked) == 2)
-    handler.parked[0].mute(1_000)
-    handler.parked[1].mute(3_000)
-    handler.parked[0].mute(2_000)
+    handler.parked[0]._connection.mute(1_000)
+    handler.parked[1]._connection.mute(3_000)
+    handler.parked[0]._connection.mute(2_000)
     for slot in handler.parked:
         slot.send(framed(b"done"))
     assert await peer.receive() == b"done"
@@ -86,7 +86,7 @@ async def test_a_muted_connection_is_not_read(lab: Lab) -> None:
     peer.send(b"1", b"2")
     await lab.until(lambda: len(seen) == 1)
     connection, slot = seen[0]
-    slot.mute(1_000)
+    slot._connection.mute(1_000)
     slot.send(framed(b"1"))
     assert await peer.receive() == b"1"
     peer.send(b"3")
@@ -109,7 +109,7 @@ async def test_the_transport_of_a_muted_connection_stays_paused(lab: Lab) -> Non
     peer = await lab.connect(server)
     peer.send(b"p1")
     await lab.until(lambda: len(handler.parked) == 1)
-    handler.parked[0].mute(1_000)
+    handler.parked[0]._connection.mute(1_000)
     handler.parked[0].send(framed(b"done"))
     assert await peer.receive() == b"done"
     await asyncio.sleep(0.02)

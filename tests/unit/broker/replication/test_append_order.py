@@ -212,6 +212,14 @@ async def test_unknown_error_code_becomes_unknown_server_error() -> None:
         assert node.held() == []
 
 
+async def test_producers_do_not_see_that_their_broker_lacks_an_authorization() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        verifications = Verifications(await led(cluster))
+        results = verifications.append((TP, batch("a")))
+        verifications.refuse(E.CLUSTER_AUTHORIZATION_FAILED)
+        assert [result.error for result in results] == [E.INVALID_TXN_STATE]
+
+
 async def test_marker_before_the_response_invalidates_the_verification() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await led(cluster)
