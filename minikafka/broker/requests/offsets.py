@@ -104,12 +104,16 @@ class ListOffsetsHandler:
     async def _list(self, listing: _Listing, reply: Reply) -> None:
         slices = Slices()
         for topic in listing.request.topics:
+            if slices.ended():
+                await slices.pause()
             for requested in topic.partitions:
                 if slices.ended():
                     await slices.pause()
                 listing.counts[TopicPartition(topic.name, requested.partition_index)] += 1
         topics: list[ListOffsetsTopicResponse] = []
         for topic in listing.request.topics:
+            if slices.ended():
+                await slices.pause()
             topics.append(ListOffsetsTopicResponse(topic.name))
             for requested in topic.partitions:
                 if slices.ended():
@@ -245,6 +249,8 @@ class OffsetForLeaderEpochHandler:
         topics: list[OffsetForLeaderTopicResult] = []
         slices = Slices()
         for topic in request.topics:
+            if slices.ended():
+                await slices.pause()
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic))
             for requested in topic.partitions:
                 if slices.ended():
@@ -288,6 +294,8 @@ class DeleteRecordsHandler:
         offsets: dict[TopicPartition, int] = {}
         slices = Slices()
         for topic in request.topics:
+            if slices.ended():
+                await slices.pause()
             for requested in topic.partitions:
                 if slices.ended():
                     await slices.pause()
