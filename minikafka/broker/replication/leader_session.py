@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -65,7 +64,8 @@ class ReplicaFetcherConfig:
 
 
 class _PartitionRequest(NamedTuple):
-    """The fields of one partition in a Fetch. Within a session they are sent when they change."""
+    """The fields of one partition in a Fetch, in the order of ``FetchPartition``. Within a session
+    they are sent when they change."""
 
     current_leader_epoch: int
     fetch_offset: int
@@ -106,7 +106,8 @@ class LeaderSession:
         self._unnamed: dict[TopicPartition, None] = {}  # changed, and left to the next request
         self._moves = 0  # ``log_start_moves`` at the last request
         self._by_id = False
-        self._names: dict[int, str] = {}  # by topic id
+        # The names and ids of topics by the first part of their keys.
+        self._topics: dict[str | int, tuple[str, UUID | None]] = {}
 
     @property
     def id(self) -> int:
@@ -145,7 +146,7 @@ class LeaderSession:
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=fetch.session_id,
             session_epoch=fetch.session_epoch,
-            topics=self._topics(fetch),
+            topics=self._named(fetch),
             forgotten_topics_data=self._forgotten(fetch),
         )
         version = self._fetch_version
@@ -180,7 +181,7 @@ class LeaderSession:
             )
         if self._handler.names_all or by_id != self._by_id:
             sent.clear()
-            self._names.clear()
+            self._topics.clear()
             self._by_id, self._moves = by_id, moves
             # Those left before come first: the leader may have no slot for the session.
             left = {tp: states[tp] for tp in self._unnamed if tp in states}
@@ -199,8 +200,11 @@ class LeaderSession:
         self, states: Mapping[TopicPartition, PartitionFetchState]
     ) -> Mapping[TopicPartition, PartitionFetchState]:
         """Return what the next request names of ``states``; leave the rest to the one after it."""
+        if len(states) <= NAMED_AT_ONCE:
+            self._unnamed = {}
+            return states
         self._unnamed = dict.fromkeys(islice(states, NAMED_AT_ONCE, None))
-        return dict(islice(states.items(), NAMED_AT_ONCE)) if self._unnamed else states
+        return dict(islice(states.items(), NAMED_AT_ONCE))
 
     def _replaced_keys(
         self, states: Mapping[TopicPartition, PartitionFetchState]
@@ -227,8 +231,7 @@ class LeaderSession:
         requests: dict[PartitionKey, _PartitionRequest] = {}
         for topic_partition, state in states.items():
             key = self._key(topic_partition, state)
-            if isinstance(key[0], int):
-                self._names[key[0]] = topic_partition.topic
+            self._topics[key[0]] = topic_partition.topic, state.topic_id
             self._sent[topic_partition] = key, state
             requests[key] = self._partition_request(topic_partition, state)
         return requests
@@ -277,54 +280,39 @@ class LeaderSession:
         topics = [OffsetForLeaderTopic(*of_topic) for of_topic in grouped(rows).items()]
         return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=topics)
 
-    def _topics(self, fetch: NextFetch[_PartitionRequest]) -> list[FetchTopic]:
-        rows = (
-            (
-                key,
-                FetchPartition(
-                    partition=partition,
-                    current_leader_epoch=want.current_leader_epoch,
-                    fetch_offset=want.fetch_offset,
-                    last_fetched_epoch=want.last_fetched_epoch,
-                    log_start_offset=want.log_start_offset,
-                    partition_max_bytes=self._config.replica_fetch_max_bytes,
-                ),
-            )
-            for (key, partition), want in fetch.named.items()
-        )
-        return [
-            FetchTopic(*_name_and_id(key), partitions) for key, partitions in grouped(rows).items()
-        ]
+    def _named(self, fetch: NextFetch[_PartitionRequest]) -> list[FetchTopic]:
+        max_bytes = self._config.replica_fetch_max_bytes
+        topics: dict[str | int, FetchTopic] = {}
+        for (key, partition), want in fetch.named.items():
+            topic = topics.get(key)
+            if topic is None:
+                topic = topics[key] = FetchTopic(*self._name_and_id(key))
+            topic.partitions.append(FetchPartition(partition, *want, max_bytes))
+        return list(topics.values())
 
     def _forgotten(self, fetch: NextFetch[_PartitionRequest]) -> list[ForgottenTopic]:
         return [
-            ForgottenTopic(*_name_and_id(key), partitions)
+            ForgottenTopic(*self._name_and_id(key), partitions)
             for key, partitions in grouped(fetch.forgotten).items()
         ]
+
+    def _name_and_id(self, key: str | int) -> tuple[str, UUID]:
+        name, topic_id = self._topics[key]
+        return (name, ZERO_UUID) if isinstance(key, str) else ("", topic_id or ZERO_UUID)
 
     def accept(self, error: ErrorCode, response: FetchResponse) -> PartitionResponses | None:
         """Return the response of each partition. None if the response does not match the session:
         then the next request is a full one."""
-        found = list(self._partitions(response))
-        keys = [key for key, _, _ in found]
-        if not self._handler.handle_response(error, response.session_id, keys):
-            return None
-        return [(topic_partition, data) for _, topic_partition, data in found]
-
-    def _partitions(
-        self, response: FetchResponse
-    ) -> Iterator[tuple[PartitionKey, TopicPartition, PartitionData]]:
+        keys: list[PartitionKey] = []
+        found: PartitionResponses = []
         for topic in response.responses:
             key = topic.topic_id.int if self._by_id else topic.topic
-            name = self._names.get(topic.topic_id.int, topic.topic)
+            name, _ = self._topics.get(key, (topic.topic, None))
             for data in topic.partitions:
-                index = data.partition_index
-                yield (key, index), TopicPartition(name, index), data
+                keys.append((key, data.partition_index))
+                found.append((TopicPartition(name, data.partition_index), data))
+        return found if self._handler.handle_response(error, response.session_id, keys) else None
 
     def failed(self) -> None:
         """Note that the request got no response: the next request is a full one."""
         self._handler.handle_error()
-
-
-def _name_and_id(key: str | int) -> tuple[str, UUID]:
-    return (key, ZERO_UUID) if isinstance(key, str) else ("", UUID(int=key))
