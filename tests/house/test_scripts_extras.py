@@ -36,26 +36,26 @@ def modules_below(name: str) -> Iterator[str]:
             yield ".".join(file.relative_to(ROOT).with_suffix("").parts)
 
 
-def scripts() -> dict[str, tuple[frozenset[str], tuple[str, ...]]]:
-    """Return the extras and the modules of each script that installs extras and runs modules."""
-    found = {}
+def modules_by_extras() -> dict[frozenset[str], list[str]]:
+    """Return the modules that scripts run, by the extras that the script installs."""
+    found: dict[frozenset[str], list[str]] = {}
     for script in sorted((ROOT / "scripts").iterdir()):
         text = script.read_text() if script.is_file() else ""
-        if modules := tuple(dict.fromkeys(MODULE.findall(text))):
+        if modules := dict.fromkeys(MODULE.findall(text)):
             extras = (match["extras"].split() for match in SETUP.finditer(text))
-            found[script.name] = frozenset(e for each in extras for e in each), modules
+            names = found.setdefault(frozenset(e for each in extras for e in each), [])
+            names += (name for module in modules for name in modules_below(module))
     return found
 
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, subprocess.CompletedProcess[str]]:
-    """Import the modules of each script without the packages that it does not install. The output
-    names the modules of scripts.lib that were imported."""
+    """Import the modules of scripts, by the extras that these install, without other packages. The
+    output names the modules of scripts.lib that were imported."""
     running = {}
-    for script, (extras, modules) in scripts().items():
-        names = [name for module in modules for name in modules_below(module)]
+    for extras, names in modules_by_extras().items():
         program = hiding(modules_outside(extras)) + IMPORT_ALL.format(names=names)
-        running[script] = subprocess.run(
+        running[" ".join(sorted(extras))] = subprocess.run(
             [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
         )
     return running
@@ -64,7 +64,7 @@ def imports() -> dict[str, subprocess.CompletedProcess[str]]:
 def test_scripts_import_only_packages_that_they_install(
     imports: dict[str, subprocess.CompletedProcess[str]],
 ) -> None:
-    assert {name: each.stderr[-800:] for name, each in imports.items() if each.returncode} == {}
+    assert {extras: each.stderr[-800:] for extras, each in imports.items() if each.returncode} == {}
 
 
 def test_every_module_belongs_to_a_script(
