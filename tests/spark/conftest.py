@@ -1,4 +1,7 @@
-"""Three brokers, mostly inside the process, and one Spark session for tests of the data source."""
+"""Three brokers, mostly inside the process, and one Spark session for tests of the data source.
+
+The tests of the group ``spark`` share the session. Those of ``spark-jobs`` start JVMs of their own,
+on another worker of pytest-xdist, since each group takes minutes."""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ SOON_ABORTED = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 5
 def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if MISSING:
         pytest.skip(f"not installed: {', '.join(MISSING)}")
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of all JVMs here
     try:
         return find_java_home(os.environ, tmp_path_factory.mktemp("java"))
     except JavaError as error:
@@ -58,7 +62,6 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
     place = tmp_path_factory.mktemp("spark")
     os.environ["JAVA_HOME"] = str(java_home)
-    os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     session = local_session(
         "tests",
         "local[2]",

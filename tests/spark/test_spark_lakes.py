@@ -14,7 +14,7 @@ import pytest
 from tests.spark.kafka_side import numbered, produce
 from tests.support.clients.places import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-jobs")]
 
 JOB = Path(__file__).with_name("lake_job.py")
 VARIABLE = "MINIKAFKA_SPARK_LAKE_JARS"

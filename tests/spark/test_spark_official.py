@@ -13,7 +13,7 @@ import pytest
 from tests.spark.kafka_side import committed, numbered, produce
 from tests.support.clients.places import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-jobs")]
 
 JOB = Path(__file__).with_name("official_job.py")
 VARIABLE = "MINIKAFKA_SPARK_KAFKA_JARS"

@@ -15,7 +15,7 @@ from scripts.lib.spark_standalone import Standalone, parent_of, until
 from tests.spark.kafka_side import committed, numbered, produce
 from tests.support.clients.places import PROCESSES, Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-jobs")]
 
 JOB = Path(__file__).with_name("cluster_job.py")
 RECORDS = 30_000

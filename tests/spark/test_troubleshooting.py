@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ from minikafka.spark.java import find_java_home
 from minikafka.spark.pipeline.run_lock import only_run
 from tests.spark.kafka_side import create_again, produce
 from tests.spark.test_spark_exactly_once import Query
-from tests.spark.unfinished_offsets import begin_first_offsets
 from tests.support.clients.places import Cluster
 from tests.support.security.sasl_brokers import OAUTHBEARER
 from tests.support.security.token_server import TokenServer
@@ -124,7 +124,16 @@ def other_tasks(place: Place) -> None:
 
 
 def killed_in_first_offsets(place: Place) -> None:
-    begin_first_offsets(place.spark, place.folder / "checkpoint")
+    """Spark's manager of checkpoint files begins to write the offsets of batch 0, and no more. It
+    writes to a temporary file, which it would rename when it closes the file."""
+    setting = place.spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    path = place.spark._jvm.org.apache.hadoop.fs.Path
+    offsets = path(str(place.folder / "checkpoint" / "offsets"))
+    file_manager = reduce(getattr, setting.split("."), place.spark._jvm)
+    files = file_manager(offsets, place.spark._jsc.hadoopConfiguration())
+    files.mkdirs(offsets)
+    files.createAtomic(path(offsets, "0"), False)
+    assert list((place.folder / "checkpoint").glob("offsets/.0.*.tmp"))
     place.run(place.stream())
 
 
