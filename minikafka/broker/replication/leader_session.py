@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
