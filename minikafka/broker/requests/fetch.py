@@ -27,7 +27,7 @@ from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.broker.requests.eager_start import begun
-from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION, is_full
+from minikafka.core.replication.fetch_session import NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
@@ -71,9 +71,19 @@ class FetchAuthorization(Protocol):
 
 
 class _Response:
-    """The response of one Fetch that is being served."""
+    """The response of one Fetch that is being served. It keeps nothing of the request."""
 
-    __slots__ = ("_context", "_entries", "_handler", "_params", "_reply", "_request", "_session")
+    __slots__ = (
+        "_entries",
+        "_handler",
+        "_listener",
+        "_params",
+        "_reply",
+        "_session",
+        "_session_id",
+        "_throttle",
+        "_version",
+    )
 
     def __init__(
         self,
@@ -82,12 +92,14 @@ class _Response:
         request: FetchRequest,
         params: FetchParams,
         entries: Sequence[FetchEntry],
-        session: FetchContext | None,
+        session: FetchContext,
         reply: Reply,
     ) -> None:
         self._handler = handler
-        self._context = context
-        self._request = request
+        self._listener = context.listener
+        self._version = FETCH_VERSIONS[context.header.api_version]
+        self._throttle = None if params.is_from_follower else context.throttle
+        self._session_id = NO_SESSION if is_full(request.session_epoch) else request.session_id
         self._params = params
         self._entries = entries
         self._session = session
@@ -96,28 +108,19 @@ class _Response:
     def send(self, results: Sequence[ReadResult]) -> None:
         """Send the results of all entries: in the record format of the request's version, perhaps
         later, and none if the client's quota is exceeded."""
-        version = FETCH_VERSIONS[self._context.header.api_version]
-        throttle = None if self._params.is_from_follower else self._context.throttle
+        version, throttle = self._version, self._throttle
         if throttle is not None and throttle.fetched(_size(results, version)):
             # No records, and the session stays as it is (Kafka's getThrottledResponse).
-            request = self._request
-            session_id = NO_SESSION if is_full(request.session_epoch) else request.session_id
-            self._reply(FetchResponse(session_id=session_id))
-            return
-        if version.records.is_any:
+            self._reply(FetchResponse(session_id=self._session_id))
+        elif version.records.is_any:
             self._send(results)
         else:
             self._handler.convert(results, self._entries, self._params, version, self._send)
 
     def _send(self, results: Sequence[ReadResult]) -> None:
-        if self._session is None:
-            selected = SessionResponse(NO_SESSION, self._entries, results)
-        else:
-            selected = self._session.respond(results)
-        context = self._context
-        version = FETCH_VERSIONS[context.header.api_version]
+        selected = self._session.respond(results)
         isolation = self._params.isolation
-        self._reply(self._handler.response(context.listener, version, isolation, selected))
+        self._reply(self._handler.response(self._listener, self._version, isolation, selected))
 
 
 class FetchHandler:
@@ -152,16 +155,13 @@ class FetchHandler:
         params = self.params(context, request, version)
         if context.throttle is not None and params.is_from_follower:
             context.throttle.exempt = True
-        entries: Sequence[FetchEntry] = self.entries(request, version)
-        session: FetchContext | None = None
-        if request.session_epoch != FINAL_EPOCH or request.session_id:
-            session = self._sessions.context(request, entries, version, params.replica_id)
-            entries = session.entries
+        named = self.entries(request, version)
+        session = self._sessions.context(request, named, version, params.replica_id)
+        entries = session.entries
         if version.records.is_converted and entries:
             params, entries = limited(params, entries, version.records)
         response = _Response(self, context, request, params, entries, session, reply)
-        following = None if session is None else session.following
-        fetch = FetchOperation(params, entries, response.send, context.contain, following)
+        fetch = FetchOperation(params, entries, response.send, context.contain, session.following)
         if not entries and fetch.cannot_grow:
             fetch.respond(())
         elif self._authorization is None:
