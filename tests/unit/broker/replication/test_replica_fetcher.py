@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from minikafka.broker.replication.follower_logs import FollowerLogs
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
@@ -439,3 +440,22 @@ async def test_where_a_leader_is_comes_from_the_metadata_or_else_from_the_reques
         fetchers.add(7, TopicPartition("x", 0), PartitionFetchState(None, 0, 0))
         await cluster.clock.advance(100)
         assert failures(fetchers, 7, TopicPartition("x", 0)) > 0
+
+
+async def test_a_bug_in_applying_a_response_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised by the fetcher's task, not where the response has arrived."""
+
+    def fail(*given: Any) -> Any:
+        raise LookupError("bug")
+
+    async def replicate() -> None:
+        async with ReplicaCluster([1, 2]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+            await cluster.clock.advance(100)
+            monkeypatch.setattr(FollowerLogs, "apply", fail)
+            cluster[1].produce("v")
+            await cluster.clock.advance(100)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await replicate()
+    assert [str(bug) for bug in raised.value.exceptions] == ["bug"]
