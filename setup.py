@@ -74,6 +74,8 @@ def extensions() -> list[Extension]:
             flag for flag in extension.extra_compile_args if flag not in unwanted
         ]
         if sys.platform == "linux":
+            # Calls within the library then need no table, and it needs no names.
+            extension.extra_compile_args.append("-fvisibility=hidden")
             extension.extra_link_args.append("-s")
     return found
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
+from minikafka.kernel.compiled import mypyc_attr
 from minikafka.kernel.errors import KafkaError, LoginRefused
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Network, OutgoingLogin, TimerHandle
@@ -78,6 +79,7 @@ class _InFlight:
         self.expires_ms = expires_ms
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # those of tests
 class Channel(asyncio.BufferedProtocol):
     """A connection to one broker. A closed channel cannot be reopened: open another one.
 

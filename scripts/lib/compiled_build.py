@@ -18,7 +18,7 @@ from typing import Final
 
 CHECKOUT: Final = Path(__file__).parents[2]
 DEFAULT_FOLDER: Final = CHECKOUT / ".compiled"
-_INPUTS: Final = ("setup.py", "pyproject.toml", "constraints.txt")
+_INPUTS: Final = ("setup.py", "constraints.txt")  # the versions of mypy and setuptools
 
 
 class NotCompiled(Exception):
@@ -61,6 +61,7 @@ def fingerprint(folder: Path) -> str:
     total = hashlib.sha256(f"{sys.version}{os.environ.get('CFLAGS')}".encode())
     for path in sorted((folder / "minikafka").rglob("*.py")):
         total.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    total.update("\0".join(listed_modules(folder)).encode())
     for name in _INPUTS:
         total.update((folder / name).read_bytes())
     return total.hexdigest()

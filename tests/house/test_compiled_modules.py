@@ -99,7 +99,8 @@ def test_a_copy_follows_the_checkout(tmp_path: Path) -> None:
         "minikafka/a.py",
         "minikafka/b.py",
     ):
-        (checkout / name).write_text(name)
+        (checkout / name).touch()
+    (checkout / "pyproject.toml").write_text("[tool.minikafka]\ncompiled = []\n")
     (checkout / ".gitignore").write_text("*.so\n")
     (checkout / "minikafka/a.so").touch()
     copy_files(checkout, copy)

@@ -46,7 +46,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.channel import Receive
+from minikafka.network.channel import Channel, Receive
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
@@ -97,7 +97,7 @@ def values_in(records: Any) -> list[str]:
     return [str(r.value, "ascii") for r in decode_records(records or b"") if r.value is not None]
 
 
-class LoopbackChannel:
+class LoopbackChannel(Channel):
     """Requests of one broker to another, through the codec and the other one's handlers."""
 
     def __init__(self, cluster: ReplicaCluster, source: int, target: int) -> None:

@@ -38,6 +38,7 @@ class Operation(DelayedOperation):
         return self.trace.count(f"{self.name}: complete")
 
 
+@pytest.mark.interpreted
 @pytest.mark.mission("PUR-9")
 def test_the_template_methods_have_to_be_filled_in() -> None:
     assert DelayedOperation.__abstractmethods__ == {"try_complete", "on_complete", "on_expiration"}
