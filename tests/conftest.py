@@ -14,6 +14,7 @@ from xdist.remote import Producer
 
 from minikafka.kernel.compiled import build_name
 from tests.support.cluster.migration_matrix import matrix_lines, recorded_rows
+from tests.support.compiled import skip_replacements
 from tests.support.distribution import FileScheduling, long_ones_first
 
 LONGEST_ID = 200  # characters of an argument in the name of a test
@@ -21,6 +22,11 @@ LONGEST_ID = 200  # characters of an argument in the name of a test
 # No test asserts a duration: a busy machine may need longer than the default of 200 ms.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_configure() -> None:
+    if build_name() == "compiled":
+        skip_replacements(pytest.MonkeyPatch)
 
 
 @pytest.hookimpl(wrapper=True)

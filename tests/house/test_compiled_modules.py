@@ -9,11 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from scripts.lib.compiled_build import copy_files, fingerprint, listed_modules
+from tests.support.compiled import is_compiled
 
 ROOT = Path(__file__).parents[2]
 # Stands for mypyc: two extensions, one of which no compiler accepts.
@@ -86,6 +89,20 @@ def test_without_one_extension_there_is_none(project: Path) -> None:
     assert (project / "called").exists()
     assert "minikafka is not compiled" in stderr
     assert list(project.rglob("*.so")) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "compiled"), [(f"x{EXTENSION_SUFFIXES[0]}", True), ("x.py", False)]
+)
+def test_targets_in_a_compiled_module(
+    file: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("minikafka.x")
+    module.__file__ = file
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    kind = type("Kind", (), {"__module__": module.__name__})
+    for target in (module, kind, kind(), "minikafka.x.LIMIT", "minikafka.x.Kind.method"):
+        assert is_compiled(target) == compiled
 
 
 def test_a_copy_follows_the_checkout(tmp_path: Path) -> None:

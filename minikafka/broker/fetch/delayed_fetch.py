@@ -74,7 +74,6 @@ class DelayedFetch(DelayedOperation):
         "is_from_follower",
         "memory_bytes",
     )
-    __deletable__ = ("_reply",)  # declared for mypyc
 
     def __init__(
         self, operation: FetchOperation, watched: list[Watched], parked: ParkedFetches

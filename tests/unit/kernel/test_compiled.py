@@ -19,7 +19,7 @@ def test_the_name_of_this_build() -> None:
 @pytest.mark.parametrize(
     ("file", "name"), [(f"codec{EXTENSION_SUFFIXES[0]}", "compiled"), ("codec.py", "pure Python")]
 )
-def test_the_name_follows_from_what_python_would_import(
+def test_the_name_follows_from_the_file_of_a_module(
     file: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModuleSpec("minikafka.protocol.codec", None, origin=f"/minikafka/protocol/{file}")

@@ -6,7 +6,6 @@ The table was read from an official broker and its ``ConfigDef`` objects.
 from __future__ import annotations
 
 import re
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ import pytest
 from minikafka.broker.admin.config_entries import ConfigEntries, ConfigEntry, ConfigSynonym
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.core.config_resources import ConfigSource
-from minikafka.kernel.compiled import build_name
 from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
 
@@ -102,12 +100,6 @@ def test_settings_are_described_as_by_kafka(resource: str) -> None:
         assert entries.keys() == expected.keys()
     assert {name: as_row(resource, entries[name]) for name in expected} == expected
     assert all(entry.documentation for entry in entries.values())
-
-
-def test_the_version_of_a_broker_says_whether_it_is_compiled() -> None:
-    entry = described({})[0]["minikafka.version"]
-    assert entry.value == f"{version('minikafka')} ({build_name()})"
-    assert entry.read_only
 
 
 @pytest.mark.mission("MIX-20")

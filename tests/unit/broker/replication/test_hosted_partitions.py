@@ -55,6 +55,7 @@ def test_a_partition_that_was_never_online_can_be_offline(hosted: HostedPartitio
     assert hosted.offline_count == 0
 
 
+@pytest.mark.interpreted  # a subclass that overrides a property
 def test_a_partition_is_removed_without_a_look_at_the_others(hosted: HostedPartitions) -> None:
     """Thousands are removed in one turn, beside tens of thousands that stay."""
     looks: list[TopicPartition] = []

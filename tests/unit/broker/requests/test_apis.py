@@ -275,6 +275,7 @@ async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route: Any) -> None:
     assert isinstance(failed.value.exceptions[0], LookupError | TypeError)
 
 
+@pytest.mark.interpreted  # a compiled one has a type of its own
 async def test_a_task_runs_a_coroutine(lab: Lab) -> None:
     """Since Python 3.12 a task refuses the generators of ``types.coroutine``."""
     found: list[object] = []

@@ -25,6 +25,7 @@ from minikafka.kernel.cluster import (
     CoordinatorType,
     TopicPartition,
 )
+from minikafka.kernel.compiled import build_name
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost
@@ -269,7 +270,8 @@ async def test_synonyms_and_documentation_are_included_when_requested() -> None:
 @pytest.mark.mission("MIX-30")
 async def test_a_broker_tells_that_it_is_minikafka() -> None:
     entry = (await entries(1, BROKER, "1"))[SOFTWARE_VERSION]
-    assert (entry.value, entry.read_only, entry.is_sensitive) == (version("minikafka"), True, False)
+    value = f"{version('minikafka')} ({build_name()})"
+    assert (entry.value, entry.read_only, entry.is_sensitive) == (value, True, False)
     with pytest.raises(ConfigError, match="Unknown configuration key"):
         BROKER_CONFIG.require_known(SOFTWARE_VERSION)  # no file can set it
 
