@@ -40,4 +40,4 @@ def skip_replacements(monkeypatch: type[pytest.MonkeyPatch]) -> None:
             pytest.skip("the test replaces a part of a compiled module")
         replace(self, target, *values, **options)
 
-    monkeypatch.setattr = replace_or_skip  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr = replace_or_skip  # type: ignore[method-assign]

@@ -103,19 +103,19 @@ class LoopbackChannel(Channel):
     def __init__(self, cluster: ReplicaCluster, source: int, target: int) -> None:
         self._cluster, self._source, self._target = cluster, source, target
         self._closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._receive: Receive | None = None  # of the request in flight
+        self._parked: Receive | None = None  # of the request in flight
 
     def begin(self, message: Any, version: int, timeout_ms: int, receive: Receive) -> None:
         if self._closed.done():
             raise ConnectionError("closed")
 
         def done(response: asyncio.Task[Any]) -> None:
-            self._receive = None
+            self._parked = None
             error = response.exception()
             if not self._closed.done():
                 receive(*((response.result(), None) if error is None else (None, error)))
 
-        self._receive = receive
+        self._parked = receive
         served = self._serve(self._send(message, version), version, timeout_ms)
         asyncio.ensure_future(served).add_done_callback(done)
 
@@ -156,8 +156,8 @@ class LoopbackChannel(Channel):
     def close(self) -> None:
         if not self._closed.done():
             self._closed.set_result(None)
-            if self._receive is not None:
-                self._receive(None, ConnectionError("closed"))
+            if self._parked is not None:
+                self._parked(None, ConnectionError("closed"))
 
 
 @dataclass
