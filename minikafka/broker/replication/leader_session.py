@@ -187,15 +187,15 @@ class LeaderSession:
             # Those left before come first: the leader may have no slot for the session.
             left = {tp: states[tp] for tp in self._unnamed if tp in states}
             first = self._first_of({**left, **states} if left else states)
-            return self._handler.build(self._partition_requests(first), by_id)
+            return self._handler.build(self._partition_requests(first)[0], by_id)
         named = self._first_of(changed)
         if not self._unnamed and moves != self._moves:
             named, self._moves = states, moves
-        forgotten = [sent.pop(tp)[0] for tp in gone] + self._replaced_keys(named)
-        requests = self._partition_requests(named)
+        forgotten = [sent.pop(tp)[0] for tp in gone]
+        requests, replaced = self._partition_requests(named)
         unsent = sum(topic_partition not in sent for topic_partition in self._unnamed)
         assert len(sent) + unsent == len(states), "a change of a partition was not reported"
-        return self._handler.build_on(requests, forgotten)
+        return self._handler.build_on(requests, forgotten + replaced)
 
     def _first_of(
         self, states: Mapping[TopicPartition, PartitionFetchState]
@@ -207,18 +207,6 @@ class LeaderSession:
         self._unnamed = dict.fromkeys(islice(states, NAMED_AT_ONCE, None))
         return dict(islice(states.items(), NAMED_AT_ONCE))
 
-    def _replaced_keys(
-        self, states: Mapping[TopicPartition, PartitionFetchState]
-    ) -> list[PartitionKey]:
-        """Return the session's keys whose topics were deleted and created again by the same
-        name."""
-        replaced = []
-        for topic_partition, state in states.items():
-            sent = self._sent.get(topic_partition)
-            if sent is not None and sent[0] != self._key(topic_partition, state):
-                replaced.append(sent[0])
-        return replaced
-
     def _key(self, topic_partition: TopicPartition, state: PartitionFetchState) -> PartitionKey:
         name, partition = topic_partition
         if self._by_id and state.topic_id is not None:
@@ -227,15 +215,20 @@ class LeaderSession:
 
     def _partition_requests(
         self, states: Mapping[TopicPartition, PartitionFetchState]
-    ) -> dict[PartitionKey, _PartitionRequest]:
-        """Return the requests of these partitions by session key, and remember them as sent."""
+    ) -> tuple[dict[PartitionKey, _PartitionRequest], list[PartitionKey]]:
+        """Return the requests of these partitions by session key, and remember them as sent. Also
+        return the keys that they replace: of topics deleted and created again by the same name."""
         requests: dict[PartitionKey, _PartitionRequest] = {}
+        replaced: list[PartitionKey] = []
         for topic_partition, state in states.items():
             key = self._key(topic_partition, state)
+            before = self._sent.get(topic_partition)
+            if before is not None and before[0] != key:
+                replaced.append(before[0])
             self._topics[key[0]] = topic_partition.topic, state.topic_id
             self._sent[topic_partition] = key, state
             requests[key] = self._partition_request(topic_partition, state)
-        return requests
+        return requests, replaced
 
     def _partition_request(
         self, topic_partition: TopicPartition, state: PartitionFetchState

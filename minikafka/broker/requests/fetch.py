@@ -15,6 +15,7 @@ from minikafka.broker.fetch.sessions import (
     FetchSessions,
     FetchVersion,
     SessionResponse,
+    key_of,
 )
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import (
@@ -217,7 +218,7 @@ class FetchHandler:
                     )
                 )
         if len(entries) > 1:
-            keyed = {(entry.topic_partition, entry.topic_id): entry for entry in entries}
+            keyed = {key_of(entry): entry for entry in entries}
             if len(keyed) < len(entries):
                 return list(keyed.values())
         return entries
