@@ -357,18 +357,7 @@ class ReplicaCluster:
             metrics,
             self.isr_writes,
         )
-        preferred = PreferredReplicas(cast(Any, self.metadata), self._selector)
-        throttle = replicas.throttles.leader
-        hosted, disk_failed = replicas.hosted, replicas.disk_failed
-        fetches = RecordFetches(
-            self.clock,
-            hosted,
-            replicas.purgatories,
-            FetchReader(hosted, preferred, disk_failed, throttle, self.memory),
-            metrics,
-            self.memory,
-            replicas.topic_metrics,
-        )
+        fetches = self._make_fetches(replicas, metrics)
         sessions = FetchSessions(
             self.clock,
             SimEntropy(broker_id),
@@ -405,6 +394,20 @@ class ReplicaCluster:
         fetches.start(self.tasks)
         await replicas.start(self.tasks)
         return node
+
+    def _make_fetches(self, replicas: ReplicaManager, metrics: Metrics) -> RecordFetches:
+        preferred = PreferredReplicas(cast(Any, self.metadata), self._selector)
+        throttle = replicas.throttles.leader
+        hosted, disk_failed = replicas.hosted, replicas.disk_failed
+        return RecordFetches(
+            self.clock,
+            hosted,
+            replicas.purgatories,
+            FetchReader(hosted, preferred, disk_failed, throttle, self.memory),
+            metrics,
+            self.memory,
+            replicas.topic_metrics,
+        )
 
     def _announce(self, broker_id: int) -> None:
         self.metadata.alive[broker_id] = Broker(
