@@ -157,10 +157,8 @@ class RefusingLog(MemoryLog):
 
 
 class PatientClock(LabClock):
-    slept = 0
-
     async def sleep(self, delay_ms: int) -> None:
-        self.slept += 1
+        return
 
 
 def load(log: MemoryLog, events: RecordingLog, clock: PatientClock | None = None) -> GroupShard:
