@@ -1,7 +1,7 @@
 """Three brokers, mostly inside the process, and one Spark session for tests of the data source.
 
-The tests of the group ``spark`` share the session. Those of ``spark-jobs`` start JVMs of their own,
-on another worker of pytest-xdist, since each group takes minutes."""
+The tests of the group ``spark`` share the session. Those of ``spark-jobs`` start other JVMs, on
+another worker of pytest-xdist, since each group takes minutes."""
 
 from __future__ import annotations
 

@@ -42,10 +42,9 @@ FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
 # A request of more topics or partitions is served in slices, and the connection waits for it.
 SERVED_AT_ONCE: Final = 200
-# Partitions of such a request that are appended to, and that are only read, without a pause: a
-# millisecond. The first append to a partition makes its files, and takes ten times as long.
+# Partitions of such a request that are appended to without a pause: a millisecond. The first append
+# to a partition makes its files, and takes ten times as long.
 APPENDED_AT_ONCE: Final = 50
-READ_AT_ONCE: Final = 1_000
 ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 
 
@@ -140,7 +139,7 @@ class ProduceHandler:
             some.clear()
             await asyncio.sleep(0)
 
-        async for place, row in in_slices(enumerate(partition_rows(request)), READ_AT_ONCE):
+        async for place, row in in_slices(enumerate(partition_rows(request))):
             if place not in refused:
                 some.append(row)
             if len(some) == APPENDED_AT_ONCE:
@@ -170,7 +169,7 @@ class ProduceHandler:
         )
         response = ProduceResponse()
         topic: TopicProduceResponse | None = None
-        async for place, (name, _) in in_slices(enumerate(partition_rows(request)), READ_AT_ONCE):
+        async for place, (name, _) in in_slices(enumerate(partition_rows(request))):
             if topic is None or topic.name != name:
                 topic = TopicProduceResponse(name)
                 response.responses.append(topic)
@@ -309,7 +308,7 @@ async def _refused_rows(request: ProduceRequest) -> dict[int, AppendResult]:
     producers."""
     times: Counter[TopicPartition] = Counter()
     producers: set[ProducerIdAndEpoch] = set()
-    async for name, data in in_slices(partition_rows(request), READ_AT_ONCE):
+    async for name, data in in_slices(partition_rows(request)):
         times[TopicPartition(name, data.index)] += 1
         if data.records is not None and is_transactional(data.records):
             producers.add(producer_of(data.records)[0])
@@ -321,7 +320,7 @@ async def _refused_rows(request: ProduceRequest) -> dict[int, AppendResult]:
         elif len(producers) > 1:
             refusal = more_than_one_producer()
     refused: dict[int, AppendResult] = {}
-    async for place, (name, data) in in_slices(enumerate(partition_rows(request)), READ_AT_ONCE):
+    async for place, (name, data) in in_slices(enumerate(partition_rows(request))):
         topic_partition = TopicPartition(name, data.index)
         if refusal is not None:
             refused[place] = AppendResult(

@@ -95,7 +95,9 @@ def fetch(session_epoch: int, *offsets: int) -> FetchRequest:
         (HeartbeatRequest("g", 1, "m"), HeartbeatRequest("g", 1, "m"), range(5)),
     ],
 )
-def test_what_varies_has_the_same_form(first: Message, second: Message, versions: range) -> None:
+def test_requests_that_differ_in_varying_fields_have_one_form(
+    first: Message, second: Message, versions: range
+) -> None:
     for version in versions:
         prepared = PreparedRequests()
         learn(prepared, frame_of(first, version))
@@ -105,7 +107,7 @@ def test_what_varies_has_the_same_form(first: Message, second: Message, versions
 
 
 @pytest.mark.mission("FAST-13")
-def test_what_a_handler_changes_in_a_message_stays_there() -> None:
+def test_a_handler_changes_only_its_copy_of_a_message() -> None:
     prepared = PreparedRequests()
     frame = frame_of(fetch(1, 5, 6), 12)
     learn(prepared, frame)
@@ -117,7 +119,7 @@ def test_what_a_handler_changes_in_a_message_stays_there() -> None:
     assert prepared.decode(frame) == decoded(frame)
 
 
-def test_a_copy_keeps_what_its_version_lacks() -> None:
+def test_a_copy_keeps_fields_absent_in_its_version() -> None:
     topics = [FetchTopic(partitions=[FetchPartition()])]
     request = FetchRequest(session_id=9, session_epoch=8, topics=topics)
     copy = rebuild_of(FetchRequest, 4)(request, iter([33]).__next__)

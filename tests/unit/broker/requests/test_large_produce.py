@@ -34,7 +34,7 @@ VERSION = 9
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     pause_at_every_element(monkeypatch)
-    for size in ("SERVED_AT_ONCE", "APPENDED_AT_ONCE", "READ_AT_ONCE"):
+    for size in ("SERVED_AT_ONCE", "APPENDED_AT_ONCE"):
         monkeypatch.setattr(produce, size, 5)
 
 
