@@ -22,7 +22,7 @@ from minikafka.broker.replication.transaction_verification import (
     verification_key,
     verification_request,
 )
-from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.routes import Route
 from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.coordinator.group_coordinator import GroupCoordinator
 from minikafka.coordinator.group_facts import (

@@ -12,7 +12,7 @@ from minikafka.kernel.events import event_log
 
 
 class LateHandler:
-    """A handler of either kind (``requests.apis``) that ``make`` returns at its first request.
+    """A handler of either kind (``requests.routes``) that ``make`` returns at its first request.
 
     It is made in the context in which this object is made, so that its events reach the same
     sinks. If it cannot be made, because the process has no descriptor or memory left for the

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.delegation_tokens import DelegationTokens
-from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.routes import Route
 from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.ports import Network
 from minikafka.node.late_handler import LateHandler

@@ -35,7 +35,6 @@ from minikafka.broker.replication.isr_writes import (
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
-from minikafka.broker.requests.apis import Route
 from minikafka.broker.requests.cluster import (
     DescribeClusterHandler,
     FindCoordinatorHandler,
@@ -55,6 +54,7 @@ from minikafka.broker.requests.offsets import (
     OffsetForLeaderEpochHandler,
 )
 from minikafka.broker.requests.produce import ProduceHandler
+from minikafka.broker.requests.routes import Route
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.kernel.errors import ErrorCode
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.messages.api_versions import (
@@ -13,9 +13,6 @@ from minikafka.protocol.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-
-if TYPE_CHECKING:
-    from minikafka.broker.requests.apis import Reply, RequestContext
 
 
 class ApiVersionsHandler:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from minikafka.broker.ports import Controller
-from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
+from minikafka.broker.requests.routes import Reply, RequestContext, UnreadableRequest
 from minikafka.core.controller.feature_updates import FeatureUpdate, UpgradeType
 from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -10,9 +10,9 @@ from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import NOT_AVAILABLE, CoordinatorLookup, Found
 from minikafka.broker.metadata.topic_rows import EncodedTopics, PlainTopics, ResponseTopics
-from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from minikafka.broker.requests.eager_start import begun
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.core.metadata_image import MetadataImage, Partitions
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID, CoordinatorType

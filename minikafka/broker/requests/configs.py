@@ -11,7 +11,7 @@ from minikafka.broker.admin.config_alterations import Change
 from minikafka.broker.admin.config_entries import ConfigEntries, ConfigEntry
 from minikafka.broker.admin.configs import ConfigAdminManager, require_this_broker
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.config_resources import ConfigSource, ResourceType
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.errors import ErrorCode, KafkaError

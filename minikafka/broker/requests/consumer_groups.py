@@ -7,7 +7,7 @@ DescribeGroups.
 
 from __future__ import annotations
 
-from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -20,7 +20,7 @@ from minikafka.broker.ports import Controller
 from minikafka.broker.replication.leadership import Stop
 from minikafka.broker.replication.partition import Instruction
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.metadata_image import MetadataUpdate, update_steps
 from minikafka.core.replication.partition_state import isr_problem
 from minikafka.core.topic_names import address_problem, require_valid_partition

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
-from minikafka.broker.requests.apis import Reply
+from minikafka.broker.requests.routes import Reply
 from minikafka.kernel.errors import KafkaError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.ports import Controller
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices

@@ -25,9 +25,9 @@ from minikafka.broker.record_formats import (
     num_records,
 )
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.broker.requests.eager_start import begun
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.core.replication.fetch_session import NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode

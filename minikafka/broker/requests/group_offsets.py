@@ -10,8 +10,8 @@ from minikafka.broker.replication.transaction_verification import (
     TransactionVerification,
     refusal_of_committer,
 )
-from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.groups import GroupCoordination
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts

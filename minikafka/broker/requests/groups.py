@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.authorized_operations import GROUP_OPERATIONS
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.joining import JoinFacts

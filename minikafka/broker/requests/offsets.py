@@ -17,8 +17,8 @@ from minikafka.broker.fetch.offset_lookup import (
 from minikafka.broker.fetch.reader import Isolation
 from minikafka.broker.replication.record_deletion import RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.eager_start import begun
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.core.log.time_search import SearchBudget
 from minikafka.kernel.cluster import (
     CONSUMER_REPLICA_ID,

@@ -20,8 +20,8 @@ from minikafka.broker.replication.record_appends import (
     AppendResult,
     Entries,
 )
-from minikafka.broker.requests.apis import Reply, RequestContext
 from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices

@@ -10,7 +10,7 @@ from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.partitions import PartitionGrowth
 from minikafka.broker.admin.topics import TopicAdmin, TopicOutcome
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices

@@ -9,7 +9,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.record_appends import AppendEntry, AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.topic_names import require_valid

@@ -24,7 +24,6 @@ from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import (
     ControllerFence,
     LeaderAndIsrHandler,
@@ -37,6 +36,7 @@ from minikafka.broker.requests.offsets import (
     OffsetForLeaderEpochHandler,
 )
 from minikafka.broker.requests.produce import ProduceHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import (
     Broker,

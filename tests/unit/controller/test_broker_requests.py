@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests.apis import RequestContext, UnreadableRequest
 from minikafka.broker.requests.broker_to_controller import (
     AllocateProducerIdsHandler,
     AlterPartitionHandler,
     UpdateFeaturesHandler,
     refuse_envelope,
 )
+from minikafka.broker.requests.routes import RequestContext, UnreadableRequest
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol

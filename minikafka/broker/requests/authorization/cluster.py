@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import MESSAGES, Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, Serve, around, before
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.broker.requests.security.acls import require_known_codes
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import CoordinatorType

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import MESSAGES, Authorization
 from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, before
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.config_resources import ResourceType as ConfigResource
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import Authorization, denied
 from minikafka.broker.requests.authorization.rows import TopicRows, Verdict, split
 from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, Serve, around, before
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages import offset_commit, offset_delete, offset_fetch

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from minikafka.broker.requests.apis import Route
 from minikafka.broker.requests.authorization import (
     cluster,
     configs,
@@ -21,6 +20,7 @@ from minikafka.broker.requests.authorization import (
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.wrapping import Guard
+from minikafka.broker.requests.routes import Route
 from minikafka.core.security.acls import AclOperation
 from minikafka.protocol.api_keys import ApiKey
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import MESSAGES, Authorization, denied
 from minikafka.broker.requests.authorization.rows import TopicRows, Verdict
 from minikafka.broker.requests.authorization.wrapping import Admitted, before
 from minikafka.broker.requests.produce import partition_rows
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.errors import ErrorCode

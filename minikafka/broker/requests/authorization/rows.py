@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.wrapping import Admitted, Gate
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from minikafka.broker.requests.apis import RequestContext, Route
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, Serve, around, before
+from minikafka.broker.requests.routes import RequestContext, Route
 from minikafka.broker.requests.topics import CLUSTER_METADATA_TOPIC, refused_deletion
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, ZERO_UUID

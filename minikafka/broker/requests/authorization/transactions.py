@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.rows import TopicRows, Verdict, split
 from minikafka.broker.requests.authorization.wrapping import Admitted, Guard, Serve, around, before
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode

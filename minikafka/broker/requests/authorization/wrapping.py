@@ -13,15 +13,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from minikafka.broker.requests.apis import (
+from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.broker.requests.eager_start import begun
+from minikafka.broker.requests.routes import (
     ImmediateHandler,
     Reply,
     RequestContext,
     Route,
     TaskHandler,
 )
-from minikafka.broker.requests.authorization.authorization import Authorization
-from minikafka.broker.requests.eager_start import begun
 from minikafka.kernel.errors import KafkaError
 
 

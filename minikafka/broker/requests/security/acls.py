@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
-from minikafka.broker.requests.apis import Reply, RequestContext, UnreadableRequest
 from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.broker.requests.routes import Reply, RequestContext, UnreadableRequest
 from minikafka.core.security.acls import (
     CLUSTER_NAME,
     AclBinding,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from minikafka.broker.admin.delegation_tokens import DelegationTokens
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorization.authorization import Authorization
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.security.delegation_tokens import DelegationToken, renewers_error
 from minikafka.kernel.errors import ErrorCode, KafkaError

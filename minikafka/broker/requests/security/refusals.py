@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from minikafka.broker.requests.apis import Reply, RequestContext
+from minikafka.broker.requests.routes import Reply, RequestContext
 from minikafka.broker.requests.security.acls import require_known_codes
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.acls import (

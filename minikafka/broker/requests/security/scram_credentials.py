@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.security import scram_credentials as scram
 from minikafka.core.security.client_quotas import USER_KEYS, check_stored
 from minikafka.core.security.entity_names import desanitized, sanitized

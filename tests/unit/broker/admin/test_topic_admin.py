@@ -10,7 +10,7 @@ from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.topics import TopicAdmin, TopicAdminConfig
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.broker.requests.topics import CreateTopicsHandler, DeleteTopicsHandler
 from minikafka.core.controller.placement import assign_replicas
 from minikafka.core.purgatory import Purgatory

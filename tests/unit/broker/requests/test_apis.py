@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import structlog
 
-from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
+from minikafka.broker.requests.apis import Apis
+from minikafka.broker.requests.routes import Reply, RequestContext, Route
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import configure, event_log

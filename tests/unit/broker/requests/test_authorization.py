@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.broker.requests.apis import Reply, RequestContext, Route
 from minikafka.broker.requests.authorization.authorization import Authorization
 from minikafka.broker.requests.authorization.facts import GuardFacts
 from minikafka.broker.requests.authorization.guards import (
@@ -18,6 +17,7 @@ from minikafka.broker.requests.authorization.guards import (
     guards,
 )
 from minikafka.broker.requests.eager_start import begun
+from minikafka.broker.requests.routes import Reply, RequestContext, Route
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.security.authorizer import AclAction, Authorizer, Requester
 from minikafka.kernel.errors import ErrorCode, KafkaError

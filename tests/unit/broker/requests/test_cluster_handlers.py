@@ -12,11 +12,11 @@ from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata.coordinators import Found
 from minikafka.broker.requests import configs
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS
 from minikafka.broker.requests.cluster import DescribeClusterHandler, FindCoordinatorHandler
 from minikafka.broker.requests.configs import DescribeConfigsHandler
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.broker.requests.transactions import InitProducerIdHandler
 from minikafka.core.config_resources import SOFTWARE_VERSION
 from minikafka.kernel.cluster import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Reply, RequestContext, Route
+from minikafka.broker.requests.routes import Reply, RequestContext, Route
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode as real_decode

@@ -13,8 +13,8 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication import stray_replicas
 from minikafka.broker.replication.stray_replicas import StrayReplicas
 from minikafka.broker.requests import controller_orders as orders
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey

@@ -9,8 +9,8 @@ import pytest
 
 from minikafka.broker.metadata.topic_rows import EncodedTopic, EncodedTopics
 from minikafka.broker.requests import cluster
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.cluster import LARGE, MetadataHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.codec import encode
 from minikafka.protocol.frames import RequestHeader

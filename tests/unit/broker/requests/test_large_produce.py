@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from minikafka.broker.requests import produce
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.produce import ProduceHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import LEADERSHIP_SLICE as SLICE
 from minikafka.broker.requests.controller_orders import (
     ControllerFence,
@@ -18,6 +17,7 @@ from minikafka.broker.requests.controller_orders import (
     StopReplicaHandler,
     UpdateMetadataHandler,
 )
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.frames import RequestHeader

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from minikafka.broker.requests.cluster import MetadataHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import decode, encode

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.group_offsets import OffsetFetchHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.records import CommittedOffset
 from minikafka.kernel.cluster import TopicPartition

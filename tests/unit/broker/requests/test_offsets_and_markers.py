@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.broker.requests.transactions import WriteTxnMarkersHandler
 from minikafka.core.coordinator_shard import InTransaction
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC

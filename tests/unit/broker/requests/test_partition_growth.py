@@ -12,7 +12,7 @@ import pytest
 from minikafka.broker.admin import partitions
 from minikafka.broker.admin.partitions import PartitionGrowth, new_partitions
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.apis import RequestContext
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.broker.requests.topics import CreatePartitionsHandler
 from minikafka.core.controller.placement import assign_replicas, broker_racks
 from minikafka.core.purgatory import Purgatory

@@ -9,12 +9,12 @@ import pytest
 
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.elections import (
     AlterPartitionReassignmentsHandler,
     ElectLeadersHandler,
     ListPartitionReassignmentsHandler,
 )
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import structlog
 
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.event_rates import BURST

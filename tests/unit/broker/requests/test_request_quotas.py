@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from minikafka.broker.quotas import ClientQuotas
-from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
+from minikafka.broker.requests.apis import Apis
+from minikafka.broker.requests.routes import Reply, RequestContext, Route
 from minikafka.core.quota.limits import ANY
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey

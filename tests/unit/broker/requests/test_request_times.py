@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
+from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.request_times import MAX_SOFTWARE, AllRequestTimes
+from minikafka.broker.requests.routes import Reply, RequestContext, Route
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.connected_clients import ClientSoftware

@@ -14,8 +14,8 @@ from minikafka.broker.replication.transaction_verification import (
     TransactionVerification,
     VerificationItem,
 )
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.group_offsets import TxnOffsetCommitHandler
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.broker.requests.transactions import (
     AddOffsetsToTxnHandler,
     AddPartitionsToTxnHandler,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.apis import Apis, Reply, RequestContext, Route
+from minikafka.broker.requests.apis import Apis
 from minikafka.broker.requests.request_times import FACTS_MS, QUIET_FACTS_MS, AllRequestTimes
+from minikafka.broker.requests.routes import Reply, RequestContext, Route
 from minikafka.broker.requests.watched_requests import (
     FACTS_MS as SHOWN_MS,
 )

@@ -8,11 +8,11 @@ import pytest
 
 from minikafka.broker.admin.elections import DelayedElectLeader, LeaderElectionAdmin
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.apis import RequestContext
 from minikafka.broker.requests.elections import (
     ElectLeadersHandler,
     ListPartitionReassignmentsHandler,
 )
+from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import ElectionType, TopicPartition
