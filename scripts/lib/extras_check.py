@@ -21,7 +21,7 @@ from typing import Final
 from minikafka.kernel.extras import EXTRAS, missing_modules
 from minikafka.own_command import own_command
 
-WITHIN_S: Final = 120.0
+WITHIN_S: Final = 600.0
 UNREACHABLE: Final = ("--bootstrap-server", "127.0.0.1:1")
 INSIDE: Final = ("up", "--inside", "--brokers", "1", "--base-port", "{port}")
 
