@@ -57,7 +57,7 @@ def decoded(frame: memoryview) -> tuple[RequestHeader, int, Message]:
 @pytest.mark.mission("FAST-13")
 @pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=title)
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 @given(data=st.data(), damage=DAMAGE)
 def test_a_known_form_is_read_as_by_the_decoder(
