@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
@@ -173,9 +173,12 @@ class Node:
     handlers: dict[ApiKey, Any]
     metrics: Metrics
     tasks: asyncio.TaskGroup
+    serving: set[asyncio.Task[Any]] = field(default_factory=set)  # cancelled as by ``Apis.close``
     listener: str = "PLAINTEXT"
 
     async def stop(self) -> None:
+        for task in self.serving:
+            task.cancel()
         await self.fetches.stop()
         await self.replicas.stop()
 
@@ -188,7 +191,9 @@ class Node:
         key = request.SPEC.api_key
         rest = self.handlers[key](self.context(key, version, client_id), request, reply)
         if rest is not None:
-            self.tasks.create_task(rest)
+            task = self.tasks.create_task(rest)
+            self.serving.add(task)
+            task.add_done_callback(self.serving.discard)
 
     def ask(self, request: Any, version: int, client_id: str | None = "c") -> list[Any]:
         """Handle a request. The returned list gets the response, now or when a parked request
