@@ -327,20 +327,11 @@ def passes(data: list[RecordBatch]) -> list[CleaningSteps[Any]]:
     return [KeyIndexer(offsets, 0).take(data), BatchFilter(offsets, NOW, DAY, {}).take(data)]
 
 
-def test_both_passes_pause_now_and_then() -> None:
-    """After 128 records, or batches and bytes that take as long."""
+def test_both_passes_yield_before_each_batch_and_within_large_ones() -> None:
+    """After every 32 records of a batch."""
     record: Any = (NOW, b"k", b"v", [])
-    for work in passes(parsed(build_batch([record] * 1280))):
-        assert pauses(work) == 10
-    for work in passes(parsed(*(build_batch([record]) for _ in range(220)))):
-        assert pauses(work) == 10  # a batch is worth six records
-    large: Any = [(NOW, b"k", bytes(64 * 8192), [])]
-    for work in passes(parsed(*(build_batch(large) for _ in range(20)))):
-        assert pauses(work) == 10
-    for work in passes(parsed(build_batch([record] * 90))):
-        assert pauses(work) == 0
-    just, not_quite = (parsed(build_batch([(NOW, b"k", bytes(n * 8192), [])])) for n in (122, 121))
-    for data, expected in ((not_quite, 0), (just, 1), (just + not_quite, 1), (just + just, 2)):
+    for sizes, expected in (([1280], 41), ([1] * 220, 220), ([31], 1), ([32], 2), ([90, 32], 5)):
+        data = parsed(*(build_batch([record] * size) for size in sizes))
         for work in passes(data):
             assert pauses(work) == expected
 
