@@ -56,7 +56,8 @@ register = BrokerNode._register
 async def register_and_tell(self, store):
     await register(self, store)
     loop, client = asyncio.get_running_loop(), store.session._client
-    print("loop:", type(loop).__base__.__module__, "ZooKeeper client:", type(client).__module__, flush=True)
+    modules = type(loop).__base__.__module__, type(client).__module__
+    print("loop: {} ZooKeeper client: {}".format(*modules), flush=True)
 
 BrokerNode._register = register_and_tell
 sys.exit(main.main(["broker", *sys.argv[1:]]))
