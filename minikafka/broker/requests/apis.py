@@ -287,6 +287,7 @@ class PendingReply:
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Close the connection instead (``ReplySlot.refuse``)."""
+        assert not self.is_sent, "a request is answered once"
         self.is_sent = True
         self.park().refuse(reason, **facts)
         if self._handled_ns != NOT_YET:
