@@ -1,18 +1,38 @@
-"""What the broker's request handlers call in the controller of the same process.
+"""What the broker's request handlers call in the controller and the coordinators of the process.
 
-``broker`` and ``controller`` are siblings and do not import each other. ``KafkaController``
-satisfies this interface, and the node passes it in.
+``broker``, ``controller`` and ``coordinator`` are siblings and do not import each other.
+``KafkaController``, ``GroupCoordinator`` and ``TransactionCoordinator`` satisfy these interfaces,
+and the node passes them in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from minikafka.core.controller.feature_updates import FeatureUpdate
-from minikafka.kernel.cluster import ElectionType, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from minikafka.core.coordinator_shard import RespondError
+from minikafka.core.group.committing import CommitFacts
+from minikafka.core.group.description import FetchedOffset
+from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.member import RespondJoin, RespondSync
+from minikafka.core.group.result import RespondOffsets
+from minikafka.core.group.syncing import SyncFacts
+from minikafka.core.transaction.result import Initialized
+from minikafka.kernel.cluster import (
+    ElectionType,
+    LeaderAndIsr,
+    ProducerIdAndEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.describe_groups import DescribedGroup
+from minikafka.protocol.messages.describe_transactions import TransactionState
+from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from minikafka.protocol.messages.list_groups import ListedGroup
+from minikafka.protocol.messages.list_transactions import ListTransactionsResponse
 
 
 class Controller(Protocol):
@@ -71,3 +91,97 @@ class Controller(Protocol):
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of a topic that the controller knows by its id."""
         ...
+
+
+class GroupCoordination(Protocol):
+    """Kafka's ``GroupCoordinator``, as ``KafkaApis`` uses it.
+
+    ``respond`` arguments are called exactly once, now or later. Methods that return a response
+    raise KafkaError for an error of the whole request."""
+
+    def join(self, group_id: str, facts: JoinFacts, respond: RespondJoin) -> None: ...
+
+    def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> None: ...
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> ErrorCode: ...
+
+    def leave(
+        self, group_id: str, identities: Sequence[MemberIdentity]
+    ) -> list[MemberResponse]: ...
+
+    def commit(self, group_id: str, facts: CommitFacts, respond: RespondOffsets) -> None: ...
+
+    def partition_for(self, group_id: str) -> int: ...
+
+    def fetch(
+        self, group_id: str, topic_partitions: Sequence[TopicPartition], require_stable: bool
+    ) -> list[FetchedOffset]: ...
+
+    def fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedOffset]: ...
+
+    def delete_offsets(
+        self, group_id: str, topic_partitions: Sequence[TopicPartition], respond: RespondOffsets
+    ) -> None: ...
+
+    def describe(self, group_id: str) -> DescribedGroup: ...
+
+    def list_groups(
+        self, states: Iterable[str], types: Iterable[str]
+    ) -> tuple[ErrorCode, list[ListedGroup]]: ...
+
+    def delete_groups(
+        self, group_ids: Iterable[str], respond: Callable[[Mapping[str, ErrorCode]], None]
+    ) -> None: ...
+
+    def partitions_deleted(self, topic_partitions: Iterable[TopicPartition]) -> None: ...
+
+    def transaction_ended(
+        self, producer_id: int, markers: Mapping[int, int], committed: bool
+    ) -> None: ...
+
+
+class TransactionCoordination(Protocol):
+    """Kafka's ``TransactionCoordinator``, as ``KafkaApis`` uses it.
+
+    ``respond`` arguments are called exactly once, now or later."""
+
+    async def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+    ) -> Initialized:
+        """Return the producer id and epoch for a transactional id, or a new producer id without
+        one. Raises KafkaError."""
+        ...
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        respond: RespondError,
+    ) -> None: ...
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        committed: bool,
+        respond: RespondError,
+    ) -> None: ...
+
+    def describe(self, transactional_id: str) -> TransactionState: ...
+
+    def list_transactions(
+        self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int
+    ) -> ListTransactionsResponse: ...

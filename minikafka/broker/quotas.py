@@ -9,6 +9,7 @@ connection is not read for that long. Other requests have none, and cost nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, auto
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -27,23 +28,21 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
-from minikafka.protocol.api_keys import ApiKey
 
 NS_PER_MS: Final = 1_000_000
 # Percent of the event loop's time, for each nanosecond in a second.
 PERCENT_PER_NS: Final = 100 / 1_000_000_000
 MAX_METRICS: Final = 1_000  # accounts of one kind whose metrics are shown: the last ones used
-# Requests of brokers, which only count if they are refused for lack of authorization.
-EXEMPT: Final = frozenset(
-    {
-        ApiKey.LEADER_AND_ISR,
-        ApiKey.STOP_REPLICA,
-        ApiKey.UPDATE_METADATA,
-        ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.WRITE_TXN_MARKERS,
-    }
-)
+
+
+class Quota(Enum):
+    """What requests of an API use, besides the time of the event loop."""
+
+    REQUESTS = auto()  # nothing else
+    PRODUCE = auto()
+    FETCH = auto()
+    MUTATIONS = auto()  # of the controller: partitions that are created or deleted
+    EXEMPT = auto()  # requests of brokers, which only count if their authorization is refused
 
 
 class ClientQuotas:
@@ -101,7 +100,7 @@ class ClientQuotas:
         self.enabled = False
 
     def throttle_of(
-        self, api_key: ApiKey, user: str, client_id: str, size: int
+        self, quota: Quota, user: str, client_id: str, size: int
     ) -> RequestThrottle | None:
         """Return what measures a request of ``size`` bytes from now on, and throttles its client;
         None if the client has no limit."""
@@ -111,15 +110,15 @@ class ClientQuotas:
         produce: Metered[SampledRate] | None = None
         fetch: Metered[SampledRate] | None = None
         mutations: Metered[TokenBucket] | None = None
-        if api_key is ApiKey.PRODUCE:
+        if quota is Quota.PRODUCE:
             produce = self.produce.find(user, client_id, now_ms)
-        elif api_key is ApiKey.FETCH:
+        elif quota is Quota.FETCH:
             fetch = self.fetch.find(user, client_id, now_ms)
-        else:
+        elif quota is Quota.MUTATIONS:
             mutations = self.mutations.find(user, client_id, now_ms)
         if not (request or produce or fetch or mutations):
             return None
-        return RequestThrottle(self, api_key, size, now_ns, request, produce, fetch, mutations)
+        return RequestThrottle(self, quota, size, now_ns, request, produce, fetch, mutations)
 
     def _metrics(self) -> Iterator[tuple[str, float]]:
         """Yield the metrics of the accounts that were used last."""
@@ -197,7 +196,6 @@ class RequestThrottle:
     served together are measured as one: then ``size`` is that of all."""
 
     __slots__ = (
-        "_api_key",
         "_busy_ns",
         "_fetch",
         "_finished_ns",
@@ -205,6 +203,7 @@ class RequestThrottle:
         "_now_ns",
         "_permits",
         "_produce",
+        "_quota",
         "_quotas",
         "_request",
         "_running_since_ns",
@@ -216,7 +215,7 @@ class RequestThrottle:
     def __init__(
         self,
         quotas: ClientQuotas,
-        api_key: ApiKey,
+        quota: Quota,
         size: int,
         now_ns: int,
         request: Metered[SampledRate] | None,
@@ -226,7 +225,7 @@ class RequestThrottle:
     ) -> None:
         self._quotas = quotas
         self._now_ns = quotas.clock.monotonic_ns
-        self._api_key = api_key
+        self._quota = quota
         self.size = size
         self._request = request
         self._produce = produce
@@ -330,7 +329,7 @@ class RequestThrottle:
             self._request.use.record(percent, now_ns // NS_PER_MS)
 
     def _is_exempt(self, response: Any) -> bool:
-        if self._api_key in EXEMPT:
+        if self._quota is Quota.EXEMPT:
             code = getattr(response, "error_code", ErrorCode.NONE)
             self.exempt = code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return self.exempt

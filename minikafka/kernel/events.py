@@ -46,7 +46,7 @@ LOGGERS = (
     "apis", "authorizer", "auto-topic-creation", "channel", "client-quotas", "config-admin",
     "config-changes", "consumer", "controller", "controller-channels", "delegation-tokens",
     "dynamic-config", "features", "group-coordinator", "http", "internal-topics", "isr",
-    "kafka-shutdown-hook", "late-handler", "log_cleaner", "log_manager", "loop",
+    "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
     "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
     "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "scram-credentials",
     "state-change", "topic-admin", "topic-config", "transaction-coordinator",

@@ -14,7 +14,7 @@ from minikafka.node.plugins import made_plugin
 from minikafka.zookeeper.store import ZkStore
 
 if TYPE_CHECKING:
-    from minikafka.broker.requests.authorization.authorization import Authorization
+    from minikafka.broker.apis.authorization import Authorization
     from minikafka.core.security.acl_cache import AclRules
     from minikafka.core.security.authorizer import Authorizer
     from minikafka.zookeeper.acl_authorizer import AclAuthorizer
@@ -34,7 +34,7 @@ class NodeAuthorizer:
         name = config.string(CLASS_NAME)
         if not name:
             return
-        from minikafka.broker.requests.authorization.authorization import Authorization
+        from minikafka.broker.apis.authorization import Authorization
 
         authorizer: Authorizer
         if name in ACL_AUTHORIZERS:

@@ -16,12 +16,13 @@ from minikafka.broker.admin.dynamic_config import (
     read_broker_configs,
 )
 from minikafka.broker.admin.quota_znodes import QuotaZnodes
+from minikafka.broker.apis.pipeline import Apis
+from minikafka.broker.apis.table import ApiTable
 from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
 from minikafka.broker.metadata.scram_credentials import ScramCredentialCache
 from minikafka.broker.metadata.topic_rows import EncodedTopics
 from minikafka.broker.quotas import ClientQuotas
-from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
@@ -371,11 +372,10 @@ class BrokerNode:
         stalls = self._stalls = self._started_stalls()
         self._apis = Apis(
             self.broker_id,
-            self.parts.routes(EncodedTopics() if self._faults is None else None),
-            world.workers,
+            ApiTable(),
+            self.parts.services(EncodedTopics() if self._faults is None else None),
             release=views.release(self._config),
             stalls=stalls.meter,
-            monotonic_ns=world.clock.monotonic_ns,
             metrics=self.metrics,
             features=lambda: (features.epoch, features.levels),
             quotas=client_quotas,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
@@ -22,7 +22,6 @@ from minikafka.broker.replication.transaction_verification import (
     verification_key,
     verification_request,
 )
-from minikafka.broker.requests.routes import Route
 from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.coordinator.group_coordinator import GroupCoordinator
 from minikafka.coordinator.group_facts import (
@@ -50,22 +49,11 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
-from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
 from minikafka.node import config_views as views
-from minikafka.node.late_handler import LateHandler
-from minikafka.protocol.api_keys import ApiKey
 from minikafka.zookeeper.store import ZkStore
-
-if TYPE_CHECKING:
-    from minikafka.broker.requests import consumer_groups, group_offsets, groups, transactions
-else:
-    consumer_groups = LazyModule("minikafka.broker.requests.consumer_groups")
-    group_offsets = LazyModule("minikafka.broker.requests.group_offsets")
-    groups = LazyModule("minikafka.broker.requests.groups")
-    transactions = LazyModule("minikafka.broker.requests.transactions")
 
 
 class GroupParts:
@@ -112,7 +100,7 @@ class GroupParts:
             lambda: self.lookup.partition_count(CoordinatorType.GROUP),
             event_log("group-coordinator", broker=broker_id),
         )
-        self._zookeeper_offsets = ZookeeperOffsets(store)
+        self.zookeeper_offsets = ZookeeperOffsets(store)
         register_group_gauges(self.coordinator, metrics)
 
     def _reaper(self, broker_id: int, name: str) -> Reaper[DelayedOperation]:
@@ -125,7 +113,7 @@ class GroupParts:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.coordinator.start(tasks)
-        self._zookeeper_offsets.start(tasks)
+        self.zookeeper_offsets.start(tasks)
 
     def close(self) -> None:
         self.coordinator.close()
@@ -154,42 +142,6 @@ class GroupParts:
         """Unload a coordinator partition whose replica was deleted or whose disk failed."""
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
-
-    def routes(self) -> list[Route]:
-        coordinator, cache, old_offsets = self.coordinator, self._cache, self._zookeeper_offsets
-        metadata_bytes = self._config.integer("offset.metadata.max.bytes")
-        commit = LateHandler(
-            lambda: group_offsets.OffsetCommitHandler(
-                coordinator, old_offsets, cache, self._world.clock, metadata_bytes
-            )
-        )
-        fetch = LateHandler(
-            lambda: group_offsets.OffsetFetchHandler(coordinator, old_offsets, cache)
-        )
-        delete_offsets = LateHandler(lambda: group_offsets.OffsetDeleteHandler(coordinator, cache))
-        join = LateHandler(lambda: groups.JoinGroupHandler(coordinator, self._world.entropy))
-        heartbeat = LateHandler(lambda: groups.HeartbeatHandler(coordinator))
-        leave = LateHandler(lambda: groups.LeaveGroupHandler(coordinator))
-        sync = LateHandler(lambda: groups.SyncGroupHandler(coordinator))
-        describe = LateHandler(lambda: groups.DescribeGroupsHandler(coordinator))
-        listing = LateHandler(lambda: groups.ListGroupsHandler(coordinator))
-        delete = LateHandler(lambda: groups.DeleteGroupsHandler(coordinator))
-        refuse_heartbeat = LateHandler(lambda: consumer_groups.refuse_heartbeat)
-        refuse_description = LateHandler(lambda: consumer_groups.refuse_description)
-        return [
-            Route(ApiKey.OFFSET_COMMIT, commit),
-            Route(ApiKey.OFFSET_FETCH, fetch, changes_state=False),
-            Route(ApiKey.JOIN_GROUP, join),
-            Route(ApiKey.HEARTBEAT, heartbeat),
-            Route(ApiKey.LEAVE_GROUP, leave),
-            Route(ApiKey.SYNC_GROUP, sync),
-            Route(ApiKey.DESCRIBE_GROUPS, describe, changes_state=False),
-            Route(ApiKey.LIST_GROUPS, listing, changes_state=False),
-            Route(ApiKey.DELETE_GROUPS, delete),
-            Route(ApiKey.OFFSET_DELETE, delete_offsets),
-            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse_heartbeat, changes_state=False),
-            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse_description, changes_state=False),
-        ]
 
 
 # The longest wait for the replication of a record, or for the response of another broker.
@@ -300,40 +252,6 @@ class TransactionParts:
         """Unload a coordinator partition whose replica was deleted or whose disk failed."""
         if topic_partition.topic == TRANSACTION_STATE_TOPIC:
             self.coordinator.runtime.replica_removed(topic_partition.partition)
-
-    def routes(self) -> list[Route]:
-        coordinator, verification, of_groups = self.coordinator, self.verification, self._groups
-        clock, cache, replicas = self._world.clock, self._cache, self._replicas
-        init = LateHandler(lambda: transactions.InitProducerIdHandler(coordinator))
-        add = LateHandler(lambda: transactions.AddPartitionsToTxnHandler(coordinator, cache))
-        add_offsets = LateHandler(
-            lambda: transactions.AddOffsetsToTxnHandler(coordinator, of_groups.partition_for)
-        )
-        end = LateHandler(lambda: transactions.EndTxnHandler(coordinator))
-        write_markers = LateHandler(
-            lambda: transactions.WriteTxnMarkersHandler(
-                replicas, clock, of_groups.transaction_ended, REQUEST_TIMEOUT_MS
-            )
-        )
-        commit = LateHandler(
-            lambda: group_offsets.TxnOffsetCommitHandler(of_groups, cache, verification, clock)
-        )
-        describe_producers = LateHandler(
-            lambda: transactions.DescribeProducersHandler(replicas.hosted, cache)
-        )
-        describe = LateHandler(lambda: transactions.DescribeTransactionsHandler(coordinator))
-        listing = LateHandler(lambda: transactions.ListTransactionsHandler(coordinator))
-        return [
-            Route(ApiKey.INIT_PRODUCER_ID, init, task=True),
-            Route(ApiKey.ADD_PARTITIONS_TO_TXN, add),
-            Route(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets),
-            Route(ApiKey.END_TXN, end),
-            Route(ApiKey.WRITE_TXN_MARKERS, write_markers),
-            Route(ApiKey.TXN_OFFSET_COMMIT, commit),
-            Route(ApiKey.DESCRIBE_PRODUCERS, describe_producers, changes_state=False),
-            Route(ApiKey.DESCRIBE_TRANSACTIONS, describe, changes_state=False),
-            Route(ApiKey.LIST_TRANSACTIONS, listing, changes_state=False),
-        ]
 
 
 def _follow_leadership(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.requests.apis import Apis
+from minikafka.broker.apis.pipeline import Apis
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.events import event_log

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from minikafka.broker.requests.apis import Apis
-from minikafka.broker.requests.watched_requests import WatchedRequests
+from minikafka.broker.apis.pipeline import Apis
+from minikafka.broker.apis.watched_requests import WatchedRequests
 from minikafka.core.entity_changes import Changes, EntityChanges, EntityKey
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.ports import Clock

@@ -1,19 +1,19 @@
-"""Creates the replicas, coordinators and request handlers of one broker, and their routes."""
+"""Creates the replicas and coordinators of one broker, and what its request handlers use."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
 
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
-from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.delegation_tokens import DelegationTokens
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.admin.topics import TopicAdmin
+from minikafka.broker.apis.authorization import Authorization
+from minikafka.broker.apis.brokers.controller_fence import ControllerFence
+from minikafka.broker.apis.services import Services
 from minikafka.broker.fetch.preferred_replicas import PreferredReplicas
 from minikafka.broker.fetch.reader import FetchReader
 from minikafka.broker.fetch.record_fetches import RecordFetches
@@ -34,27 +34,7 @@ from minikafka.broker.replication.isr_writes import (
 )
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
-from minikafka.broker.requests.cluster import (
-    DescribeClusterHandler,
-    FindCoordinatorHandler,
-    MetadataHandler,
-)
-from minikafka.broker.requests.controller_orders import (
-    ControlledShutdownHandler,
-    ControllerFence,
-    LeaderAndIsrHandler,
-    StopReplicaHandler,
-    UpdateMetadataHandler,
-)
-from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
-from minikafka.broker.requests.offsets import (
-    DeleteRecordsHandler,
-    ListOffsetsHandler,
-    OffsetForLeaderEpochHandler,
-)
-from minikafka.broker.requests.produce import ProduceHandler
-from minikafka.broker.requests.routes import Route
+from minikafka.broker.replication.stray_replicas import OrphanedLogs
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
@@ -62,38 +42,16 @@ from minikafka.kernel.cluster import (
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
-from minikafka.kernel.lazy_module import LazyModule
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
-from minikafka.node.late_handler import LateHandler
 from minikafka.node.plugins import alter_config_policy, create_topic_policy
 from minikafka.node.purgatories import BrokerPurgatories
-from minikafka.node.security import security_routes
-from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
-
-if TYPE_CHECKING:
-    from minikafka.broker.admin.configs import ConfigAdminManager
-    from minikafka.broker.admin.partitions import PartitionGrowth
-    from minikafka.broker.requests import (
-        broker_to_controller,
-        configs,
-        elections,
-        log_dirs,
-        topics,
-    )
-    from minikafka.broker.requests.authorization.authorization import Authorization
-else:
-    broker_to_controller = LazyModule("minikafka.broker.requests.broker_to_controller")
-    configs = LazyModule("minikafka.broker.requests.configs")
-    elections = LazyModule("minikafka.broker.requests.elections")
-    log_dirs = LazyModule("minikafka.broker.requests.log_dirs")
-    topics = LazyModule("minikafka.broker.requests.topics")
 
 
 class BrokerParts:
@@ -176,19 +134,7 @@ class BrokerParts:
         self._append_order = AppendOrder(
             replicas.appends, self._preparation, self.transactions.verification
         )
-        self._produce = ProduceHandler(self._append_order, replicas.hosted, self.cache)
         self._conversion = FormatConversion(workers)
-        self._fetch_config = FetchConfig(self._config.integer("fetch.max.bytes"))
-        self._fetch = FetchHandler(
-            replicas,
-            self.fetches,
-            self.cache,
-            self.fetch_sessions,
-            self._conversion,
-            self._fetch_config,
-            self._authorization,
-        )
-        self._list_offsets = ListOffsetsHandler(replicas, clock, workers)
 
     def _reapers(self) -> list[Reaper[DelayedOperation]]:
         others = [self._topic_reaper, self._election_reaper]
@@ -216,12 +162,6 @@ class BrokerParts:
             self._entries.check_topic,
             policy=create_topic_policy(self._config),
         )
-
-    def _make_partition_growth(self) -> PartitionGrowth:
-        from minikafka.broker.admin.partitions import PartitionGrowth
-
-        limit = self._config.integer("max.partitions.per.topic")
-        return PartitionGrowth(lambda: self._zk.store, self.cache, self._topic_reaper, limit)
 
     def _make_internal_sizes(self) -> InternalTopicSizes:
         async def read(topic: str) -> int | None:
@@ -365,99 +305,46 @@ class BrokerParts:
             ),
         )
 
-    def routes(self, encoded_topics: EncodedTopics | None = None) -> list[Route]:
-        """Return the route of each API that this broker serves. ``Apis`` adds ApiVersions. Without
-        ``encoded_topics`` all fields of a Metadata response can be changed."""
-        routes = self._unguarded_routes(encoded_topics)
-        if self._authorization is None:
-            return routes
-        from minikafka.broker.requests.authorization.facts import GuardFacts
-        from minikafka.broker.requests.authorization.guards import guarded
-
-        facts = GuardFacts(
-            lambda: self._controller.is_active,
-            self.cache.contains_topic,
-            self.cache.contains,
-            self.cache.topic_name,
-            lambda: self.topic_creation.enabled,
-            self._config.boolean("delete.topic.enable"),
+    def services(self, encoded_topics: EncodedTopics | None) -> Services:
+        """Return what request handlers use. Without ``encoded_topics`` all fields of a Metadata
+        response can be changed."""
+        return Services(
+            broker_id=self._broker_id,
+            cluster_id=self._cluster_id,
+            world=self._world,
+            config=self._config,
+            dynamic=self._dynamic,
+            store=lambda: self._zk.store,
+            cache=self.cache,
+            logs=self.logs,
+            replicas=self.replicas,
+            appends=self._append_order,
+            fetches=self.fetches,
+            fetch_sessions=self.fetch_sessions,
+            conversion=self._conversion,
+            topics=self._topics,
+            topic_creation=self.topic_creation,
+            topic_reaper=self._topic_reaper,
+            entries=self._entries,
+            alter_config_policy=self._alter_config_policy,
+            elections=self._elections,
+            internal_sizes=self._internal_sizes,
+            encoded_topics=encoded_topics,
+            controller=self._controller,
+            is_controller=lambda: self._controller.is_active,
+            fence=self.fence,
+            groups=self.groups.coordinator,
+            coordinators=self.groups.lookup,
+            zookeeper_offsets=self.groups.zookeeper_offsets,
+            transactions=self.transactions.coordinator,
+            verification=self.transactions.verification,
+            authorization=self._authorization,
+            tokens=self._tokens,
+            protocols=self._protocols,
+            role_taken=self._role_taken,
+            replica_gone=self._replica_gone,
+            topic_changed=self._topic_changed,
         )
-        return guarded(routes, self._authorization, facts)
-
-    def _unguarded_routes(self, encoded_topics: EncodedTopics | None) -> list[Route]:
-        replicas, cache = self.replicas, self.cache
-        find_coordinator = FindCoordinatorHandler(self.groups.lookup, self.topic_creation)
-        return [
-            Route(
-                ApiKey.PRODUCE,
-                self._produce,
-                overlapping=True,
-            ),
-            Route(ApiKey.FETCH, self._fetch, in_parts=True, parks_reads=True),
-            Route(ApiKey.LIST_OFFSETS, self._list_offsets, changes_state=False),
-            Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
-            Route(
-                ApiKey.METADATA,
-                MetadataHandler(cache, self.topic_creation, self._cluster_id, encoded_topics),
-                changes_state=False,
-            ),
-            Route(
-                ApiKey.OFFSET_FOR_LEADER_EPOCH,
-                OffsetForLeaderEpochHandler(replicas),
-                changes_state=False,
-            ),
-            Route(ApiKey.FIND_COORDINATOR, find_coordinator, changes_state=False),
-            Route(
-                ApiKey.DESCRIBE_CLUSTER,
-                DescribeClusterHandler(cache, self._cluster_id),
-                changes_state=False,
-            ),
-            *self.groups.routes(),
-            *self.transactions.routes(),
-            *self._routes_of_log_dirs(),
-            *self._routes_of_the_controller(),
-            *self._routes_to_the_controller(),
-            *self._routes_of_placement(),
-            *self._routes_of_configuration(),
-            *security_routes(
-                lambda: self._zk.store,
-                lambda: self._controller.is_active,
-                self._world.network,
-                self._authorization,
-                self._tokens,
-                self._protocols,
-            ),
-        ]
-
-    def _routes_of_log_dirs(self) -> list[Route]:
-        logs, hosted = self.logs, self.replicas.hosted
-        alter = LateHandler(lambda: log_dirs.AlterReplicaLogDirsHandler(logs, hosted))
-        describe = LateHandler(lambda: log_dirs.DescribeLogDirsHandler(logs, hosted))
-        return [
-            Route(ApiKey.ALTER_REPLICA_LOG_DIRS, alter, task=True),
-            Route(ApiKey.DESCRIBE_LOG_DIRS, describe, task=True, changes_state=False),
-        ]
-
-    def _routes_of_the_controller(self) -> list[Route]:
-        """Return the routes of the requests that the controller sends to brokers."""
-        update_metadata = UpdateMetadataHandler(
-            self.cache,
-            self.fence,
-            self._topic_changed,
-            self.groups.coordinator.partitions_deleted,
-            brokers_changed=self.replicas.deletion.brokers_changed,
-            drop_strays=StrayReplicas(self.replicas, self.logs, self._replica_gone).drop,
-            get_ready=self._internal_sizes.learn,
-        )
-        leader_and_isr = LeaderAndIsrHandler(
-            self.replicas, self.fence, self._role_taken, self._internal_sizes.learn
-        )
-        stop_replica = StopReplicaHandler(self.replicas, self.fence, self._replica_gone)
-        return [
-            Route(ApiKey.LEADER_AND_ISR, leader_and_isr, task=True),
-            Route(ApiKey.STOP_REPLICA, stop_replica, task=True),
-            Route(ApiKey.UPDATE_METADATA, update_metadata, task=True),
-        ]
 
     def _role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
         self.groups.role_taken(topic_partition, leads, epoch)
@@ -471,80 +358,3 @@ class BrokerParts:
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)
         self._elections.topic_changed(topic)
-
-    def _routes_of_placement(self) -> list[Route]:
-        """Return the routes of elections and reassignments, which the controller performs."""
-        controller = self._controller
-        elect = LateHandler(lambda: elections.ElectLeadersHandler(self._elections))
-        alter = LateHandler(lambda: elections.AlterPartitionReassignmentsHandler(controller))
-        listing = LateHandler(lambda: elections.ListPartitionReassignmentsHandler(controller))
-        return [
-            Route(ApiKey.ELECT_LEADERS, elect, task=True, changes_state=False),
-            Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter, task=True, changes_state=False),
-            Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing, task=True, changes_state=False),
-        ]
-
-    def _routes_to_the_controller(self) -> list[Route]:
-        """Return the routes of the requests that only the controller's broker serves."""
-        controller, config = self._controller, self._config
-        create = LateHandler(
-            lambda: topics.CreateTopicsHandler(
-                lambda: controller.is_active, self._topics, self._entries
-            )
-        )
-        grow = LateHandler(
-            lambda: topics.CreatePartitionsHandler(
-                lambda: controller.is_active, self._make_partition_growth()
-            )
-        )
-        enabled = config.boolean("delete.topic.enable")
-        delete = LateHandler(
-            lambda: topics.DeleteTopicsHandler(
-                lambda: controller.is_active, self._topics, self.cache, enabled
-            )
-        )
-        shut_down = ControlledShutdownHandler(controller)
-        alter = LateHandler(lambda: broker_to_controller.AlterPartitionHandler(controller))
-        allocate = LateHandler(lambda: broker_to_controller.AllocateProducerIdsHandler(controller))
-        update = LateHandler(lambda: broker_to_controller.UpdateFeaturesHandler(controller))
-        refuse = LateHandler(lambda: broker_to_controller.refuse_envelope)
-        return [
-            Route(ApiKey.CONTROLLED_SHUTDOWN, shut_down, task=True, changes_state=False),
-            Route(ApiKey.ALTER_PARTITION, alter, task=True, changes_state=False),
-            Route(ApiKey.ALLOCATE_PRODUCER_IDS, allocate, task=True, changes_state=False),
-            Route(ApiKey.UPDATE_FEATURES, update, task=True, changes_state=False),
-            Route(ApiKey.ENVELOPE, refuse, changes_state=False),
-            Route(ApiKey.CREATE_TOPICS, create, task=True, changes_state=False),
-            Route(ApiKey.CREATE_PARTITIONS, grow, task=True, changes_state=False),
-            Route(ApiKey.DELETE_TOPICS, delete, task=True, changes_state=False),
-        ]
-
-    def _make_config_admin(self, loggers: BrokerLoggers) -> ConfigAdminManager:
-        from minikafka.broker.admin.configs import ConfigAdminManager
-
-        return ConfigAdminManager(
-            self._broker_id,
-            self.cache,
-            lambda: self._zk.store,
-            self._dynamic,
-            self._entries.check_topic,
-            loggers,
-            policy=self._alter_config_policy,
-        )
-
-    def _routes_of_configuration(self) -> list[Route]:
-        """Return the routes of configurations. Any broker serves them, from ZooKeeper."""
-        loggers = BrokerLoggers(self._broker_id)
-        describe = LateHandler(
-            lambda: configs.DescribeConfigsHandler(
-                self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
-            )
-        )
-        admin = partial(self._make_config_admin, loggers)
-        alter = LateHandler(lambda: configs.AlterConfigsHandler(admin()))
-        increment = LateHandler(lambda: configs.IncrementalAlterConfigsHandler(admin()))
-        return [
-            Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True, changes_state=False),
-            Route(ApiKey.ALTER_CONFIGS, alter, task=True, changes_state=False),
-            Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, increment, task=True, changes_state=False),
-        ]

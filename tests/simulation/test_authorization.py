@@ -234,7 +234,7 @@ def test_the_authorizer_filters_topics_that_are_kept_encoded(
         await authorized.prepare()
         found = []
         for large in (500, -1):
-            monkeypatch.setattr("minikafka.broker.requests.cluster.LARGE", large)
+            monkeypatch.setattr("minikafka.broker.apis.topics.metadata.LARGE", large)
             found.append([await authorized.ask(BOB, copy(request), 9) for request in requests])
         return found
 

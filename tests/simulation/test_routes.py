@@ -1,4 +1,4 @@
-"""The routes of a running broker, as ARCHITECTURE.md lists them."""
+"""The APIs of a running broker, as ARCHITECTURE.md lists them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.broker.apis.table import ApiTable
 from minikafka.simulator.cluster import SimCluster
 
 ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
@@ -17,9 +18,11 @@ def test_the_requests_whose_bugs_end_the_node_are_listed() -> None:
     async def play(cluster: SimCluster) -> list[str]:
         cluster.start()
         await cluster.until("up", lambda: len(cluster.nodes()) == 1)
-        routes = cluster.nodes()[1].parts.routes()
-        assert len({route.api_key for route in routes}) == len(routes)
-        return sorted(route.api_key.api_name for route in routes if route.changes_state)
+        broker = cluster.nodes()[1].parts.services(None)
+        for api_key, api in ApiTable().items():
+            assert api.key is api_key
+            assert callable(api.handler(broker))
+        return sorted(api.key.api_name for api in ApiTable().values() if api.changes_state)
 
     changing = SimCluster(1, (1,)).run(play)
     text = " ".join(ARCHITECTURE.read_text().split())

@@ -14,6 +14,7 @@ import pytest
 from minikafka import client
 from minikafka.kernel.lazy_module import LazyModule, import_without, lazy_names
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.registry import module_name
 
 MESSAGES = "minikafka.protocol.messages."
 # Libraries that take milliseconds to import, or much memory.
@@ -131,7 +132,7 @@ def test_a_broker_at_rest_imports_nothing_that_few_requests_need() -> None:
 @pytest.mark.mission("RUN-6")
 def test_a_broker_imports_no_faults() -> None:
     loaded = loaded_by("import minikafka.node.broker")
-    assert "minikafka.broker.requests.apis" in loaded
+    assert "minikafka.broker.apis.pipeline" in loaded
     assert not [name for name in loaded if "faults" in name]
 
 
@@ -146,15 +147,15 @@ def test_a_broker_without_authorizer_and_sasl_imports_neither() -> None:
         "    await cluster.until('a controller', lambda: cluster.controller_id() == 1)\n"
         "SimCluster(1, (1,)).run(scenario)"
     )
-    requests = "minikafka.broker.requests."
-    assert requests + "apis" in loaded
-    rooms = tuple(f"{requests}{room}." for room in ("authorization", "security"))
-    names = (
-        "broker_to_controller", "configs", "consumer_groups", "elections", "group_offsets",
-        "groups", "log_dirs", "topics", "transactions",
-    )  # fmt: skip
-    rare = {requests + name for name in names}
-    assert not [name for name in loaded if name.startswith(rooms) or name in rare]
+    apis = "minikafka.broker.apis."
+    assert apis + "pipeline" in loaded
+    files = {f"{MESSAGES}{module_name(api_key)}" for api_key in ApiKey}
+    rows = {
+        name
+        for name in loaded
+        if name.startswith(apis) and f"{MESSAGES}{name.split('.')[-1]}" in files
+    }
+    assert rows == {apis + "api_versions", apis + "brokers.update_metadata"}
     others = (".acl_authorizer", ".jaas", ".listener_sasl", ".node.sasl", ".node.tls")
     assert not [name for name in loaded if name.endswith(others)]
     assert {"minikafka.network.http_server", "minikafka.node.state_facts"} & loaded == set()
@@ -213,6 +214,7 @@ def test_the_messages_of_an_api_are_imported_when_they_are_first_read(kind: str)
     """Each API alone: the registry knows all of them before, and has imported none."""
     code = f"""
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.registry import module_name
 from minikafka.protocol.messages import registry
 prefix = {MESSAGES!r}
 def messages(): return {{m for m in sys.modules if m.startswith(prefix)}} - {{prefix + "registry"}}

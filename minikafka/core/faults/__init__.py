@@ -1,5 +1,5 @@
 """Faults that a test puts into the request path: rules, and which requests they concern.
 
 ``rules`` decides; it knows neither connections nor time. The request path of a broker
-(``broker/requests``) and the proxy of the verb ``faults`` carry the decisions out.
+(``broker/apis``) and the proxy of the verb ``faults`` carry the decisions out.
 """

@@ -8,12 +8,10 @@ from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.configs import ConfigAdminManager
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig, Passwords
-from minikafka.broker.requests.configs import (
-    AlterConfigsHandler,
-    DescribeConfigsHandler,
-    IncrementalAlterConfigsHandler,
-)
-from minikafka.broker.requests.routes import RequestContext
+from minikafka.broker.apis.cluster.alter_configs import AlterConfigsHandler
+from minikafka.broker.apis.cluster.describe_configs import DescribeConfigsHandler
+from minikafka.broker.apis.cluster.incremental_alter_configs import IncrementalAlterConfigsHandler
+from minikafka.broker.apis.request import RequestContext
 from minikafka.core.config_resources import AlterOperation
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG

@@ -12,6 +12,15 @@ from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
+from minikafka.broker.apis.brokers.controller_fence import ControllerFence
+from minikafka.broker.apis.brokers.leader_and_isr import LeaderAndIsrHandler
+from minikafka.broker.apis.brokers.stop_replica import StopReplicaHandler
+from minikafka.broker.apis.records.delete_records import DeleteRecordsHandler
+from minikafka.broker.apis.records.fetch import FetchConfig, FetchHandler
+from minikafka.broker.apis.records.list_offsets import ListOffsetsHandler
+from minikafka.broker.apis.records.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from minikafka.broker.apis.records.produce import ProduceHandler
+from minikafka.broker.apis.request import RequestContext
 from minikafka.broker.fetch.preferred_replicas import PreferredReplicas
 from minikafka.broker.fetch.reader import FetchReader
 from minikafka.broker.fetch.record_fetches import RecordFetches
@@ -24,19 +33,6 @@ from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
-from minikafka.broker.requests.controller_orders import (
-    ControllerFence,
-    LeaderAndIsrHandler,
-    StopReplicaHandler,
-)
-from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
-from minikafka.broker.requests.offsets import (
-    DeleteRecordsHandler,
-    ListOffsetsHandler,
-    OffsetForLeaderEpochHandler,
-)
-from minikafka.broker.requests.produce import ProduceHandler
-from minikafka.broker.requests.routes import RequestContext
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import (
     Broker,

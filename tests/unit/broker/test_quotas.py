@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.quotas import MAX_METRICS, ClientQuotas, RequestThrottle
+from minikafka.broker.quotas import MAX_METRICS, ClientQuotas, Quota, RequestThrottle
 from minikafka.core.quota.limits import ANY, DEFAULT
 from minikafka.core.quota.rates import RateConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchResponse
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from minikafka.protocol.messages.metadata import MetadataResponse
@@ -28,14 +27,14 @@ class Lab:
         self.quotas = ClientQuotas(self.clock, RateConfig(), RateConfig(), self.metrics)
         self.quotas.set("u", ANY, config)
 
-    def throttle(self, api_key: ApiKey = ApiKey.METADATA, size: int = 0) -> RequestThrottle:
-        throttle = self.quotas.throttle_of(api_key, "u", "c", size)
+    def throttle(self, quota: Quota = Quota.MUTATIONS, size: int = 0) -> RequestThrottle:
+        throttle = self.quotas.throttle_of(quota, "u", "c", size)
         assert throttle is not None
         return throttle
 
-    def busy(self, busy_ms: int, response: Any, api_key: ApiKey = ApiKey.METADATA) -> int:
+    def busy(self, busy_ms: int, response: Any, quota: Quota = Quota.MUTATIONS) -> int:
         """Return the throttle time of a request whose handler takes ``busy_ms``."""
-        throttle = self.throttle(api_key)
+        throttle = self.throttle(quota)
         self.clock.now_ms += busy_ms
         return throttle.finish(response)
 
@@ -69,10 +68,10 @@ def test_only_the_steps_of_a_request_count_and_its_encoding_counts_for_the_next(
 @pytest.mark.mission("SEC-149")
 def test_requests_of_brokers_are_exempt_unless_they_are_unauthorized() -> None:
     lab = Lab(request_percentage="1")
-    assert lab.busy(5_000, LeaderAndIsrResponse(), ApiKey.LEADER_AND_ISR) == 0
+    assert lab.busy(5_000, LeaderAndIsrResponse(), Quota.EXEMPT) == 0
     denied = LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    assert lab.busy(5_000, denied, ApiKey.LEADER_AND_ISR) == 1_000
-    follower = lab.throttle(ApiKey.FETCH)
+    assert lab.busy(5_000, denied, Quota.EXEMPT) == 1_000
+    follower = lab.throttle(Quota.FETCH)
     follower.exempt = True
     lab.clock.now_ms += 5_000
     assert follower.finish(FetchResponse()) == 0
@@ -81,7 +80,7 @@ def test_requests_of_brokers_are_exempt_unless_they_are_unauthorized() -> None:
 @pytest.mark.mission("SEC-144", "SEC-146")
 def test_the_longer_of_two_throttle_times_counts_and_is_noted_for_its_kind() -> None:
     lab = Lab(producer_byte_rate="100", request_percentage="1")
-    throttle = lab.throttle(ApiKey.PRODUCE, size=3_000)
+    throttle = lab.throttle(Quota.PRODUCE, size=3_000)
     lab.clock.now_ms += 5_000
     response = ProduceResponse()
     assert throttle.finish(response) == response.throttle_time_ms == 20_000
@@ -99,20 +98,20 @@ def test_the_longer_of_two_throttle_times_counts_and_is_noted_for_its_kind() -> 
 @pytest.mark.mission("SEC-146")
 def test_without_acks_the_bytes_count_and_the_time_does_not() -> None:
     lab = Lab(producer_byte_rate="100", request_percentage="1")
-    small = lab.throttle(ApiKey.PRODUCE, size=10)
+    small = lab.throttle(Quota.PRODUCE, size=10)
     lab.clock.now_ms += 5_000
     assert small.finish(None) == 0
-    assert lab.throttle(ApiKey.PRODUCE, size=2_990).finish(None) > 0
+    assert lab.throttle(Quota.PRODUCE, size=2_990).finish(None) > 0
 
 
 @pytest.mark.mission("SEC-145")
 def test_a_throttled_fetch_gives_its_bytes_back() -> None:
     lab = Lab(consumer_byte_rate="100")
-    throttle = lab.throttle(ApiKey.FETCH)
+    throttle = lab.throttle(Quota.FETCH)
     assert throttle.most_fetched == 1_000
     assert not throttle.fetched(1_000)
     assert throttle.finish(FetchResponse()) == 0
-    throttled = lab.throttle(ApiKey.FETCH)
+    throttled = lab.throttle(Quota.FETCH)
     assert throttled.fetched(500)
     response = FetchResponse()
     assert throttled.finish(response) == response.throttle_time_ms == 5_000
@@ -123,12 +122,12 @@ def test_a_throttled_fetch_gives_its_bytes_back() -> None:
 @pytest.mark.mission("SEC-147")
 def test_the_time_that_a_request_waits_is_deducted_from_its_throttle_time() -> None:
     lab = Lab(controller_mutation_rate="1")
-    throttle = lab.throttle(ApiKey.CREATE_TOPICS)
+    throttle = lab.throttle(Quota.MUTATIONS)
     take = throttle.mutations(strict=False)
     take(16)
     lab.clock.now_ms += 2_000
     assert throttle.finish(MetadataResponse()) == 3_000
-    strict = lab.throttle(ApiKey.CREATE_TOPICS)
+    strict = lab.throttle(Quota.MUTATIONS)
     with pytest.raises(KafkaError) as refused:
         strict.mutations(strict=True)(1)
     assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -139,8 +138,8 @@ def test_the_time_that_a_request_waits_is_deducted_from_its_throttle_time() -> N
 def test_without_a_limit_there_is_nothing_to_measure() -> None:
     lab = Lab(producer_byte_rate="100")
     assert lab.quotas.enabled
-    assert lab.quotas.throttle_of(ApiKey.PRODUCE, "v", "c", 1) is None
-    assert lab.quotas.throttle_of(ApiKey.METADATA, "u", "c", 1) is None
+    assert lab.quotas.throttle_of(Quota.PRODUCE, "v", "c", 1) is None
+    assert lab.quotas.throttle_of(Quota.REQUESTS, "u", "c", 1) is None
     lab.quotas.set("u", ANY, {})
     assert not lab.quotas.enabled
 
@@ -150,7 +149,7 @@ def test_the_metrics_of_clients_are_bounded() -> None:
     lab = Lab()
     lab.quotas.set(DEFAULT, DEFAULT, {"producer_byte_rate": "1"})
     for number in range(MAX_METRICS + 10):
-        lab.quotas.throttle_of(ApiKey.PRODUCE, "u", f"a,b={number}", 1)
+        lab.quotas.throttle_of(Quota.PRODUCE, "u", f"a,b={number}", 1)
     shown = lab.metrics.snapshot("kafka.server:type=Produce,")
     assert len(shown) == 2 * MAX_METRICS
     assert f"kafka.server:type=Produce,user=u,client-id=a%2Cb%3D{number}:byte-rate" in shown

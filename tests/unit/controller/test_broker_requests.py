@@ -8,13 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests.broker_to_controller import (
-    AllocateProducerIdsHandler,
-    AlterPartitionHandler,
-    UpdateFeaturesHandler,
-    refuse_envelope,
-)
-from minikafka.broker.requests.routes import RequestContext, UnreadableRequest
+from minikafka.broker.apis.brokers.allocate_producer_ids import AllocateProducerIdsHandler
+from minikafka.broker.apis.brokers.alter_partition import AlterPartitionHandler
+from minikafka.broker.apis.brokers.envelope import refuse_envelope
+from minikafka.broker.apis.cluster.update_features import UpdateFeaturesHandler
+from minikafka.broker.apis.request import RequestContext, UnreadableRequest
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.inter_broker_protocol import InterBrokerProtocol

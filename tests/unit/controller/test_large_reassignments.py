@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.requests.elections import AlterPartitionReassignmentsHandler
-from minikafka.broker.requests.routes import RequestContext
+from minikafka.broker.apis.cluster.alter_partition_reassignments import (
+    AlterPartitionReassignmentsHandler,
+)
+from minikafka.broker.apis.request import RequestContext
 from minikafka.core.controller.reassignment import MAX_REPLICAS
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.admin.topics import LISTED_FOR, KnownTopics
-from minikafka.broker.requests.routes import RequestContext
+from minikafka.broker.apis.request import RequestContext
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost
 from minikafka.protocol.frames import RequestHeader

@@ -9,9 +9,10 @@ from minikafka.broker.admin import topics
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.topics import TopicAdmin, TopicAdminConfig
+from minikafka.broker.apis.request import RequestContext
+from minikafka.broker.apis.topics.create_topics import CreateTopicsHandler
+from minikafka.broker.apis.topics.delete_topics import DeleteTopicsHandler
 from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.routes import RequestContext
-from minikafka.broker.requests.topics import CreateTopicsHandler, DeleteTopicsHandler
 from minikafka.core.controller.placement import assign_replicas
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import NO_LEADER, ZERO_UUID

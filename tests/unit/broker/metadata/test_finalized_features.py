@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from minikafka.broker.apis.api_versions import ApiVersionsHandler
+from minikafka.broker.apis.request import RequestContext
 from minikafka.broker.metadata.finalized_features import FinalizedFeatures
-from minikafka.broker.requests.api_versions import ApiVersionsHandler
-from minikafka.broker.requests.routes import RequestContext
 from minikafka.kernel.inter_broker_protocol import LATEST
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader

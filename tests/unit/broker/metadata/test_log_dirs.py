@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from minikafka.broker.apis.cluster.alter_replica_log_dirs import AlterReplicaLogDirsHandler
+from minikafka.broker.apis.cluster.describe_log_dirs import DescribeLogDirsHandler
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from minikafka.broker.requests.log_dirs import AlterReplicaLogDirsHandler, DescribeLogDirsHandler
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

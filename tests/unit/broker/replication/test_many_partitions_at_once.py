@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from minikafka.broker.apis.records.produce import APPENDED_AT_ONCE
 from minikafka.broker.fetch.delayed_fetch import DelayedFetch
-from minikafka.broker.requests.produce import APPENDED_AT_ONCE
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.produce import (

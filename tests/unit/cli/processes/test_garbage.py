@@ -39,7 +39,7 @@ import time
 
 import confluent_kafka
 
-from minikafka.broker.requests.routes import RequestContext
+from minikafka.broker.apis.request import RequestContext
 from minikafka.inside.cluster import InsideCluster
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import FrameError

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from minikafka.broker.admin.elections import DelayedElectLeader, LeaderElectionAdmin
-from minikafka.broker.purgatories import Reaper
-from minikafka.broker.requests.elections import (
-    ElectLeadersHandler,
+from minikafka.broker.apis.cluster.elect_leaders import ElectLeadersHandler
+from minikafka.broker.apis.cluster.list_partition_reassignments import (
     ListPartitionReassignmentsHandler,
 )
-from minikafka.broker.requests.routes import RequestContext
+from minikafka.broker.apis.request import RequestContext
+from minikafka.broker.purgatories import Reaper
 from minikafka.core.metadata_image import MetadataImage
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import ElectionType, TopicPartition

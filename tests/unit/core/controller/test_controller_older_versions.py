@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.requests.controller_orders import instructions, stops
+from minikafka.broker.apis.brokers.leader_and_isr import instructions
+from minikafka.broker.apis.brokers.stop_replica import stops
 from minikafka.controller.channel_manager import VersionedChannel
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.request_batch import RequestBatch, for_version, request_version

@@ -1,0 +1,1 @@
+"""APIs of the cluster: configurations, elections, reassignments, log directories, features."""

@@ -1,0 +1,1 @@
+"""APIs of records and their offsets."""

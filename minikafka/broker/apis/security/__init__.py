@@ -1,0 +1,1 @@
+"""APIs of ACLs, quotas, delegation tokens, SCRAM credentials and SASL."""
