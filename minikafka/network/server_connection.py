@@ -659,7 +659,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._await_memory()
             return
         self._after_replies = False
-        held, self._held = self._held, ()
+        held = self._held
+        self._held = ()
         self._serve(held)
         if not (self._held or self._broken):
             self._reader.rest()
