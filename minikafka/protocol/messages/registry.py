@@ -27,12 +27,11 @@ _SHARED: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_credentials",
     }
 )
-_MODULES: Mapping[ApiKey, str] = MappingProxyType(
-    {
-        api_key: f"minikafka.protocol.messages.{_SHARED.get(api_key, api_key.name.lower())}"
-        for api_key in ApiKey
-    }
-)
+
+
+def module_name(api_key: ApiKey) -> str:
+    """Return the name of the module of an API's messages in this package: ``offset_delete``."""
+    return _SHARED.get(api_key, api_key.name.lower())
 
 
 class MessageClasses(Mapping[ApiKey, type[Message]]):
@@ -45,16 +44,16 @@ class MessageClasses(Mapping[ApiKey, type[Message]]):
     def __getitem__(self, api_key: ApiKey) -> type[Message]:
         found = self._found.get(api_key)
         if found is None:
-            module = import_module(_MODULES[api_key])
+            module = import_module(f"{__package__}.{module_name(api_key)}")
             found = getattr(module, f"{api_key.api_name}{self._kind}")
             self._found[api_key] = found
         return found
 
     def __iter__(self) -> Iterator[ApiKey]:
-        return iter(_MODULES)
+        return iter(ApiKey)
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(ApiKey)
 
 
 REQUESTS: Mapping[ApiKey, type[Message]] = MessageClasses("Request")
