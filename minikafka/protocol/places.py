@@ -67,6 +67,15 @@ class Places(NamedTuple):
     values: Mapping[str, Any] = MappingProxyType({})
 
 
+class Addresses(NamedTuple):
+    """Addresses of brokers in a response: the list whose elements have a host and a port ("": the
+    response itself has), the attribute beside them that is the node id, and the first version."""
+
+    elements: str
+    node_id: str = "node_id"
+    since: int = 0
+
+
 def topic_partitions(
     topics: str = "topics",
     key: str = "name",

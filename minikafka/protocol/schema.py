@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer
-from minikafka.protocol.places import Places
+from minikafka.protocol.places import Addresses, Places
 
 FOREVER = (1 << 15) - 1
 
@@ -93,7 +93,7 @@ class MessageSpec:
     """The API, versions and compiled codecs of a message class.
 
     ``first_flexible_header``: the first version whose header has tagged fields.
-    ``max_elements`` and ``places`` are those of requests.
+    ``max_elements`` and ``places`` are those of requests, ``addresses`` those of responses.
     """
 
     versions: VersionRange
@@ -103,6 +103,7 @@ class MessageSpec:
     is_request: bool = False
     max_elements: int | None = None
     places: tuple[Places, ...] = ()
+    addresses: tuple[Addresses, ...] = ()
     encoders: dict[int, Encoder] = field(default_factory=dict, repr=False)
     decoders: dict[int, Decoder] = field(default_factory=dict, repr=False)
 
@@ -129,7 +130,7 @@ def request(
     )
 
 
-def response(api_key: ApiKey) -> MessageSpec:
+def response(api_key: ApiKey, *addresses: Addresses) -> MessageSpec:
     # Who reads an ApiVersions response does not know yet what the broker speaks (KIP-511).
     flexible_header = NEVER if api_key is ApiKey.API_VERSIONS else api_key.first_flexible
     return MessageSpec(
@@ -137,6 +138,7 @@ def response(api_key: ApiKey) -> MessageSpec:
         api_key.first_flexible,
         flexible_header,
         api_key,
+        addresses=addresses,
     )
 
 

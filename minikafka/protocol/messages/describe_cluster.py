@@ -7,7 +7,7 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import WHOLE
+from minikafka.protocol.places import WHOLE, Addresses
 from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
 
@@ -38,7 +38,7 @@ class DescribeClusterBroker:
 class DescribeClusterResponse(Message):
     """The cluster as the answering broker knows it."""
 
-    SPEC = response(ApiKey.DESCRIBE_CLUSTER)
+    SPEC = response(ApiKey.DESCRIBE_CLUSTER, Addresses("brokers", "broker_id"))
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -8,7 +8,7 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import Places, topic_partitions
+from minikafka.protocol.places import Addresses, Places, topic_partitions
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, Int64, Records, String, Uuid
 
@@ -161,7 +161,7 @@ class NodeEndpoint:
 class FetchResponse(Message):
     """One result per partition asked for; in a session only those with news."""
 
-    SPEC = response(ApiKey.FETCH)
+    SPEC = response(ApiKey.FETCH, Addresses("node_endpoints", since=16))
 
     throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
     error_code: Annotated[Int16, In("7+", ignorable=True)] = 0

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import Level, Places
+from minikafka.protocol.places import Addresses, Level, Places
 from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, String
 
@@ -52,7 +52,7 @@ class Coordinator:
 class FindCoordinatorResponse(Message):
     """One coordinator up to version 3, many from 4."""
 
-    SPEC = response(ApiKey.FIND_COORDINATOR)
+    SPEC = response(ApiKey.FIND_COORDINATOR, Addresses(""), Addresses("coordinators", since=4))
 
     throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
     error_code: Annotated[Int16, In("0-3")] = 0

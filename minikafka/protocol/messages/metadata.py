@@ -8,7 +8,7 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import Level, Places
+from minikafka.protocol.places import Addresses, Level, Places
 from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
 
@@ -81,7 +81,7 @@ class MetadataResponseTopic:
 class MetadataResponse(Message):
     """The cluster as the answering broker knows it."""
 
-    SPEC = response(ApiKey.METADATA)
+    SPEC = response(ApiKey.METADATA, Addresses("brokers"))
 
     throttle_time_ms: Annotated[Int32, In("3+", ignorable=True)] = 0
     brokers: list[MetadataResponseBroker] = field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.places import Places, topic_partitions
+from minikafka.protocol.places import Addresses, Places, topic_partitions
 from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, Records, String
 
@@ -111,7 +111,7 @@ class NodeEndpoint:
 class ProduceResponse(Message):
     """One result per partition of the request."""
 
-    SPEC = response(ApiKey.PRODUCE)
+    SPEC = response(ApiKey.PRODUCE, Addresses("node_endpoints", since=10))
 
     responses: list[TopicProduceResponse] = field(default_factory=list)
     throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0

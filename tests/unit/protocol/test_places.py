@@ -96,3 +96,14 @@ def test_places_name_fields_of_the_messages(
     if places.error_level is not None:
         for cls in innermost(response, places.response[: places.error_level], versions):
             assert all(is_present(cls, "error_code", version) for version in versions)
+
+
+def test_addresses_are_where_responses_say() -> None:
+    for response in RESPONSES.values():
+        for each in response.SPEC.addresses:
+            cls: type = response
+            if each.elements:
+                assert field_of(response, each.elements).versions.first == each.since
+                (cls,) = elements(response, Level(each.elements), range(0))
+            for name in (each.node_id, "host", "port"):
+                assert is_present(cls, name, each.since)
