@@ -4,7 +4,7 @@ Neighbouring fields of fixed size, the length bytes between them included, are r
 ``struct`` call. Structs are inlined; arrays become loops; only tagged fields, which are rarely
 present, get separate functions.
 
-A request may have only so many array elements (``request_limits``): ``left`` counts them down.
+A request may have only so many array elements (``schema``): ``left`` counts them down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import struct
 
 from minikafka.protocol.buffer import DecodeError, read_uvarint, uuid_from_bytes
 from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, layout_of, min_size
-from minikafka.protocol.request_limits import max_elements
 from minikafka.protocol.schema import Decoder, Message
 from minikafka.protocol.source import SourceWriter
 from minikafka.protocol.types import RECORDS, STRING, UUID_TYPE, Fixed, Sized
@@ -88,10 +87,7 @@ class _DecoderSource:
         self.writer = SourceWriter()
         self.version = version
         self.flexible = version >= cls.SPEC.first_flexible
-        spec = cls.SPEC
-        self.limit: int | None = None
-        if spec.is_request and spec.api_key is not None:
-            self.limit = max_elements(spec.api_key)
+        self.limit = cls.SPEC.max_elements
         self._run: list[tuple[Fixed, str]] = []
         self.writer.names.update(
             new=object.__new__,

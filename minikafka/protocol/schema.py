@@ -5,7 +5,7 @@ annotated with the wire types of ``types.py``, in wire order, each with Kafka's 
 
     @dataclass(slots=True)
     class PingRequest(Message):
-        SPEC = request(ApiKey.PING)
+        SPEC = request(ApiKey.PING, WHOLE, max_elements=ORDINARY)
         node_id: Int32 = -1
         name: String | None = None                                 # nullable in every version
         hosts: Annotated[list[Host], In("2+", ignorable=True)] = field(default_factory=list)
@@ -13,19 +13,37 @@ annotated with the wire types of ``types.py``, in wire order, each with Kafka's 
 
 A field without ``In`` exists wherever its message or struct does. Nested structs are plain
 ``@dataclass(slots=True)`` classes without ``SPEC``.
+
+``max_elements`` is how many array elements one request may have: a few megabytes can hold millions
+of them, and each becomes an object. The compiled decoders count the elements of all arrays of a
+request together, and unknown tagged fields with them. They raise DecodeError before they make the
+objects of an array that exceeds the limit. The limits are far above what clients send: Kafka
+recommends at most 200,000 partitions in a cluster, and the Java clients send one request for each
+coordinator, leader or resource.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import NEVER, ApiKey
 from minikafka.protocol.buffer import Buffer
+from minikafka.protocol.places import Addresses, Places
 
 FOREVER = (1 << 15) - 1
+
+# One request names every partition of a cluster, with several broker ids for each.
+WHOLE_CLUSTER: Final = 4_000_000
+# One request names the partitions that one broker leads, those of a group or a transaction, or the
+# topics that a client uses or an administrator changes.
+MANY: Final = 25_000
+# One request names some groups, transactions, users or resources, each of which is looked up.
+LOOK_UPS: Final = 10_000
+# One request has few elements, or elements that cost little more than their decoding.
+ORDINARY: Final = 100_000
 
 Encoder: TypeAlias = Callable[[Any, list[Buffer]], None]
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
@@ -75,6 +93,7 @@ class MessageSpec:
     """The API, versions and compiled codecs of a message class.
 
     ``first_flexible_header``: the first version whose header has tagged fields.
+    ``max_elements`` and ``places`` are those of requests, ``addresses`` those of responses.
     """
 
     versions: VersionRange
@@ -82,6 +101,9 @@ class MessageSpec:
     first_flexible_header: int = NEVER
     api_key: ApiKey | None = None
     is_request: bool = False
+    max_elements: int | None = None
+    places: tuple[Places, ...] = ()
+    addresses: tuple[Addresses, ...] = ()
     encoders: dict[int, Encoder] = field(default_factory=dict, repr=False)
     decoders: dict[int, Decoder] = field(default_factory=dict, repr=False)
 
@@ -93,27 +115,34 @@ class Message:
     SPEC: ClassVar[MessageSpec]
 
 
-def request(api_key: ApiKey) -> MessageSpec:
-    return _of_api(api_key, is_request=True)
+def request(
+    api_key: ApiKey, places: Places, *later_places: Places, max_elements: int
+) -> MessageSpec:
+    """The SPEC of a request: ``places`` from version 0 on, the later ones from their ``since``."""
+    return MessageSpec(
+        VersionRange(0, api_key.max_version),
+        api_key.first_flexible,
+        api_key.first_flexible,
+        api_key,
+        is_request=True,
+        max_elements=max_elements,
+        places=(places, *later_places),
+    )
 
 
-def response(api_key: ApiKey) -> MessageSpec:
-    return _of_api(api_key, is_request=False)
+def response(api_key: ApiKey, *addresses: Addresses) -> MessageSpec:
+    # Who reads an ApiVersions response does not know yet what the broker speaks (KIP-511).
+    flexible_header = NEVER if api_key is ApiKey.API_VERSIONS else api_key.first_flexible
+    return MessageSpec(
+        VersionRange(0, api_key.max_version),
+        api_key.first_flexible,
+        flexible_header,
+        api_key,
+        addresses=addresses,
+    )
 
 
 def data(versions: str, flexible: str | None = None) -> MessageSpec:
     """A versioned value outside the request protocol, such as a record of an internal topic."""
     first_flexible = NEVER if flexible is None else parse_versions(flexible).first
     return MessageSpec(parse_versions(versions), first_flexible)
-
-
-def _of_api(api_key: ApiKey, *, is_request: bool) -> MessageSpec:
-    # Who reads an ApiVersions response does not know yet what the broker speaks (KIP-511).
-    never = api_key is ApiKey.API_VERSIONS and not is_request
-    return MessageSpec(
-        versions=VersionRange(0, api_key.max_version),
-        first_flexible=api_key.first_flexible,
-        first_flexible_header=NEVER if never else api_key.first_flexible,
-        api_key=api_key,
-        is_request=is_request,
-    )

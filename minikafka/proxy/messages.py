@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from minikafka.protocol.messages.registry import RESPONSES
 
 _APIS: Final = {int(api_key): api_key for api_key in ApiKey}
 BROKERS: Final = 1  # DescribeCluster's ``endpoint_type``; 2 are controllers
@@ -25,22 +26,6 @@ class NodeAddress(NamedTuple):
 Advertised: TypeAlias = Callable[[int], tuple[str, int]]
 
 
-class _Place(NamedTuple):
-    """The list whose elements have a host and a port ("": the response itself has), the attribute
-    with the node id beside them, and the first version with addresses."""
-
-    elements: str
-    node_id: str = "node_id"
-    first_version: int = 0
-
-
-_PLACES: Final[Mapping[ApiKey, tuple[_Place, ...]]] = {
-    ApiKey.METADATA: (_Place("brokers"),),
-    ApiKey.DESCRIBE_CLUSTER: (_Place("brokers", "broker_id"),),
-    ApiKey.FIND_COORDINATOR: (_Place(""), _Place("coordinators", first_version=4)),
-    ApiKey.PRODUCE: (_Place("node_endpoints", first_version=10),),
-    ApiKey.FETCH: (_Place("node_endpoints", first_version=16),),
-}
 # The frames after SaslHandshake v0 are those of the mechanism, without headers.
 _FIRST_VERSIONS: Final[Mapping[ApiKey, int]] = {ApiKey.SASL_HANDSHAKE: 1}
 
@@ -57,7 +42,7 @@ def served_versions(api_key: ApiKey) -> tuple[int, int]:
 
 def may_have_addresses(api_key: ApiKey, version: int) -> bool:
     """Whether responses of this version can name the address of a broker."""
-    return any(version >= place.first_version for place in _PLACES.get(api_key, ()))
+    return any(version >= place.since for place in RESPONSES[api_key].SPEC.addresses)
 
 
 def addresses(api_key: ApiKey, response: Any) -> list[NodeAddress]:
@@ -101,7 +86,7 @@ def _elements(api_key: ApiKey, response: Any) -> Iterator[tuple[Any, str]]:
     """Yield what has an address, with the attribute of its node id."""
     if getattr(response, "endpoint_type", BROKERS) != BROKERS:
         return
-    for place in _PLACES.get(api_key, ()):
+    for place in RESPONSES[api_key].SPEC.addresses:
         elements = getattr(response, place.elements) if place.elements else (response,)
         for element in elements:
             if element.host and element.port > 0:

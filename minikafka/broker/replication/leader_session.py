@@ -45,7 +45,7 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     )
 )
-# A leader refuses a Fetch of more than 50,000 topics and partitions (``protocol/request_limits``).
+# A leader refuses a Fetch of more than 50,000 topics and partitions (``messages/fetch``).
 NAMED_AT_ONCE: Final = 20_000
 PartitionResponses: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator
 from copy import copy
 from typing import Any, Final
 
-from minikafka.core.faults.messages import GROUP_KEY, Leaf, Level, TopicName, Tree, places
+from minikafka.core.faults.messages import GROUP_KEY, Leaf, TopicName, Tree, places
 from minikafka.core.faults.rules import RequestFacts, Row
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.places import Level
 
 __all__ = ["TopicName", "facts", "has_rows", "leaves", "only", "rows_of", "tree", "without"]
 

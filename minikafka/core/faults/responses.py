@@ -11,13 +11,14 @@ from collections.abc import Collection
 from copy import copy
 from typing import Any, Final
 
-from minikafka.core.faults.messages import Leaf, Level, Places, places
+from minikafka.core.faults.messages import Leaf, places
 from minikafka.core.faults.requests import TopicName, leaves, tree
 from minikafka.core.faults.rules import DONE_ALL_THE_SAME, Row
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.layout import Array, Struct, fields_of, top_fields
 from minikafka.protocol.messages.registry import RESPONSES
+from minikafka.protocol.places import Level, Places
 
 # Errors of a whole Fetch: they concern its session, and have no place in a row.
 _OF_SESSIONS: Final = frozenset(

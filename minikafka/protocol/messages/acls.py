@@ -11,7 +11,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE, Level, Places
+from minikafka.protocol.schema import LOOK_UPS, ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, String
 
 LITERAL = 3  # the pattern type of every resource before version 1
@@ -21,7 +22,7 @@ LITERAL = 3  # the pattern type of every resource before version 1
 class DescribeAclsRequest(Message):
     """A filter. A null name, principal or host matches any."""
 
-    SPEC = request(ApiKey.DESCRIBE_ACLS)
+    SPEC = request(ApiKey.DESCRIBE_ACLS, WHOLE, max_elements=ORDINARY)
 
     resource_type_filter: Int8 = 0
     resource_name_filter: String | None = ""
@@ -81,7 +82,11 @@ class AclCreation:
 class CreateAclsRequest(Message):
     """Entries to add; an existing one counts as added."""
 
-    SPEC = request(ApiKey.CREATE_ACLS)
+    SPEC = request(
+        ApiKey.CREATE_ACLS,
+        Places((Level("creations", None),), (Level("results", None),)),
+        max_elements=LOOK_UPS,
+    )
 
     creations: list[AclCreation] = field(default_factory=list)
 
@@ -121,7 +126,11 @@ class DeleteAclsFilter:
 class DeleteAclsRequest(Message):
     """Filters, applied in order."""
 
-    SPEC = request(ApiKey.DELETE_ACLS)
+    SPEC = request(
+        ApiKey.DELETE_ACLS,
+        Places((Level("filters", None),), (Level("filter_results", None),)),
+        max_elements=LOOK_UPS,
+    )
 
     filters: list[DeleteAclsFilter] = field(default_factory=list)
 

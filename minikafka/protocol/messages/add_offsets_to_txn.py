@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Places
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -12,7 +13,11 @@ from minikafka.protocol.types import Int16, Int32, Int64, String
 class AddOffsetsToTxnRequest(Message):
     """The transaction, and the group."""
 
-    SPEC = request(ApiKey.ADD_OFFSETS_TO_TXN)
+    SPEC = request(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        Places(group="group_id", transactional_id="transactional_id"),
+        max_elements=ORDINARY,
+    )
 
     transactional_id: String = ""
     producer_id: Int64 = 0

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Level, Places, topic_partitions
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 
 
@@ -34,7 +35,26 @@ class AddPartitionsToTxnTransaction:
 class AddPartitionsToTxnRequest(Message):
     """Producers send up to version 3, for one transaction; brokers ask for many from 4."""
 
-    SPEC = request(ApiKey.ADD_PARTITIONS_TO_TXN)
+    SPEC = request(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        Places(
+            topic_partitions("v3_and_below_topics", index=""),
+            topic_partitions("results_by_topic_v3_and_below", partitions="results_by_partition"),
+            transactional_id="v3_and_below_transactional_id",
+        ),
+        Places(
+            (
+                Level("transactions", "transactional_id", "transactional_id"),
+                *topic_partitions(index=""),
+            ),
+            (
+                Level("results_by_transaction", "transactional_id", "transactional_id"),
+                *topic_partitions("topic_results", partitions="results_by_partition"),
+            ),
+            since=4,
+        ),
+        max_elements=MANY,
+    )
 
     transactions: Annotated[list[AddPartitionsToTxnTransaction], In("4+")] = field(
         default_factory=list

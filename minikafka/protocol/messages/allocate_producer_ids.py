@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64
 
 
@@ -12,7 +13,7 @@ from minikafka.protocol.types import Int16, Int32, Int64
 class AllocateProducerIdsRequest(Message):
     """The broker that wants a block."""
 
-    SPEC = request(ApiKey.ALLOCATE_PRODUCER_IDS)
+    SPEC = request(ApiKey.ALLOCATE_PRODUCER_IDS, WHOLE, max_elements=ORDINARY)
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Places, resources
+from minikafka.protocol.schema import MANY, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
 
 
@@ -32,7 +33,11 @@ class AlterConfigsResource:
 class AlterConfigsRequest(Message):
     """What is not named is forgotten."""
 
-    SPEC = request(ApiKey.ALTER_CONFIGS)
+    SPEC = request(
+        ApiKey.ALTER_CONFIGS,
+        Places(resources("resources"), resources("responses")),
+        max_elements=MANY,
+    )
 
     resources: list[AlterConfigsResource] = field(default_factory=list)
     validate_only: Bool = False

@@ -8,7 +8,8 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import WHOLE_CLUSTER, In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -46,7 +47,12 @@ class AlterPartitionTopic:
 class AlterPartitionRequest(Message):
     """New ISRs of partitions that broker ``broker_id`` leads."""
 
-    SPEC = request(ApiKey.ALTER_PARTITION)
+    SPEC = request(
+        ApiKey.ALTER_PARTITION,
+        WHOLE,
+        # A leader whose followers are all slow or dead names all of its partitions.
+        max_elements=WHOLE_CLUSTER,
+    )
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1

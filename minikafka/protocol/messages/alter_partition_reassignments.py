@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import PARTITION_ERRORS, TOPIC_PARTITIONS, Places, topic_partitions
+from minikafka.protocol.schema import WHOLE_CLUSTER, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -30,7 +31,17 @@ class ReassignableTopic:
 class AlterPartitionReassignmentsRequest(Message):
     """What is to move."""
 
-    SPEC = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    SPEC = request(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        Places(
+            TOPIC_PARTITIONS,
+            topic_partitions("responses"),
+            error_level=0,
+            row_errors=PARTITION_ERRORS,
+        ),
+        # kafka-reassign-partitions sends all partitions of its file at once.
+        max_elements=WHOLE_CLUSTER,
+    )
 
     timeout_ms: Int32 = 60000
     topics: list[ReassignableTopic] = field(default_factory=list)

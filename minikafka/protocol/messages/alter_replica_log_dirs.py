@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Level, Places, topic_partitions
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -30,7 +31,14 @@ class AlterReplicaLogDir:
 class AlterReplicaLogDirsRequest(Message):
     """Where replicas are to go."""
 
-    SPEC = request(ApiKey.ALTER_REPLICA_LOG_DIRS)
+    SPEC = request(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        Places(
+            (Level("dirs", "path", ""), *topic_partitions(index="")),
+            topic_partitions("results", "topic_name"),
+        ),
+        max_elements=ORDINARY,
+    )
 
     dirs: list[AlterReplicaLogDir] = field(default_factory=list)
 

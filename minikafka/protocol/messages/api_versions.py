@@ -8,6 +8,7 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.places import WHOLE
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 
@@ -19,7 +20,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsRequest(Message):
     """Who asks, from version 3."""
 
-    SPEC = request(ApiKey.API_VERSIONS)
+    SPEC = request(ApiKey.API_VERSIONS, WHOLE, max_elements=1_000)
 
     client_software_name: Annotated[String, In("3+", ignorable=True)] = ""
     client_software_version: Annotated[String, In("3+", ignorable=True)] = ""

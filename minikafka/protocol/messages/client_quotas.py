@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import LOOK_UPS, Message, request, response
 from minikafka.protocol.types import Bool, Float64, Int8, Int16, Int32, String
 
 
@@ -24,7 +25,9 @@ class ComponentData:
 class DescribeClientQuotasRequest(Message):
     """A filter. ``strict`` leaves out entities with a type that no component names."""
 
-    SPEC = request(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+    SPEC = request(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS, Places(values={"entries": None}), max_elements=LOOK_UPS
+    )
 
     components: list[ComponentData] = field(default_factory=list)
     strict: Bool = False
@@ -87,7 +90,11 @@ class AlteredQuotas:
 class AlterClientQuotasRequest(Message):
     """With ``validate_only`` nothing is written."""
 
-    SPEC = request(ApiKey.ALTER_CLIENT_QUOTAS)
+    SPEC = request(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        Places((Level("entries", "entity", ""),), (Level("entries", "entity", ""),)),
+        max_elements=LOOK_UPS,
+    )
 
     entries: list[AlteredQuotas] = field(default_factory=list)
     validate_only: Bool = False

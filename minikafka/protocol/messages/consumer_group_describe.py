@@ -8,7 +8,8 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.describe_groups import AUTHORIZED_OPERATIONS_OMITTED
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import LOOK_UPS, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
 
 
@@ -16,7 +17,11 @@ from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
 class ConsumerGroupDescribeRequest(Message):
     """Groups by id."""
 
-    SPEC = request(ApiKey.CONSUMER_GROUP_DESCRIBE)
+    SPEC = request(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        Places((Level("group_ids", "", "group"),), (Level("groups", "group_id", "group"),)),
+        max_elements=LOOK_UPS,
+    )
 
     group_ids: list[String] = field(default_factory=list)
     include_authorized_operations: Bool = False

@@ -7,7 +7,8 @@ from dataclasses import field
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import IN_GROUP
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String, Uuid
 
 
@@ -23,7 +24,7 @@ class TopicPartitions:
 class ConsumerGroupHeartbeatRequest(Message):
     """None, or -1, for what has not changed since the last one."""
 
-    SPEC = request(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+    SPEC = request(ApiKey.CONSUMER_GROUP_HEARTBEAT, IN_GROUP, max_elements=ORDINARY)
 
     group_id: String = ""
     member_id: String = ""

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -15,7 +16,7 @@ from minikafka.protocol.types import Int16, Int32, Int64, String
 class ControlledShutdownRequest(Message):
     """Version 0 travels under a header without client id."""
 
-    SPEC = request(ApiKey.CONTROLLED_SHUTDOWN)
+    SPEC = request(ApiKey.CONTROLLED_SHUTDOWN, WHOLE, max_elements=ORDINARY)
 
     broker_id: Int32 = 0
     broker_epoch: Annotated[Int64, In("2+", ignorable=True)] = -1

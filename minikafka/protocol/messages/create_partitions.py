@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import MANY, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, String
 
 
@@ -30,7 +31,9 @@ class CreatePartitionsTopic:
 class CreatePartitionsRequest(Message):
     """Which topics are to grow, and how long to wait for it."""
 
-    SPEC = request(ApiKey.CREATE_PARTITIONS)
+    SPEC = request(
+        ApiKey.CREATE_PARTITIONS, Places((Level("topics"),), (Level("results"),)), max_elements=MANY
+    )
 
     topics: list[CreatePartitionsTopic] = field(default_factory=list)
     timeout_ms: Int32 = 0

@@ -8,7 +8,8 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String, Uuid
 
 
@@ -43,7 +44,9 @@ class CreatableTopic:
 class CreateTopicsRequest(Message):
     """Topics to create within ``timeout_ms``."""
 
-    SPEC = request(ApiKey.CREATE_TOPICS)
+    SPEC = request(
+        ApiKey.CREATE_TOPICS, Places((Level("topics"),), (Level("topics"),)), max_elements=MANY
+    )
 
     topics: list[CreatableTopic] = field(default_factory=list)
     timeout_ms: Int32 = 60000

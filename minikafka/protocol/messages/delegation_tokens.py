@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import LOOK_UPS, ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Bytes, Int16, Int32, Int64, String
 
 
@@ -24,7 +25,7 @@ class CreateDelegationTokenRequest(Message):
     """The requester becomes the owner unless version 3 names another. ``max_lifetime_ms`` -1 means
     the broker's maximum."""
 
-    SPEC = request(ApiKey.CREATE_DELEGATION_TOKEN)
+    SPEC = request(ApiKey.CREATE_DELEGATION_TOKEN, WHOLE, max_elements=LOOK_UPS)
 
     owner_principal_type: Annotated[String | None, In("3+")] = ""
     owner_principal_name: Annotated[String | None, In("3+")] = ""
@@ -55,7 +56,7 @@ class CreateDelegationTokenResponse(Message):
 class RenewDelegationTokenRequest(Message):
     """A negative period means the broker's default."""
 
-    SPEC = request(ApiKey.RENEW_DELEGATION_TOKEN)
+    SPEC = request(ApiKey.RENEW_DELEGATION_TOKEN, WHOLE, max_elements=ORDINARY)
 
     hmac: Bytes = b""
     renew_period_ms: Int64 = 0
@@ -76,7 +77,7 @@ class RenewDelegationTokenResponse(Message):
 class ExpireDelegationTokenRequest(Message):
     """A negative period removes the token at once."""
 
-    SPEC = request(ApiKey.EXPIRE_DELEGATION_TOKEN)
+    SPEC = request(ApiKey.EXPIRE_DELEGATION_TOKEN, WHOLE, max_elements=ORDINARY)
 
     hmac: Bytes = b""
     expiry_time_period_ms: Int64 = 0
@@ -105,7 +106,7 @@ class DescribeDelegationTokenOwner:
 class DescribeDelegationTokenRequest(Message):
     """Null lists the tokens of every owner, an empty list none."""
 
-    SPEC = request(ApiKey.DESCRIBE_DELEGATION_TOKEN)
+    SPEC = request(ApiKey.DESCRIBE_DELEGATION_TOKEN, WHOLE, max_elements=LOOK_UPS)
 
     owners: list[DescribeDelegationTokenOwner] | None = field(default_factory=list)
 

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import LOOK_UPS, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -14,7 +15,11 @@ from minikafka.protocol.types import Int16, Int32, String
 class DeleteGroupsRequest(Message):
     """Groups by id."""
 
-    SPEC = request(ApiKey.DELETE_GROUPS)
+    SPEC = request(
+        ApiKey.DELETE_GROUPS,
+        Places((Level("groups_names", "", "group"),), (Level("results", "group_id", "group"),)),
+        max_elements=LOOK_UPS,
+    )
 
     groups_names: list[String] = field(default_factory=list)
 

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import TOPIC_PARTITIONS, Places
+from minikafka.protocol.schema import MANY, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -30,7 +31,11 @@ class DeleteRecordsTopic:
 class DeleteRecordsRequest(Message):
     """What to delete at the leaders, and how long to wait for their followers."""
 
-    SPEC = request(ApiKey.DELETE_RECORDS)
+    SPEC = request(
+        ApiKey.DELETE_RECORDS,
+        Places(TOPIC_PARTITIONS, TOPIC_PARTITIONS, values={"low_watermark": -1}),
+        max_elements=MANY,
+    )
 
     topics: list[DeleteRecordsTopic] = field(default_factory=list)
     timeout_ms: Int32 = 0

@@ -8,7 +8,8 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String, Uuid
 
 
@@ -24,7 +25,16 @@ class DeleteTopicState:
 class DeleteTopicsRequest(Message):
     """``topic_names`` up to version 5, ``topics`` from 6."""
 
-    SPEC = request(ApiKey.DELETE_TOPICS)
+    SPEC = request(
+        ApiKey.DELETE_TOPICS,
+        Places((Level("topic_names", ""),), (Level("responses"),)),
+        Places(
+            (Level("topics", also=("topic_id",)),),
+            (Level("responses", also=("topic_id",)),),
+            since=6,
+        ),
+        max_elements=MANY,
+    )
 
     topics: Annotated[list[DeleteTopicState], In("6+")] = field(default_factory=list)
     topic_names: Annotated[list[String], In("0-5", ignorable=True)] = field(default_factory=list)

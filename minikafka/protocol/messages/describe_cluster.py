@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE, Addresses
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
 
 AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
@@ -17,7 +18,7 @@ AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 class DescribeClusterRequest(Message):
     """``endpoint_type``: 1 brokers, 2 controllers."""
 
-    SPEC = request(ApiKey.DESCRIBE_CLUSTER)
+    SPEC = request(ApiKey.DESCRIBE_CLUSTER, WHOLE, max_elements=ORDINARY)
 
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, In("1+")] = 1
@@ -37,7 +38,7 @@ class DescribeClusterBroker:
 class DescribeClusterResponse(Message):
     """The cluster as the answering broker knows it."""
 
-    SPEC = response(ApiKey.DESCRIBE_CLUSTER)
+    SPEC = response(ApiKey.DESCRIBE_CLUSTER, Addresses("brokers", "broker_id"))
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Places, resources
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
 
 
@@ -25,7 +26,11 @@ class DescribeConfigsResource:
 class DescribeConfigsRequest(Message):
     """Resources to describe."""
 
-    SPEC = request(ApiKey.DESCRIBE_CONFIGS)
+    SPEC = request(
+        ApiKey.DESCRIBE_CONFIGS,
+        Places(resources("resources"), resources("results")),
+        max_elements=LOOK_UPS,
+    )
 
     resources: list[DescribeConfigsResource] = field(default_factory=list)
     include_synonyms: Annotated[Bool, In("1+")] = False

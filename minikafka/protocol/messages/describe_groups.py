@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Bool, Bytes, Int16, Int32, String
 
 AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
@@ -17,7 +18,11 @@ AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
 class DescribeGroupsRequest(Message):
     """Groups by id."""
 
-    SPEC = request(ApiKey.DESCRIBE_GROUPS)
+    SPEC = request(
+        ApiKey.DESCRIBE_GROUPS,
+        Places((Level("groups", "", "group"),), (Level("groups", "group_id", "group"),)),
+        max_elements=LOOK_UPS,
+    )
 
     groups: list[String] = field(default_factory=list)
     include_authorized_operations: Annotated[Bool, In("3+")] = False

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 
 
@@ -23,7 +24,7 @@ class DescribableLogDirTopic:
 class DescribeLogDirsRequest(Message):
     """The partitions to describe, or None for all."""
 
-    SPEC = request(ApiKey.DESCRIBE_LOG_DIRS)
+    SPEC = request(ApiKey.DESCRIBE_LOG_DIRS, WHOLE, max_elements=ORDINARY)
 
     topics: list[DescribableLogDirTopic] | None = field(default_factory=list)
 

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import TOPIC_PARTITIONS, Places, topic_partitions
+from minikafka.protocol.schema import LOOK_UPS, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -22,7 +23,11 @@ class TopicRequest:
 class DescribeProducersRequest(Message):
     """Partitions that the receiver leads."""
 
-    SPEC = request(ApiKey.DESCRIBE_PRODUCERS)
+    SPEC = request(
+        ApiKey.DESCRIBE_PRODUCERS,
+        Places(topic_partitions(partitions="partition_indexes", index=""), TOPIC_PARTITIONS),
+        max_elements=LOOK_UPS,
+    )
 
     topics: list[TopicRequest] = field(default_factory=list)
 

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import Level, Places
+from minikafka.protocol.schema import LOOK_UPS, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -14,7 +15,14 @@ from minikafka.protocol.types import Int16, Int32, Int64, String
 class DescribeTransactionsRequest(Message):
     """Transactional ids that the receiver coordinates."""
 
-    SPEC = request(ApiKey.DESCRIBE_TRANSACTIONS)
+    SPEC = request(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        Places(
+            (Level("transactional_ids", "", "transactional_id"),),
+            (Level("transaction_states", "transactional_id", "transactional_id"),),
+        ),
+        max_elements=LOOK_UPS,
+    )
 
     transactional_ids: list[String] = field(default_factory=list)
 

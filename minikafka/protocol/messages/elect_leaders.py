@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Places, topic_partitions
+from minikafka.protocol.schema import WHOLE_CLUSTER, In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, String
 
 
@@ -23,7 +24,16 @@ class ElectLeadersTopic:
 class ElectLeadersRequest(Message):
     """Version 0 knows preferred elections only; ``topic_partitions`` None means all."""
 
-    SPEC = request(ApiKey.ELECT_LEADERS)
+    SPEC = request(
+        ApiKey.ELECT_LEADERS,
+        Places(
+            topic_partitions("topic_partitions", "topic", index=""),
+            topic_partitions(
+                "replica_election_results", "topic", "partition_result", "partition_id"
+            ),
+        ),
+        max_elements=WHOLE_CLUSTER,
+    )
 
     # 0 preferred, 1 unclean (KIP-460).
     election_type: Annotated[Int8, In("1+")] = 0

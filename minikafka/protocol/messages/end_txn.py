@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import IN_TRANSACTION
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 
 
@@ -12,7 +13,7 @@ from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 class EndTxnRequest(Message):
     """``committed`` False: aborted."""
 
-    SPEC = request(ApiKey.END_TXN)
+    SPEC = request(ApiKey.END_TXN, IN_TRANSACTION, max_elements=ORDINARY)
 
     transactional_id: String = ""
     producer_id: Int64 = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Bytes, Int16
 
 
@@ -12,7 +13,7 @@ from minikafka.protocol.types import Bytes, Int16
 class EnvelopeRequest(Message):
     """The forwarded request with its header, and the client that had sent it."""
 
-    SPEC = request(ApiKey.ENVELOPE)
+    SPEC = request(ApiKey.ENVELOPE, WHOLE, max_elements=ORDINARY)
 
     request_data: Bytes = b""
     request_principal: Bytes | None = b""

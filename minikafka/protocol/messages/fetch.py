@@ -8,6 +8,7 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.places import Addresses, Places, topic_partitions
 from minikafka.protocol.schema import In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, Int64, Records, String, Uuid
 
@@ -57,7 +58,16 @@ class ForgottenTopic:
 class FetchRequest(Message):
     """Reads on from given offsets. With a session id it names only what has changed (KIP-227)."""
 
-    SPEC = request(ApiKey.FETCH)
+    SPEC = request(
+        ApiKey.FETCH,
+        Places(
+            topic_partitions("topics", "topic", "partitions", "partition", ("topic_id",)),
+            topic_partitions("responses", "topic", also=("topic_id",)),
+            values={"high_watermark": -1, "records": b""},
+        ),
+        # A follower names all partitions that it follows of one leader.
+        max_elements=50_000,
+    )
 
     cluster_id: Annotated[String | None, In("12+", tag=0, ignorable=True)] = None
     replica_id: Annotated[Int32, In("0-14")] = -1
@@ -151,7 +161,7 @@ class NodeEndpoint:
 class FetchResponse(Message):
     """One result per partition asked for; in a session only those with news."""
 
-    SPEC = response(ApiKey.FETCH)
+    SPEC = response(ApiKey.FETCH, Addresses("node_endpoints", since=16))
 
     throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
     error_code: Annotated[Int16, In("7+", ignorable=True)] = 0

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Addresses, Level, Places
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, String
+
+_NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
 
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(Message):
     """One ``key`` up to version 3, many ``coordinator_keys`` from 4."""
 
-    SPEC = request(ApiKey.FIND_COORDINATOR)
+    SPEC = request(
+        ApiKey.FIND_COORDINATOR,
+        Places(values=_NO_NODE),
+        Places(
+            (Level("coordinator_keys", "", "coordinator"),),
+            (Level("coordinators", "key", "coordinator"),),
+            since=4,
+            values=_NO_NODE,
+        ),
+        max_elements=LOOK_UPS,
+    )
 
     key: Annotated[String, In("0-3")] = ""
     # 0 group, 1 transactional id.
@@ -39,7 +52,7 @@ class Coordinator:
 class FindCoordinatorResponse(Message):
     """One coordinator up to version 3, many from 4."""
 
-    SPEC = response(ApiKey.FIND_COORDINATOR)
+    SPEC = response(ApiKey.FIND_COORDINATOR, Addresses(""), Addresses("coordinators", since=4))
 
     throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
     error_code: Annotated[Int16, In("0-3")] = 0

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import IN_GROUP
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -14,7 +15,7 @@ from minikafka.protocol.types import Int16, Int32, String
 class HeartbeatRequest(Message):
     """A sign of life in a generation."""
 
-    SPEC = request(ApiKey.HEARTBEAT)
+    SPEC = request(ApiKey.HEARTBEAT, IN_GROUP, max_elements=ORDINARY)
 
     group_id: String = ""
     generation_id: Int32 = 0

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Places
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -14,7 +15,13 @@ from minikafka.protocol.types import Int16, Int32, Int64, String
 class InitProducerIdRequest(Message):
     """Without a transactional id just a fresh producer id."""
 
-    SPEC = request(ApiKey.INIT_PRODUCER_ID)
+    SPEC = request(
+        ApiKey.INIT_PRODUCER_ID,
+        Places(
+            transactional_id="transactional_id", values={"producer_id": -1, "producer_epoch": -1}
+        ),
+        max_elements=ORDINARY,
+    )
 
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Places
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Bool, Bytes, Int16, Int32, String
 
 
@@ -23,7 +24,12 @@ class JoinGroupRequestProtocol:
 class JoinGroupRequest(Message):
     """``protocols`` by preference. Times are milliseconds."""
 
-    SPEC = request(ApiKey.JOIN_GROUP)
+    SPEC = request(
+        ApiKey.JOIN_GROUP,
+        Places(group="group_id", values={"generation_id": -1, "protocol_name": ""}),
+        Places(since=7, group="group_id", values={"generation_id": -1, "protocol_name": None}),
+        max_elements=LOOK_UPS,
+    )
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0

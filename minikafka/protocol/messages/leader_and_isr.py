@@ -8,7 +8,8 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import WHOLE_CLUSTER, In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -57,7 +58,7 @@ class LeaderAndIsrLiveLeader:
 class LeaderAndIsrRequest(Message):
     """Up to version 1 a flat list of partitions, from 2 grouped by topic."""
 
-    SPEC = request(ApiKey.LEADER_AND_ISR)
+    SPEC = request(ApiKey.LEADER_AND_ISR, WHOLE, max_elements=WHOLE_CLUSTER)
 
     controller_id: Int32 = 0
     is_kraft_controller: Annotated[Bool, In("7+")] = False

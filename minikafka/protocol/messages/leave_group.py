@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import IN_GROUP
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -24,7 +25,7 @@ class MemberIdentity:
 class LeaveGroupRequest(Message):
     """One member up to version 2, many from 3."""
 
-    SPEC = request(ApiKey.LEAVE_GROUP)
+    SPEC = request(ApiKey.LEAVE_GROUP, IN_GROUP, max_elements=LOOK_UPS)
 
     group_id: String = ""
     member_id: Annotated[String, In("0-2")] = ""

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -15,7 +16,7 @@ from minikafka.protocol.types import Int16, Int32, String
 class ListGroupsRequest(Message):
     """Empty filters take everything (KIP-518, KIP-848)."""
 
-    SPEC = request(ApiKey.LIST_GROUPS)
+    SPEC = request(ApiKey.LIST_GROUPS, WHOLE, max_elements=LOOK_UPS)
 
     states_filter: Annotated[list[String], In("4+")] = field(default_factory=list)
     types_filter: Annotated[list[String], In("5+")] = field(default_factory=list)

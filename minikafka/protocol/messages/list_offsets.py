@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import TOPIC_PARTITIONS, Places
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int8, Int16, Int32, Int64, String
 
 
@@ -33,7 +34,12 @@ class ListOffsetsTopic:
 class ListOffsetsRequest(Message):
     """``timestamp`` -1 asks for the end, -2 for the start, -3 for the latest timestamp."""
 
-    SPEC = request(ApiKey.LIST_OFFSETS)
+    SPEC = request(
+        ApiKey.LIST_OFFSETS,
+        Places(TOPIC_PARTITIONS, TOPIC_PARTITIONS),
+        Places(TOPIC_PARTITIONS, TOPIC_PARTITIONS, since=1, values={"timestamp": -1, "offset": -1}),
+        max_elements=MANY,
+    )
 
     # -1 from consumers.
     replica_id: Int32 = 0

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import WHOLE_CLUSTER, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -22,7 +23,12 @@ class ListReassignmentsTopic:
 class ListPartitionReassignmentsRequest(Message):
     """``topics`` None means all."""
 
-    SPEC = request(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+    SPEC = request(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        WHOLE,
+        # kafka-reassign-partitions verifies all partitions of its file at once.
+        max_elements=WHOLE_CLUSTER,
+    )
 
     timeout_ms: Int32 = 60000
     topics: list[ListReassignmentsTopic] | None = None

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -16,7 +17,7 @@ class ListTransactionsRequest(Message):
     """Empty filters take everything. ``duration_filter``: open for longer than so many
     milliseconds; -1 for all."""
 
-    SPEC = request(ApiKey.LIST_TRANSACTIONS)
+    SPEC = request(ApiKey.LIST_TRANSACTIONS, WHOLE, max_elements=LOOK_UPS)
 
     state_filters: list[String] = field(default_factory=list)
     producer_id_filters: list[Int64] = field(default_factory=list)

@@ -8,7 +8,8 @@ from typing import Annotated
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Addresses, Level, Places
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, String, Uuid
 
 AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # the client did not request them
@@ -26,7 +27,11 @@ class MetadataRequestTopic:
 class MetadataRequest(Message):
     """``topics`` None asks for all; so does an empty list in version 0."""
 
-    SPEC = request(ApiKey.METADATA)
+    SPEC = request(
+        ApiKey.METADATA,
+        Places((Level("topics", also=("topic_id",)),), (Level("topics", also=("topic_id",)),)),
+        max_elements=MANY,
+    )
 
     topics: Annotated[list[MetadataRequestTopic] | None, In("0+", nullable="1+")] = field(
         default_factory=list
@@ -76,7 +81,7 @@ class MetadataResponseTopic:
 class MetadataResponse(Message):
     """The cluster as the answering broker knows it."""
 
-    SPEC = response(ApiKey.METADATA)
+    SPEC = response(ApiKey.METADATA, Addresses("brokers"))
 
     throttle_time_ms: Annotated[Int32, In("3+", ignorable=True)] = 0
     brokers: list[MetadataResponseBroker] = field(default_factory=list)

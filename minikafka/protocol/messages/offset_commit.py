@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import TOPIC_PARTITIONS, Places
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -34,7 +35,11 @@ class OffsetCommitRequestTopic:
 class OffsetCommitRequest(Message):
     """``retention_time_ms`` -1: as the broker is configured."""
 
-    SPEC = request(ApiKey.OFFSET_COMMIT)
+    SPEC = request(
+        ApiKey.OFFSET_COMMIT,
+        Places(TOPIC_PARTITIONS, TOPIC_PARTITIONS, group="group_id"),
+        max_elements=MANY,
+    )
 
     group_id: String = ""
     generation_id_or_member_epoch: Annotated[Int32, In("1+", ignorable=True)] = -1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import PARTITION_ERRORS, TOPIC_PARTITIONS, Places
+from minikafka.protocol.schema import MANY, Message, request, response
 from minikafka.protocol.types import Int16, Int32, String
 
 
@@ -29,7 +31,17 @@ class OffsetDeleteRequestTopic:
 class OffsetDeleteRequest(Message):
     """Whose offsets are to go (KIP-496)."""
 
-    SPEC = request(ApiKey.OFFSET_DELETE)
+    SPEC = request(
+        ApiKey.OFFSET_DELETE,
+        Places(
+            TOPIC_PARTITIONS,
+            TOPIC_PARTITIONS,
+            group="group_id",
+            error_level=0,
+            row_errors=PARTITION_ERRORS | {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
+        ),
+        max_elements=MANY,
+    )
 
     group_id: String = ""
     topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)

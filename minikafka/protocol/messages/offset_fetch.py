@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import (
+    PARTITION_ERRORS,
+    TOPIC_PARTITIONS,
+    Level,
+    Places,
+    topic_partitions,
+)
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+
+_GROUPS = Level("groups", "group_id", "group")
+_REQUESTED = topic_partitions(partitions="partition_indexes", index="")
+_NO_OFFSET: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
 
 @dataclass(slots=True)
@@ -42,7 +53,28 @@ class OffsetFetchRequest(Message):
     """One group up to version 7, many from 8. ``require_stable``: no answer for partitions whose
     next commit is under way (KIP-447)."""
 
-    SPEC = request(ApiKey.OFFSET_FETCH)
+    SPEC = request(
+        ApiKey.OFFSET_FETCH,
+        Places(_REQUESTED, TOPIC_PARTITIONS, group="group_id", values=_NO_OFFSET),
+        Places(
+            _REQUESTED,
+            TOPIC_PARTITIONS,
+            since=2,
+            group="group_id",
+            error_level=0,
+            row_errors=PARTITION_ERRORS,
+            values=_NO_OFFSET,
+        ),
+        Places(
+            (_GROUPS, *_REQUESTED),
+            (_GROUPS, *TOPIC_PARTITIONS),
+            since=8,
+            error_level=1,
+            row_errors=PARTITION_ERRORS,
+            values=_NO_OFFSET,
+        ),
+        max_elements=MANY,
+    )
 
     group_id: Annotated[String, In("0-7")] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, In("0-7", nullable="2-7")] = field(

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Places, topic_partitions
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -32,7 +33,15 @@ class OffsetForLeaderTopic:
 class OffsetForLeaderEpochRequest(Message):
     """Which offset follows the last record of given epochs."""
 
-    SPEC = request(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    SPEC = request(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        Places(
+            topic_partitions("topics", "topic", "partitions", "partition"),
+            topic_partitions("topics", "topic", "partitions", "partition"),
+            values={"leader_epoch": -1, "end_offset": -1},
+        ),
+        max_elements=MANY,
+    )
 
     replica_id: Annotated[Int32, In("3+", ignorable=True)] = -2
     topics: list[OffsetForLeaderTopic] = field(default_factory=list)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import Addresses, Places, topic_partitions
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, Records, String
 
 
@@ -31,7 +32,16 @@ class TopicProduceData:
 class ProduceRequest(Message):
     """``acks``: 0 no answer, 1 when the leader has appended, -1 when the whole ISR has."""
 
-    SPEC = request(ApiKey.PRODUCE)
+    SPEC = request(
+        ApiKey.PRODUCE,
+        Places(
+            topic_partitions("topic_data", "name", "partition_data", "index"),
+            topic_partitions("responses", "name", "partition_responses", "index"),
+            transactional_id="transactional_id",
+            values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
+        ),
+        max_elements=MANY,
+    )
 
     transactional_id: Annotated[String | None, In("3+")] = None
     acks: Int16 = 0
@@ -101,7 +111,7 @@ class NodeEndpoint:
 class ProduceResponse(Message):
     """One result per partition of the request."""
 
-    SPEC = response(ApiKey.PRODUCE)
+    SPEC = response(ApiKey.PRODUCE, Addresses("node_endpoints", since=10))
 
     responses: list[TopicProduceResponse] = field(default_factory=list)
     throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0

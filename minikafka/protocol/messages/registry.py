@@ -30,7 +30,7 @@ _SHARED: Mapping[ApiKey, str] = MappingProxyType(
 
 
 def module_name(api_key: ApiKey) -> str:
-    """Return the name of the module of an API's messages, without its package."""
+    """Return the name of the module of an API's messages in this package: ``offset_delete``."""
     return _SHARED.get(api_key, api_key.name.lower())
 
 

@@ -10,7 +10,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Bytes, Int16, Int64, String
 
 
@@ -18,7 +19,7 @@ from minikafka.protocol.types import Bytes, Int16, Int64, String
 class SaslHandshakeRequest(Message):
     """The client's choice of a mechanism."""
 
-    SPEC = request(ApiKey.SASL_HANDSHAKE)
+    SPEC = request(ApiKey.SASL_HANDSHAKE, WHOLE, max_elements=ORDINARY)
 
     mechanism: String = ""
 
@@ -37,7 +38,7 @@ class SaslHandshakeResponse(Message):
 class SaslAuthenticateRequest(Message):
     """A token of the mechanism's exchange, from the client."""
 
-    SPEC = request(ApiKey.SASL_AUTHENTICATE)
+    SPEC = request(ApiKey.SASL_AUTHENTICATE, WHOLE, max_elements=ORDINARY)
 
     auth_bytes: Bytes = b""
 

@@ -9,7 +9,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import WHOLE, Level, Places
+from minikafka.protocol.schema import LOOK_UPS, Message, request, response
 from minikafka.protocol.types import Bytes, Int8, Int16, Int32, String
 
 
@@ -24,7 +25,7 @@ class UserName:
 class DescribeUserScramCredentialsRequest(Message):
     """Null, or an empty list, describes every user that has a credential."""
 
-    SPEC = request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+    SPEC = request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, WHOLE, max_elements=LOOK_UPS)
 
     users: list[UserName] | None = field(default_factory=list)
 
@@ -82,7 +83,11 @@ class ScramCredentialUpsertion:
 class AlterUserScramCredentialsRequest(Message):
     """One bad entry of a user fails all entries of that user."""
 
-    SPEC = request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+    SPEC = request(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        Places((Level("deletions|upsertions", "name", ""),), (Level("results", "user", ""),)),
+        max_elements=LOOK_UPS,
+    )
 
     deletions: list[ScramCredentialDeletion] = field(default_factory=list)
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)

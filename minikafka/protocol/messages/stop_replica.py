@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import WHOLE_CLUSTER, In, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 
 
@@ -48,7 +49,7 @@ class StopReplicaTopicState:
 class StopReplicaRequest(Message):
     """Three shapes: flat (0), by topic (1, 2), by topic with a flag per partition (3 and up)."""
 
-    SPEC = request(ApiKey.STOP_REPLICA)
+    SPEC = request(ApiKey.STOP_REPLICA, WHOLE, max_elements=WHOLE_CLUSTER)
 
     controller_id: Int32 = 0
     is_kraft_controller: Annotated[Bool, In("4+")] = False

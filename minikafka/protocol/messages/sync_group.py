@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import IN_GROUP
+from minikafka.protocol.schema import ORDINARY, In, Message, request, response
 from minikafka.protocol.types import Bytes, Int16, Int32, String
 
 
@@ -23,7 +24,7 @@ class SyncGroupRequestAssignment:
 class SyncGroupRequest(Message):
     """``assignments`` come from the leader only."""
 
-    SPEC = request(ApiKey.SYNC_GROUP)
+    SPEC = request(ApiKey.SYNC_GROUP, IN_GROUP, max_elements=ORDINARY)
 
     group_id: String = ""
     generation_id: Int32 = 0

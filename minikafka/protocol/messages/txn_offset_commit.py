@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import TOPIC_PARTITIONS, Places
+from minikafka.protocol.schema import MANY, In, Message, request, response
 from minikafka.protocol.types import Int16, Int32, Int64, String
 
 
@@ -33,7 +34,16 @@ class TxnOffsetCommitRequestTopic:
 class TxnOffsetCommitRequest(Message):
     """From version 3 with the consumer's place in its group (KIP-447)."""
 
-    SPEC = request(ApiKey.TXN_OFFSET_COMMIT)
+    SPEC = request(
+        ApiKey.TXN_OFFSET_COMMIT,
+        Places(
+            TOPIC_PARTITIONS,
+            TOPIC_PARTITIONS,
+            group="group_id",
+            transactional_id="transactional_id",
+        ),
+        max_elements=MANY,
+    )
 
     transactional_id: String = ""
     group_id: String = ""

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.places import WHOLE
+from minikafka.protocol.schema import LOOK_UPS, In, Message, request, response
 from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
 
 
@@ -26,7 +27,7 @@ class FeatureUpdateKey:
 class UpdateFeaturesRequest(Message):
     """Sent to the controller."""
 
-    SPEC = request(ApiKey.UPDATE_FEATURES)
+    SPEC = request(ApiKey.UPDATE_FEATURES, WHOLE, max_elements=LOOK_UPS)
 
     timeout_ms: Int32 = 60000
     feature_updates: list[FeatureUpdateKey] = field(default_factory=list)

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.places import TOPIC_PARTITIONS, Level, Places, topic_partitions
+from minikafka.protocol.schema import ORDINARY, Message, request, response
 from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
 
 
@@ -33,7 +34,17 @@ class WritableTxnMarker:
 class WriteTxnMarkersRequest(Message):
     """Markers for partitions that the receiver leads."""
 
-    SPEC = request(ApiKey.WRITE_TXN_MARKERS)
+    SPEC = request(
+        ApiKey.WRITE_TXN_MARKERS,
+        Places(
+            (
+                Level("markers", "producer_id", ""),
+                *topic_partitions(partitions="partition_indexes", index=""),
+            ),
+            (Level("markers", "producer_id", ""), *TOPIC_PARTITIONS),
+        ),
+        max_elements=ORDINARY,
+    )
 
     markers: list[WritableTxnMarker] = field(default_factory=list)
 

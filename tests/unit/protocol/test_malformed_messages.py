@@ -18,7 +18,6 @@ from minikafka.protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from minikafka.protocol.request_limits import max_elements
 from minikafka.protocol.schema import Message
 from tests.support.protocol.golden import golden
 from tests.support.protocol.messages import ALL_VERSIONS, messages, title
@@ -137,7 +136,7 @@ def requested_partitions(topics: int, each: int) -> bytes:
 @pytest.mark.mission("SAFE-30")
 def test_a_request_has_only_so_many_elements() -> None:
     request: Any = REQUESTS[ApiKey.FIND_COORDINATOR]
-    limit = max_elements(ApiKey.FIND_COORDINATOR)
+    limit = request.SPEC.max_elements
     assert len(decode(request, 4, requested_keys(limit)).coordinator_keys) == limit
     data = requested_keys(100_000)
     tracemalloc.start()
@@ -152,7 +151,7 @@ def test_a_request_has_only_so_many_elements() -> None:
 @pytest.mark.mission("SAFE-30")
 def test_the_elements_of_all_arrays_count_together() -> None:
     request: Any = REQUESTS[ApiKey.LIST_OFFSETS]
-    limit = max_elements(ApiKey.LIST_OFFSETS)
+    limit = request.SPEC.max_elements
     topics = limit // 100
     assert len(decode(request, 1, requested_partitions(topics, 99)).topics) == topics
     with pytest.raises(DecodeError, match=f"partitions: .* more than {limit} array elements"):
@@ -161,8 +160,8 @@ def test_the_elements_of_all_arrays_count_together() -> None:
 
 @pytest.mark.mission("SAFE-30")
 def test_null_arrays_do_not_raise_the_limit() -> None:
-    request = REQUESTS[ApiKey.OFFSET_FETCH]
-    limit = max_elements(ApiKey.OFFSET_FETCH)
+    request: Any = REQUESTS[ApiKey.OFFSET_FETCH]
+    limit = request.SPEC.max_elements
     group = b"\2g" + b"\0" + b"\0"  # all topics: null
     body = write_uvarint(limit + 2) + group * (limit + 1) + b"\0\0"
     with pytest.raises(DecodeError, match=f"groups: .* more than {limit} array elements"):
@@ -175,8 +174,8 @@ def test_null_arrays_do_not_raise_the_limit() -> None:
 
 @pytest.mark.mission("SAFE-30")
 def test_unknown_tagged_fields_count_as_elements() -> None:
-    request = REQUESTS[ApiKey.FIND_COORDINATOR]
-    limit = max_elements(ApiKey.FIND_COORDINATOR)
+    request: Any = REQUESTS[ApiKey.FIND_COORDINATOR]
+    limit = request.SPEC.max_elements
     tags = write_uvarint(limit + 1) + b"\7\0" * (limit + 1)
     with pytest.raises(DecodeError, match=f"{limit + 1} tagged fields are too many"):
         decode(request, 4, b"\0\1" + tags)
