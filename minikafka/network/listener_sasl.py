@@ -8,7 +8,7 @@ login, the connection calls the request handler without it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from minikafka.core.security.sasl.exchange import Send
 from minikafka.core.security.sasl.server_login import (
@@ -25,9 +25,8 @@ from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.lazy_dataclass import dataclass
 from minikafka.kernel.ports import Clock, Entropy, TimerHandle
-
-if TYPE_CHECKING:
-    from minikafka.network.server_connection import FrameHandler, ServerConnection
+from minikafka.network.flow_control import Pause
+from minikafka.network.server_connection import FrameHandler, ServerConnection
 
 # A connection that has not logged in by then is closed, like an unfinished TLS handshake. Kafka
 # waits for connections.max.idle.ms, ten minutes.
@@ -70,10 +69,11 @@ class ListenerSasl:
         self._log = log
         self._events = EventRates(burst=1)
 
-    def begin(self, connection: ServerConnection, serve: FrameHandler) -> ConnectionLogin:
+    def begin(self, connection: ServerConnection, serve: FrameHandler) -> None:
         """Begin the login of a new connection; ``serve`` is its request handler."""
         login = ServerLogin(self.config, self._entropy.random_bytes(_SEED_BYTES))
-        return ConnectionLogin(self, login, connection, serve)
+        connection.begin_login(ConnectionLogin(self, login, connection, serve))
+        connection.limit_frames(login.max_frame_bytes)
 
     # -- for the connections' logins
 
@@ -137,7 +137,7 @@ class ListenerSasl:
 
 
 class ConnectionLogin:
-    """The login of one connection, as its stage before ``serve``."""
+    """The login of one connection: its ``LoginStage``."""
 
     __slots__ = ("_connection", "_listener", "_login", "_timer", "serve")
 
@@ -155,11 +155,6 @@ class ConnectionLogin:
         # Of the time-out of the first login, or of the delay after a failure.
         self._timer: TimerHandle | None = None
         self._set_timer()
-
-    @property
-    def max_frame_bytes(self) -> int | None:
-        """Return the limit of the next frame; None for ``socket.request.max.bytes``."""
-        return self._login.max_frame_bytes
 
     def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool | None:
         """Process a frame as a ``FrameHandler``."""
@@ -202,7 +197,7 @@ class ConnectionLogin:
                     listener.failed(connection.client_host, action)
                     self._close_later(action.frame)
         if self._login.serves_everything:
-            connection.end_login(self.serve)
+            connection.end_login()
         else:
             connection.limit_frames(self._login.max_frame_bytes)
 
@@ -222,7 +217,9 @@ class ConnectionLogin:
         self._timer = self._listener.clock.call_later(LOGIN_TIMEOUT_MS, self._time_out)
 
     def _time_out(self) -> None:
-        if self._connection.is_held:  # the broker does not serve requests yet
+        if (
+            Pause.STARTING in self._connection.flow.reasons
+        ):  # the broker does not serve requests yet
             self._set_timer()
             return
         self._timer = None

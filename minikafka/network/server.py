@@ -11,25 +11,18 @@ from typing import TYPE_CHECKING
 from minikafka.kernel.event_rates import EventRates
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
-from minikafka.network.connected_clients import ConnectedClients
 from minikafka.network.connection_quotas import (
     ConnectionQuotas,
     ConnectionRefusal,
     ConnectionThrottle,
 )
-from minikafka.network.frame_memory import FrameMemory
-from minikafka.network.large_writes import LargeWrites
+from minikafka.network.flow_control import Pause
+from minikafka.network.listener_resources import ListenerResources, ServerConfig
 from minikafka.network.listener_tls import AuthenticationFailed, ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server_connection import (
-    IDLE_SWEEPS,
-    FrameHandler,
-    ServerConfig,
-    ServerConnection,
-)
-from minikafka.protocol.frames import FrameReader
+from minikafka.network.server_connection import IDLE_SWEEPS, FrameHandler, ServerConnection
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported by brokers that have SASL only
     from minikafka.network.listener_sasl import ListenerSasl
 
 
@@ -56,21 +49,16 @@ class Server:
         self._network = network
         self.tls = tls
         self.sasl = sasl
-        self.clock = clock
-        self.now_ns = clock.monotonic_ns
+        self._clock = clock
         self._config = config
         self._on_frame = on_frame
         self.listener_name = listener_name
         self._log = log or event_log("network", listener=listener_name)
-        self.holding = False
         self.budget = budget or MemoryBudget()
-        self.memory = self.budget.requests
-        self.frame_memory = FrameMemory(self.budget, clock)
-        self._spare_buffers: list[memoryview] = []  # of all connections
-        self.large_writes = LargeWrites()
+        self._resources = ListenerResources(listener_name, config, clock, self._log, self.budget)
+        self.clients = self._resources.clients
         self._quotas = quotas or ConnectionQuotas()
         self._listener: Listener | None = None
-        self.clients = ConnectedClients()
         self._connections: dict[int, ServerConnection] = {}  # bound: ``_quotas``
         self.accept_failures = 0
         self._accept_events = EventRates(burst=1)
@@ -96,13 +84,13 @@ class Server:
     def queued_requests(self) -> tuple[int, int]:
         """Return how many requests wait to be served, and how many for their replies."""
         open_ = self._connections.values()
-        return sum(c.held_count for c in open_), sum(len(c.unanswered) for c in open_)
+        return sum(len(c.held) for c in open_), sum(len(c.unanswered) for c in open_)
 
     async def start(self, host: str, port: int, holding: bool = False) -> int:
         """Listen and return the port. Raises OSError (address in use). With ``holding``,
         connections are accepted, but no request is served before ``enable_request_processing``
         (Kafka's name)."""
-        self.holding = holding
+        self._resources.holding = holding
         self._listener = await self._network.listen(
             self._accept, host, port, self._accept_failed, self.tls
         )
@@ -110,9 +98,9 @@ class Server:
         return self._listener.port
 
     def enable_request_processing(self) -> None:
-        self.holding = False
+        self._resources.holding = False
         for connection in list(self._connections.values()):
-            connection.serve_held()
+            connection.flow.end_reason(Pause.STARTING)
 
     def stop_accepting(self) -> None:
         """Close the listening socket; accepted connections stay open."""
@@ -132,7 +120,7 @@ class Server:
         self._all_gone = asyncio.get_running_loop().create_future()
         for connection in list(self._connections.values()):
             connection.close()
-        timer = self.clock.call_later(grace_ms, self._abort_all)
+        timer = self._clock.call_later(grace_ms, self._abort_all)
         await self._all_gone
         timer.cancel()
 
@@ -146,17 +134,12 @@ class Server:
 
     # -- for connections
 
-    def new_reader(self) -> FrameReader:
-        return FrameReader(
-            self._config.socket_request_max_bytes, reuse=True, spare=self._spare_buffers
-        )
-
     def opened(self, connection: ServerConnection) -> None:
         self._connections[connection.number] = connection
         host = connection.client_host
         outcome = self._quotas.add(
             self.listener_name, host, connection.descriptor
-        ) or self._quotas.throttle(self.listener_name, host, self.clock.monotonic_ms())
+        ) or self._quotas.throttle(self.listener_name, host, self._clock.monotonic_ms())
         if isinstance(outcome, ConnectionRefusal):
             # At max.connections, Kafka leaves the new connection in the backlog until another one
             # is closed. Here the client sees a close at once, and the log has the reason.
@@ -167,16 +150,17 @@ class Server:
         if self._all_gone is not None:
             connection.close()
         elif self.sasl is not None:
-            connection.begin_login(self.sasl)  # a certificate is not who the client is
+            self.sasl.begin(connection, self._on_frame)  # a certificate is not who the client is
         elif self.tls is not None:
             self._identify(connection, self.tls)
 
     def _throttle(self, connection: ServerConnection, throttle: ConnectionThrottle) -> None:
-        """Serve the connection later, or close it then."""
-        connection.defer(throttle.delay_ms)
+        """Serve the connection later, or close it then. Reading cannot be paused before it has
+        begun, and uvloop begins after ``connection_made``."""
+        connection.flow.mute(throttle.delay_ms)
         if not throttle.is_accepted:
             self._log.debug("connection_throttled", client=connection.client_host)
-            self.clock.call_later(throttle.delay_ms, connection.close)
+            self._clock.call_later(throttle.delay_ms, connection.close)
 
     def _identify(self, connection: ServerConnection, tls: ListenerTls) -> None:
         try:
@@ -193,13 +177,11 @@ class Server:
 
     def _accept(self) -> ServerConnection:
         self._next_number += 1
-        return ServerConnection(
-            self._next_number, self, self._config, self._on_frame, self.listener_name, self._log
-        )
+        return ServerConnection(self._next_number, self, self._resources, self._on_frame)
 
     def _accept_failed(self, error: OSError) -> None:
         self.accept_failures += 1
-        suppressed = self._accept_events.admit("", "accept", self.clock.monotonic_ms())
+        suppressed = self._accept_events.admit("", "accept", self._clock.monotonic_ms())
         if suppressed is not None:
             self._log.error("accept_failed", error=str(error), suppressed=suppressed)
 
@@ -210,7 +192,7 @@ class Server:
     def _arm_sweeper(self) -> None:
         if self._config.connections_max_idle_ms >= 0:
             period_ms = max(1, self._config.connections_max_idle_ms // IDLE_SWEEPS)
-            self._sweeper = self.clock.call_later(period_ms, self._sweep)
+            self._sweeper = self._clock.call_later(period_ms, self._sweep)
 
     def _sweep(self) -> None:
         for connection in list(self._connections.values()):

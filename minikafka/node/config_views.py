@@ -35,8 +35,8 @@ from minikafka.network.connection_quotas import (
     ConnectionQuotaConfig,
     ListenerLimits,
 )
+from minikafka.network.listener_resources import ServerConfig
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.server_connection import ServerConfig
 from minikafka.protocol.api_keys import Release
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig

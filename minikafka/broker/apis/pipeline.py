@@ -51,7 +51,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log, serving_client
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Workers
-from minikafka.network.reply_slots import ReplyBytes, ReplySlot
+from minikafka.network.reply_queue import ReplyBytes, ReplySlot
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey, Release
 from minikafka.protocol.codec import (

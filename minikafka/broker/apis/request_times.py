@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.kernel.metrics import Counter, Histogram, Metrics, tag_value
 from minikafka.network.connected_clients import UNKNOWN, ClientSoftware
-from minikafka.network.reply_slots import ReplyTimes
+from minikafka.network.reply_queue import ReplyTimes
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import RequestHeader
 

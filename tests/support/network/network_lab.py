@@ -7,11 +7,12 @@ import struct
 from collections.abc import Callable
 
 from minikafka.network.connection_quotas import ConnectionQuotas
+from minikafka.network.listener_resources import ServerConfig
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.listener_tls import ListenerTls
 from minikafka.network.memory_budget import MemoryBudget
 from minikafka.network.server import Server
-from minikafka.network.server_connection import ServerConfig, ServerConnection
+from minikafka.network.server_connection import ServerConnection
 from minikafka.world.real.network import RealNetwork
 from tests.support.world.manual_clock import ManualClock
 from tests.support.world.recording_log import RecordingLog

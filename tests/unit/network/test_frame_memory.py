@@ -211,7 +211,7 @@ async def test_parts_of_frames_are_counted_and_let_small_and_large_requests_thro
     await lab.until(lambda: server.budget.frame_bytes == 12 * MB)
     small, large = await lab.connect(server), await lab.connect(server)
     large.send(bytes(5 * MB))
-    await lab.until(lambda: server.frame_memory._turn is not None)
+    await lab.until(lambda: server._resources.frame_memory._turn is not None)
     small.send(b"small")
     assert await small.receive() == b"small"
     lab.clock.advance(FIRST_FRAME_MS)

@@ -16,7 +16,7 @@ from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.kerberos_network import KerberosNetwork
 from minikafka.network.listener_sasl import ListenerSasl
-from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.reply_queue import ReplySlot
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.frames import decode_request_header, encode_response
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse

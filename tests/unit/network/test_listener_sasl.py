@@ -12,9 +12,10 @@ import pytest
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.principals import ANONYMOUS, Principal
+from minikafka.network.listener_resources import ServerConfig
 from minikafka.network.listener_sasl import LOGIN_TIMEOUT_MS, ListenerSasl
-from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server_connection import ServerConfig, ServerConnection
+from minikafka.network.reply_queue import ReplySlot
+from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.metadata import MetadataRequest
 from minikafka.protocol.messages.sasl import (

@@ -8,7 +8,8 @@ import pytest
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.network.memory_budget import RESPONSE_BYTES_ANYWAY, MemoryBudget
-from minikafka.network.server_connection import LARGE_REPLY_BYTES, ServerConfig, ServerConnection
+from minikafka.network.reply_queue import LARGE_REPLY_BYTES
+from minikafka.network.server_connection import ServerConnection
 from minikafka.node import config_views
 from tests.support.network.network_lab import Lab, framed
 
@@ -157,9 +158,7 @@ async def connected(lab: Lab, budget: MemoryBudget, *sockets: Socket) -> list[Se
     server = await lab.serve(lambda connection, frame: None, budget=budget)
     connections = []
     for number, socket in enumerate(sockets, 1):
-        connection = ServerConnection(
-            number, server, ServerConfig(), lambda c, f: None, "PLAINTEXT", lab.log
-        )
+        connection = ServerConnection(number, server, server._resources, lambda c, f: None)
         socket.protocol = connection
         connection.connection_made(cast(Any, socket))
         connections.append(connection)

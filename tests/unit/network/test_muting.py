@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.core.quota.rates import RateConfig
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
-from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.reply_queue import ReplySlot
 from minikafka.network.server_connection import ServerConnection
 from tests.support.network.network_lab import Lab, framed
 
@@ -18,17 +18,17 @@ class Throttling:
 
     def __init__(self) -> None:
         self.served: list[bytes] = []
-        self.parked: list[ReplySlot] = []
+        self.parked: list[tuple[ServerConnection, ReplySlot]] = []
 
     def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         body = bytes(frame)
         self.served.append(body)
         slot = connection.open_slot(len(body))
         if body.startswith(b"p"):
-            self.parked.append(slot)
+            self.parked.append((connection, slot))
             return
         if body.startswith(b"m"):
-            slot._connection.mute(1_000)
+            connection.mute(1_000)
         slot.send(framed(body))
 
 
@@ -56,10 +56,9 @@ async def test_the_longest_of_several_throttle_times_counts(lab: Lab) -> None:
     peer = await lab.connect(server)
     peer.send(b"p1", b"p2")
     await lab.until(lambda: len(handler.parked) == 2)
-    handler.parked[0]._connection.mute(1_000)
-    handler.parked[1]._connection.mute(3_000)
-    handler.parked[0]._connection.mute(2_000)
-    for slot in handler.parked:
+    for (connection, _), delay_ms in zip(handler.parked * 2, (1_000, 3_000, 2_000), strict=False):
+        connection.mute(delay_ms)
+    for _, slot in handler.parked:
         slot.send(framed(b"done"))
     assert await peer.receive() == b"done"
     assert await peer.receive() == b"done"
@@ -86,7 +85,7 @@ async def test_a_muted_connection_is_not_read(lab: Lab) -> None:
     peer.send(b"1", b"2")
     await lab.until(lambda: len(seen) == 1)
     connection, slot = seen[0]
-    slot._connection.mute(1_000)
+    connection.mute(1_000)
     slot.send(framed(b"1"))
     assert await peer.receive() == b"1"
     peer.send(b"3")
@@ -99,23 +98,18 @@ async def test_a_muted_connection_is_not_read(lab: Lab) -> None:
 
 async def test_the_transport_of_a_muted_connection_stays_paused(lab: Lab) -> None:
     handler = Throttling()
-    found: list[ServerConnection] = []
-
-    def note(connection: ServerConnection, frame: memoryview) -> None:
-        found.append(connection)
-        handler(connection, frame)
-
-    server = await lab.serve(note)
+    server = await lab.serve(handler)
     peer = await lab.connect(server)
     peer.send(b"p1")
     await lab.until(lambda: len(handler.parked) == 1)
-    handler.parked[0]._connection.mute(1_000)
-    handler.parked[0].send(framed(b"done"))
+    ((connection, slot),) = handler.parked
+    connection.mute(1_000)
+    slot.send(framed(b"done"))
     assert await peer.receive() == b"done"
     await asyncio.sleep(0.02)
-    assert not found[0].transport.is_reading()
+    assert not connection.transport.is_reading()
     lab.clock.advance(1_000)
-    await lab.until(lambda: found[0].transport.is_reading())
+    await lab.until(lambda: connection.transport.is_reading())
 
 
 async def test_a_closed_connection_leaves_no_timer(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from minikafka.kernel.errors import ErrorCode, LoginRefused
 from minikafka.kernel.principals import Principal
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.listener_sasl import ListenerSasl
-from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.reply_queue import ReplySlot
 from minikafka.network.sasl_network import SaslNetwork
 from minikafka.network.server import Server
 from minikafka.network.server_connection import ServerConnection

@@ -10,20 +10,14 @@ from typing import Any, cast
 import pytest
 
 from minikafka.kernel.ports import ProtocolFactory, TlsOfListener
-from minikafka.network.connected_clients import ConnectedClients
 from minikafka.network.connection_quotas import ConnectionQuotaConfig, ConnectionQuotas
-from minikafka.network.large_writes import LargeWrites
+from minikafka.network.flow_control import Pause
+from minikafka.network.listener_resources import ServerConfig
 from minikafka.network.memory_budget import MemoryBudget
-from minikafka.network.reply_slots import ReplySlot
-from minikafka.network.server_connection import (
-    FRAMES_AT_ONCE,
-    IDLE_SWEEPS,
-    ServerConfig,
-    ServerConnection,
-)
-from minikafka.protocol.frames import FrameReader
+from minikafka.network.reply_queue import ReplySlot
+from minikafka.network.server_connection import FRAMES_AT_ONCE, IDLE_SWEEPS, ServerConnection
 from tests.support.network.network_lab import Lab, Peer, framed
-from tests.support.world.manual_clock import ManualClock
+from tests.support.network.wired_connection import WiredConnection
 
 
 def reading_end(peer: Peer) -> asyncio.ReadTransport:
@@ -91,81 +85,27 @@ async def test_a_request_without_reply_keeps_its_place(lab: Lab) -> None:
     assert await peer.receive() == b"a"
 
 
-class Wire:
-    """A transport that only notes what is written."""
-
-    def __init__(self) -> None:
-        self.writes: list[bytes] = []
-
-    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
-
-    def get_extra_info(self, name: str) -> None: ...
-
-    def write(self, data: bytes) -> None:
-        self.writes.append(bytes(data))
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-class Nobody:
-    holding = False
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.now_ns = self.clock.monotonic_ns
-        self.budget = MemoryBudget()
-        self.memory = self.budget.requests
-        self.large_writes = LargeWrites()
-        self.clients = ConnectedClients()
-
-    def new_reader(self) -> FrameReader:
-        return FrameReader(1 << 20, reuse=True)
-
-    def opened(self, connection: ServerConnection) -> None: ...
-
-    def lost(self, connection: ServerConnection) -> None: ...
-
-
 async def test_replies_of_one_read_leave_in_one_write(lab: Lab) -> None:
-    wire = Wire()
-    connection = ServerConnection(
-        1, cast(Any, Nobody()), ServerConfig(), echo, "PLAINTEXT", lab.log
-    )
-    connection.connection_made(cast(Any, wire))
+    wire = WiredConnection(echo)
     for read in ([b"a", b"b", b"c"], [b"d"]):
-        data = b"".join(map(framed, read))
-        connection.get_buffer(-1)[: len(data)] = data
-        connection.buffer_updated(len(data))
+        wire.receive(*read)
     assert wire.writes == [framed(b"a") + framed(b"b") + framed(b"c"), framed(b"d")]
 
 
 async def test_a_reply_out_of_order_is_not_written(lab: Lab) -> None:
     """The order of slots is the order of requests: here a bug exchanges two of them."""
-    wire, handler = Wire(), Parking()
-    connection = ServerConnection(
-        1, cast(Any, Nobody()), ServerConfig(), handler, "PLAINTEXT", lab.log
-    )
-    connection.connection_made(cast(Any, wire))
-    data = framed(b"p1") + framed(b"p2")
-    connection.get_buffer(-1)[: len(data)] = data
-    connection.buffer_updated(len(data))
-    connection.unanswered.reverse()
+    handler = Parking()
+    wire = WiredConnection(handler)
+    wire.receive(b"p1", b"p2")
+    wire.connection.unanswered.reverse()
     with pytest.raises(AssertionError, match="reply 2 after 0"):
         handler.release(b"p2")
     assert wire.writes == []
 
 
 async def test_many_frames_of_one_read_are_served_in_turns(lab: Lab) -> None:
-    wire = Wire()
-    connection = ServerConnection(
-        1, cast(Any, Nobody()), ServerConfig(), echo, "PLAINTEXT", lab.log
-    )
-    connection.connection_made(cast(Any, wire))
-    data = framed(b"a") * (2 * FRAMES_AT_ONCE + 1)
-    connection.get_buffer(-1)[: len(data)] = data
-    connection.buffer_updated(len(data))
+    wire = WiredConnection(echo)
+    wire.receive(*[b"a"] * (2 * FRAMES_AT_ONCE + 1))
     turns: list[Any] = []
     while sum(turns) < 2 * FRAMES_AT_ONCE + 1:
         turns.append(sum(map(len, wire.writes)) // len(framed(b"a")))
@@ -175,14 +115,9 @@ async def test_many_frames_of_one_read_are_served_in_turns(lab: Lab) -> None:
 
 
 async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab: Lab) -> None:
-    wire, handler = Wire(), Parking()
-    connection = ServerConnection(
-        1, cast(Any, Nobody()), ServerConfig(), handler, "PLAINTEXT", lab.log
-    )
-    connection.connection_made(cast(Any, wire))
-    data = b"".join(map(framed, [b"p1", b"p2", b"p3", b"p4"]))
-    connection.get_buffer(-1)[: len(data)] = data
-    connection.buffer_updated(len(data))
+    handler = Parking()
+    wire = WiredConnection(handler)
+    wire.receive(b"p1", b"p2", b"p3", b"p4")
     for body in (b"p1", b"p2"):
         handler.release(body)
     await asyncio.sleep(0)
@@ -191,16 +126,11 @@ async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab:
     assert wire.writes == [framed(b"p1") + framed(b"p2"), framed(b"p3")]
     handler.release(b"p4")
     assert wire.writes[2:] == [framed(b"p4")], "no other request waits"
-    data = b"".join(map(framed, [b"p5", b"p6"]))
-    connection.get_buffer(-1)[: len(data)] = data
-    connection.buffer_updated(len(data))
+    wire.receive(b"p5", b"p6")
     handler.release(b"p5")
-    data = framed(b"a")
-    connection.get_buffer(-1)[: len(data)] = data
-    connection.buffer_updated(len(data))
-    handler.release(b"p6")
+    wire.receive(b"a")
     assert wire.writes[3:] == [framed(b"p5")]
-    await asyncio.sleep(0)
+    handler.release(b"p6")
     assert wire.writes[4:] == [framed(b"p6") + framed(b"a")]
 
 
@@ -576,7 +506,7 @@ async def test_early_connections_are_served_once_processing_is_enabled(lab: Lab)
     server = await lab.serve(handler, holding=True)
     early, silent = await lab.connect(server), await lab.connect(server)
     early.send(b"a", b"b")
-    await lab.until(lambda: any(c._held for c in server._connections.values()))
+    await lab.until(lambda: any(c.held for c in server._connections.values()))
     assert handler.seen == 0
     server.enable_request_processing()
     early.send(b"c")
@@ -602,7 +532,9 @@ async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab: Lab) -> 
     peer = await lab.connect(server)
     reading_end(peer).pause_reading()
     peer.send(b"a")
-    await lab.until(lambda: any(c._write_paused for c in server._connections.values()))
+    await lab.until(
+        lambda: any(Pause.WRITE_BUFFER in c.flow.reasons for c in server._connections.values())
+    )
     closing = asyncio.ensure_future(server.close(grace_ms=1000))
     await asyncio.sleep(0)
     assert not closing.done()

@@ -17,7 +17,7 @@ from minikafka.kernel.principals import Principal
 from minikafka.kernel.tls import TlsSettings
 from minikafka.network.listener_sasl import ListenerSasl
 from minikafka.network.listener_tls import ListenerTls
-from minikafka.network.reply_slots import ReplySlot
+from minikafka.network.reply_queue import ReplySlot
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.frames import decode_request_header, encode_response
