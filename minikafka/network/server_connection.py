@@ -76,7 +76,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "__weakref__",  # for tests
         "_broken",
         "_counted_buffers",
         "_login",
