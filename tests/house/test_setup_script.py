@@ -25,10 +25,13 @@ exit 1
 
 def stderr_of_setup(folder: Path, log: str) -> str:
     """Run a copy of scripts/setup whose pip fails and prints ``log``."""
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", "constraints.txt", "setup.py"):
         shutil.copy(ROOT / name, folder)
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "setup", folder / "scripts")
+    (folder / "minikafka/protocol/records").mkdir(parents=True)
+    for name in ("record_check.py", "record_columns.py"):
+        (folder / "minikafka/protocol/records" / name).touch()
     python = folder / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(PIP.format(log=log))
