@@ -155,9 +155,8 @@ class FlowControl:
         if self.connection is None:
             return
         self.state = PAUSED
-        if not self.must_wait():
-            self.connection.serve_held()
-            self._read_on()
+        self.connection.serve_held()
+        self._read_on()
 
     def _read_on(self) -> None:
         if self.state is PAUSED and self.transport is not None and not self.must_wait():

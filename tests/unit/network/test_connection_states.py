@@ -244,6 +244,19 @@ async def test_a_connection_is_not_read_while_a_reason_lasts(reason: str, ends: 
     assert not peer.connection.held
 
 
+@pytest.mark.parametrize("in_one_read", [True, False])
+async def test_reading_stops_with_the_last_request_that_may_be_queued(in_one_read: bool) -> None:
+    peer = Peer()
+    if in_one_read:
+        peer.wire.receive(*[b"request"] * 6)
+    else:
+        for _ in range(4):
+            assert peer.wire.is_read
+            peer.wire.receive(b"request")
+    assert peer.handler.served == 4
+    assert not peer.wire.is_read
+
+
 async def test_a_connection_that_holds_no_request_memory_is_read() -> None:
     peer = Peer()
     peer.await_memory()
@@ -263,6 +276,17 @@ async def test_reading_goes_on_when_the_last_of_several_reasons_has_ended() -> N
     peer.connection.resume_writing()
     await turn()
     assert peer.wire.is_read
+
+
+async def test_reading_goes_on_in_the_turn_that_serves_the_last_held_frame() -> None:
+    wire = WiredConnection(lambda connection, frame: connection.open_slot().send(framed(b"reply")))
+    wire.connection.mute(10)
+    wire.receive(b"held")
+    wire.clock.advance(10)
+    assert wire.writes == []
+    await turn()
+    assert wire.writes == [framed(b"reply")]
+    assert wire.is_read
 
 
 class Queue:
@@ -344,6 +368,17 @@ async def test_a_reply_leaves_the_state_of_a_queue_that_is_not_idle(state: str) 
             ReplySlot(queue.replies, 1, 0).send(b"dropped")
         assert queue.replies.state.name == state
         assert queue.wire.writes == []
+
+
+@pytest.mark.parametrize("state", ["SCHEDULED", "LARGE"])
+async def test_an_ended_queue_writes_nothing_when_its_turn_comes(state: str) -> None:
+    queue = Queue()
+    await step(QUEUE_STATES[state], queue)
+    queue.replies.end()
+    for _ in range(3):
+        await turn()
+    assert queue.replies.state is ReplyState.ENDED
+    assert queue.wire.writes == []
 
 
 class Stream(Peer):
