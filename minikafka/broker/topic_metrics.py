@@ -40,7 +40,7 @@ class TopicCounts:
         self.fetch_conversions = 0
 
     def add(self, counts: TopicCounts) -> None:
-        for attribute in self.__slots__:
+        for attribute in NAMES.values():
             setattr(self, attribute, getattr(self, attribute) + getattr(counts, attribute))
 
 

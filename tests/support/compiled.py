@@ -29,6 +29,14 @@ def is_compiled(target: object) -> bool:
     return name.startswith("minikafka.") and file.endswith(tuple(EXTENSION_SUFFIXES))
 
 
+def takes_stand_ins(*modules: ModuleType) -> pytest.MarkDecorator:
+    """Skip tests that give compiled code something else than an object of one of its classes, which
+    it refuses."""
+    return pytest.mark.skipif(
+        any(is_compiled(module) for module in modules), reason="compiled code takes no stand-in"
+    )
+
+
 def skip_replacements(monkeypatch: type[pytest.MonkeyPatch]) -> None:
     """Let ``setattr`` skip the test if it would have no effect."""
     replace: Any = monkeypatch.setattr

@@ -9,8 +9,12 @@ import pytest
 
 from minikafka.broker.fetch.reader import SharedReads
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.storage.log import unified_log
 from tests.support.broker.replicas import values_in
+from tests.support.compiled import takes_stand_ins
 from tests.support.storage.logs import NOW, batch, new_log
+
+pytestmark = takes_stand_ins(unified_log)
 
 
 class Counting:

@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.broker.replication import hosted_partitions
 from minikafka.broker.replication.hosted_partitions import (
     UNCHANGED_ROUNDS,
     HighWatermarkCheckpoint,
 )
 from minikafka.kernel.cluster import TopicPartition
+from tests.support.compiled import takes_stand_ins
 from tests.support.world.turns import pause_at_every_element
+
+pytestmark = takes_stand_ins(hosted_partitions)
 
 INDEXES = range(4)
 LEFT = TopicPartition("left", 0)  # from before the start
