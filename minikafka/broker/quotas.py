@@ -192,8 +192,7 @@ class RequestThrottle:
     """Measures one request of a client with a limit, and decides for how long to throttle it.
 
     The time of the loop counts between ``resume`` and ``pause``; it runs from the start, which is
-    at ``now_ns``. ``exempt`` requests are not throttled; a handler may set it. Requests that are
-    served together are measured as one: then ``size`` is that of all."""
+    at ``now_ns``. ``exempt`` requests are not throttled; a handler may set it."""
 
     __slots__ = (
         "_busy_ns",
@@ -252,8 +251,6 @@ class RequestThrottle:
             return self._busy_ns
         return self._busy_ns + now_ns - self._running_since_ns
 
-    # -- requests that are served together
-
     # -- handlers call these
 
     @property
@@ -297,14 +294,13 @@ class RequestThrottle:
         counts = False
         if self._throttle_ms is None:
             counts = response is not None and not self._is_exempt(response)
-        throttle_ms = self.settle(counts)
+        throttle_ms = self._throttled_ms(counts)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         return throttle_ms
 
-    def settle(self, counts: bool) -> int:
-        """Record the request, whose response is ready. Return for how long to mute the connection.
-        The time of the loop ``counts`` if there is a response to a client."""
+    def _throttled_ms(self, counts: bool) -> int:
+        """Record the request. The time of the loop ``counts`` if a client gets a response."""
         now_ns = self._now_ns()
         if self._throttle_ms is None:
             now_ms = now_ns // NS_PER_MS

@@ -9,7 +9,7 @@ A connection has a set of reasons (``Pause``). Each begins and ends by itself:
     FRAME_MEMORY    its frame under way may not take more memory      it may
     AFTER_REPLIES   its handler defers a frame                        no request is unanswered
     QUEUE           queued.max.requests or queued_max_bytes is held   half of both is held
-    REQUEST_MEMORY  it holds some of the request memory, all is used  some is free, or it holds none
+    REQUEST_MEMORY  request memory is used up, and it holds some      some is free, or it holds none
     CLOSING         it is refused or closed                           never
 
 While there is a reason the connection serves no frame. Reading goes on until a frame arrives, or
@@ -120,7 +120,7 @@ class FlowControl:
     # -- reading and stopping
 
     def must_wait(self) -> bool:
-        """Look at the limits. Return whether there is a reason to serve nothing."""
+        """Begin QUEUE or REQUEST_MEMORY if a limit is reached. Return whether there is a reason."""
         waiting = len(self._unanswered)
         if waiting:
             config, queued_bytes = self._config, self.queued_bytes

@@ -2,7 +2,7 @@
 
 A request that is not answered at once has a ``ReplySlot``. It is filled at any time, and its reply
 leaves when all earlier requests have theirs. The replies of one read leave together after its last
-frame. A reply that is ready later leaves at once if every request has its reply then; others leave
+frame. A later reply is written at once if no request is unanswered then; others are written
 together in the next turn of the loop, and large ones one connection after the other
 (``LargeWrites``). A queue has one of these states:
 

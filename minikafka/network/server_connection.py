@@ -1,11 +1,12 @@
 """The server side of one connection: it reads frames, and gives them to the handler in order.
 
-A handler opens a ``ReplySlot`` for a request that has a reply, and fills it at once or later;
+A handler replies at once (``send_now``), or opens a ``ReplySlot`` and fills it later;
 ``ReplyQueue`` sends the replies in the order of requests. ``FlowControl`` says whether the
 connection is read and served. What a connection may hold is bounded by ``ServerConfig``: at the
-bounds of unanswered requests and their bytes it is not read, and if its peer does not take too many
-bytes it is closed. ``MemoryBudget`` accounts the requests and the replies of all connections, under
-one limit with other memory of clients. A connection has one of these states:
+bounds of unanswered requests and their bytes it is not read, and it is closed when too many bytes
+have been written that its peer does not take. ``MemoryBudget`` accounts the requests and the
+replies of all connections, under one limit with other memory of clients. A connection has one of
+these states:
 
     state     event                                              next state
     OPEN      a frame has an invalid size                        BROKEN

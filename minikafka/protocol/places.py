@@ -1,8 +1,9 @@
 """Where the messages of an API name topics, partitions, groups and ids, and where errors are.
 
 A message is seen as a tree. Each ``Level`` is a list in the elements of the level before it; the
-first list belongs to the message. The lists of a response mirror the last lists of its request.
-``core/faults`` makes the rows of a request, and responses that refuse some of them, from this.
+first list belongs to the message. A response may have fewer levels than its request: they are the
+innermost ones. ``core/faults`` makes the rows of a request, and responses that refuse some of them,
+from this.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ class Level(NamedTuple):
 class Places(NamedTuple):
     """The levels of a request and of its response, from version ``since`` of the API on.
 
-    ``group`` and ``transactional_id`` are attributes of the request. If all rows of an element of
-    level ``error_level`` have failed, its error is set instead of theirs (0: that of the response;
-    None: errors are set in the rows), but never an error of ``row_errors``. ``values`` are what
-    rows with an error have in other fields than Kafka's defaults."""
+    ``group`` and ``transactional_id`` are attributes of the request. ``error_level`` says where one
+    error may replace those of all rows below: 0 in the response, n in an element of level n, None
+    nowhere. Errors in ``row_errors`` always stay in the rows. ``values`` are what rows with an
+    error have in other fields, where these are not Kafka's defaults."""
 
     request: tuple[Level, ...] = ()
     response: tuple[Level, ...] = ()

@@ -3,8 +3,8 @@
 Two requests have the same *form* if they differ only in their correlation ids, and in numbers that
 the schema marks (``In.varies``: offsets, the epoch of a session). ``PreparedRequests`` keeps a
 message for each form, and returns copies of it with the numbers of a frame. What it returns is what
-``decode_request_header`` and ``decode`` return. Requests with record batches have no form: they are
-decoded as fast.
+``decode_request_header`` and ``decode`` return. Requests with record batches are not prepared: to
+parse them costs no more than to look for a form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minikafka.protocol.types import RECORDS, Fixed
 # A form has a client id and names, which any client can make up. Each takes some 2 KB.
 MAX_FORMS: Final = 4_000  # of one API
 MAX_BYTES: Final = 1_000
-LEARN_EVERY: Final = 8  # requests without a form: to learn one takes as long as to decode some ten
+LEARN_EVERY: Final = 8  # requests without a form: learning one costs about ten decodes
 _FIRST_BYTE: Final = 8  # behind the correlation id
 
 _read_int: Final = struct.Struct(">i").unpack_from
@@ -41,7 +41,7 @@ class _Form(NamedTuple):
 
 
 class _Layout:
-    """Forms of one version and size, whose numbers have the same places. ``unpack`` returns the
+    """Forms of one version and size, whose numbers are at the same offsets. ``unpack`` returns the
     constant bytes of a frame and its numbers in turn, constant bytes first and last."""
 
     __slots__ = ("forms", "structure", "unpack")
@@ -53,7 +53,7 @@ class _Layout:
 
 
 class PreparedRequests:
-    """The forms of the requests of one API, shared by all connections."""
+    """The forms of the requests of one API without record batches, shared by all connections."""
 
     def __init__(self) -> None:
         self._layouts: dict[tuple[int, int], _Layout] = {}  # by version and size
@@ -62,7 +62,7 @@ class PreparedRequests:
 
     def decode(self, frame: memoryview) -> tuple[RequestHeader, int, Message] | None:
         """Return the header of a frame, the position of its body, and the message; None if its form
-        is not known. The frame has at least a version."""
+        is not known. The frame has at least eight bytes."""
         version = frame[2] << 8 | frame[3]
         layout = self._layouts.get((version, len(frame)))
         if layout is None:
@@ -86,7 +86,7 @@ class PreparedRequests:
             return
         version = header.api_version
         kind: type = type(message)
-        if _has_records(kind) or encode(message, version) != frame[position:]:
+        if encode(message, version) != frame[position:]:
             return  # or it is not what an encoder would write
         structure = _structure(message, version, frame[_FIRST_BYTE:position].tobytes())
         if self._count >= MAX_FORMS:
@@ -139,14 +139,15 @@ def _varies(field: Field, version: int) -> bool:
 
 
 @cache
-def _has_records(cls: type) -> bool:
+def has_records(cls: type) -> bool:
+    """Return whether messages of a class have record batches."""
     return any(_is_records(field.type) for field in fields_of(cls))
 
 
 def _is_records(wire: WireType) -> bool:
     if isinstance(wire, Array):
         return _is_records(wire.element)
-    return _has_records(wire.cls) if isinstance(wire, Struct) else wire is RECORDS
+    return has_records(wire.cls) if isinstance(wire, Struct) else wire is RECORDS
 
 
 @cache

@@ -1,8 +1,9 @@
 """The row of an API: all that a broker says about it, apart from its messages.
 
-Each API has one file, which bears the name of the file of its messages. Read top to bottom it has
-the handler, then who may send the request, and at the end the row. ``table`` finds the row, and
-imports the file at the first request. An entry that is missing in a row is a TypeError at import.
+An API has its handler, then who may send the request, and at the end its row in one file, which
+has the name of the file of its messages; APIs that share the one share the other. ``table`` finds
+the row, and imports the file at the first request. An entry that is missing in a row is a TypeError
+at import.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Api:
     ``task`` is true for a ``TaskHandler``, which runs as a task of the node: its request type must
     have no memoryview fields. With ``in_parts`` the record batches of the response are sent without
     a copy. An ``overlapping`` handler may be called while earlier requests of this API on the same
-    connection have no reply; it keeps the order of their effects itself. After a request that it
-    serves in slices, the next request of the connection waits for the reply.
+    connection have no reply; it keeps the order of their effects itself. If it returns a coroutine,
+    the next request of the connection waits for the reply all the same.
 
     ``authorization`` is the guard that is put around the handler if the broker has an authorizer,
     ``guards.OPEN`` for an API that comes before the login, or ``guards.BY_HANDLER``.
@@ -49,8 +50,8 @@ class Api:
     handler itself may change state: an unexpected exception in the completion closes the connection
     of the parked request. Any other completion that fails ends the node.
 
-    ``senders`` other than clients are served in all versions, whichever release the broker shows
-    to its clients: brokers do not negotiate."""
+    If brokers send the requests, too (``senders``), all versions are served, even those that are
+    newer than the release shown to clients: brokers do not negotiate."""
 
     key: ApiKey
     handler: Callable[[Services], Handler]

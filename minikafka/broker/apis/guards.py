@@ -1,8 +1,11 @@
 """Guards: how an API asks the authorizer, before its handler or around its response.
 
-Guards are coroutine functions. They run up to their first pause without a task, so that a request
-that is decided about at once is served at once, as without a guard; a guard pauses only for a
-request of hundreds of names.
+``needs`` and ``needs_or`` are for one operation on the cluster, ``authorized_rows.TopicRows`` for
+rows of topics, ``before`` for any other check, and ``around`` if the response must be changed, too.
+``knowing`` gives a guard the state of the broker.
+
+Guards are coroutine functions. They begin without a task, and need one only if they pause, which
+they do for requests of hundreds of names.
 """
 
 from __future__ import annotations
@@ -53,8 +56,7 @@ def OPEN(broker: Services, handler: Handler, task: bool) -> Handler:
 
 
 def BY_HANDLER(broker: Services, handler: Handler, task: bool) -> Handler:
-    """The guard of an API whose handler decides, or refuses every request before Kafka would ask
-    the authorizer."""
+    """No guard: the handler asks the authorizer itself, or refuses every request anyway."""
     return handler
 
 

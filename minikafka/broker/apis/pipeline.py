@@ -2,14 +2,15 @@
 
 ``Apis.on_frame`` does these in order:
 
-1. the row of the API (``ServedApi``), by the first two bytes; its file is imported at the first
-   request;
-2. order: the request waits for the replies before it, unless its API may overlap;
-3. header and message, from a prepared form if the client has sent the like before;
-4. the version; then the quotas of the client begin to measure; a large request goes to a worker;
-5. faults (``Seam``), then authorization and the handler, which are one callable;
-6. the reply (``PendingReply``): throttle, encode, and send at once or in its place in the order;
-7. measurement: how long it took, and whether it kept the loop for too long.
+1. find the API (``ServedApi``) by the first two bytes; its file is imported at the first request;
+2. defer the frame until earlier requests have their replies, unless its API may overlap;
+3. read the header, and the message if a prepared form matches;
+4. check the version;
+5. begin to measure for the client's quotas;
+6. otherwise decode the message: on the loop, or by a worker if the request is large;
+7. let a fault strike (``Seam``), or call the handler, which is behind its guard;
+8. reply (``PendingReply``): throttle, encode, and send at once or in the order of requests;
+9. note how long it took, and whether it kept the loop for too long.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ from minikafka.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
-from minikafka.protocol.prepared import PreparedRequests
+from minikafka.protocol.prepared import PreparedRequests, has_records
 from minikafka.protocol.schema import Message
 
 # What decoding raises; OSError without a descriptor for the import of a message. It has changed
@@ -90,12 +91,11 @@ LEAST_HEADER_BYTES = 8  # of ControlledShutdown version 0, which has no client i
 
 
 class ServedApi:
-    """An API as this broker serves it: its row, its handler behind its guard, and its figures.
+    """An API as this broker serves it: its row, its handler behind its guard, and its metrics.
 
-    Its attributes repeat those of the row, for the hot path."""
+    It repeats attributes of the row, which the hot path reads."""
 
     __slots__ = (
-        "_request_class",
         "api",
         "api_key",
         "changes_state",
@@ -108,6 +108,7 @@ class ServedApi:
         "parks_reads",
         "prepared",
         "quota",
+        "request_class",
         "task",
         "times",
         "times_of",
@@ -129,13 +130,14 @@ class ServedApi:
         self.overlapping = api if api.overlapping else None
         self.last_version = last_version
         self.last_deprecated = LAST_DEPRECATED.get(api.key, -1)
-        self.prepared = PreparedRequests()
+        request_class: type = REQUESTS[api.key]
+        self.request_class: Any = request_class
+        self.prepared = None if has_records(request_class) else PreparedRequests()
         self.times = times.of_api(api.key)
         # Chooses other times by the request, if the API has several.
         self.times_of: Callable[[Any], RequestTimes] | None = (
             times.of_fetch if api.key is ApiKey.FETCH else None
         )
-        self._request_class: Any = None
 
     def arrived(self, times: RequestTimes, version: int, connection: ServerConnection) -> None:
         """Count a request."""
@@ -143,19 +145,12 @@ class ServedApi:
         if version <= self.last_deprecated:
             times.deprecated(version, connection.software)
 
-    @property
-    def request_class(self) -> Any:
-        """The class of the request. Its module is imported at the first one."""
-        if self._request_class is None:
-            self._request_class = REQUESTS[self.api_key]
-        return self._request_class
-
 
 class PendingReply:
     """The ``reply`` argument of handlers: encodes and sends the response of one request.
 
-    A response that comes while the handler runs leaves at once. ``park`` reserves the place of a
-    later one in the order of the connection's replies."""
+    A response that comes while the handler runs needs no slot if no earlier request is unanswered.
+    ``park`` opens the slot of a later one, in the order of the connection's replies."""
 
     __slots__ = (
         "_apis",
@@ -324,7 +319,7 @@ class PendingReply:
 
 
 class Apis:
-    """Kafka's ``KafkaApis``: serves requests, and turns every failure into a response.
+    """Kafka's ``KafkaApis``: serves requests; a failure becomes an error, or ends the connection.
 
     The requests of one connection take effect one after the other. In Kafka a connection is muted
     until the response is sent. Here a request is served when all requests before it have their
@@ -342,8 +337,9 @@ class Apis:
     not stand still. The connection serves nothing else meanwhile.
 
     ``stalls`` is notified of each request that keeps the loop for longer than its threshold, from
-    the decoding to the end of the handler; of a task handler, each step counts by itself. The
-    events of task handlers name the client and are bounded for each client (``serving_client``).
+    the decoding to the end of the handler; for a task handler, each step between two awaits is
+    measured separately. The events of task handlers name the client and are bounded for each client
+    (``serving_client``).
     """
 
     def __init__(
@@ -381,14 +377,14 @@ class Apis:
         self._api_versions = ApiVersionsHandler([], features)
         self._api_keys = {int(api_key): api_key for api_key in (*table, ApiKey.API_VERSIONS)}
         self._rows: dict[int, ServedApi] = {}  # of the APIs that had requests
-        self._list()
+        self._list_versions()
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._bug_watch: asyncio.Task[None] | None = None
         self.is_open = False  # between ``start`` and ``close``
 
-    def _list(self) -> None:
+    def _list_versions(self) -> None:
         """List what clients are shown, and begin to count the requests of each API."""
         listed = []
         for _, api_key in sorted(self._api_keys.items()):
@@ -404,7 +400,7 @@ class Apis:
         version are disconnected at their next request."""
         self._shown = release
         self._rows = {}
-        self._list()
+        self._list_versions()
 
     def _load(self, key: int) -> ServedApi | None:
         """Return the row of an API at its first request; None if the release has no such API.
@@ -414,7 +410,7 @@ class Apis:
         api_key = self._api_keys.get(key)
         if api_key is None:
             return None
-        api = self._own() if api_key is ApiKey.API_VERSIONS else self._table[api_key]
+        api = self._api_versions_row() if api_key is ApiKey.API_VERSIONS else self._table[api_key]
         release = self._shown if api.senders is Senders.CLIENTS else self._release
         newest = release.newest(api_key)
         if newest is None:
@@ -426,7 +422,7 @@ class Apis:
         self._rows[key] = row
         return row
 
-    def _own(self) -> Api:
+    def _api_versions_row(self) -> Api:
         """Return the row of ApiVersions, whose response is the list of the others."""
         return Api(
             key=ApiKey.API_VERSIONS,
@@ -436,11 +432,6 @@ class Apis:
             quota=Quota.REQUESTS,
             changes_state=False,
         )
-
-    @property
-    def served(self) -> list[ApiVersion]:
-        """The rows of the ApiVersions response, sorted by key."""
-        return list(self._served)
 
     def api_versions(self) -> ApiVersionsResponse:
         """Return the response to ApiVersions, which is the same before and after a login."""
@@ -452,7 +443,7 @@ class Apis:
         self._tasks = tasks
         self.is_open = True
         self._bug = asyncio.get_running_loop().create_future()
-        self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
+        self._bug_watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
 
     def close(self) -> None:
         """Cancel the requests that are being served in tasks."""
@@ -475,7 +466,7 @@ class Apis:
                 return _refuse(connection, "api_not_loaded", api_key=key, error=_reason(error))
         if connection.unanswered and (row is None or row.api is not connection.overlapping):
             return True
-        prepared = None if row is None else row.prepared.decode(frame)
+        prepared = None if row is None or row.prepared is None else row.prepared.decode(frame)
         if prepared is None:
             request: Message | None = None
             try:
@@ -508,7 +499,8 @@ class Apis:
                 self.note_if_long(started_ns, row, header, connection.client_host, size)
                 facts = _facts(row, header.api_version, error)
                 return _refuse(connection, "bad_request", **facts)
-            row.prepared.learn(frame, header, position, request)
+            if row.prepared is not None:
+                row.prepared.learn(frame, header, position, request)
         self._begin(connection, row, context, request, size, started_ns)
         return False
 

@@ -111,9 +111,10 @@ class UnreadableRequest(Exception):
     closed, as after a malformed request."""
 
 
-# Replies before it returns, or parks the request and calls ``reply`` later. For a request of very
-# many partitions it changes nothing yet and returns a coroutine that serves the request in slices
-# and calls ``reply``; it runs as a task. The handler has copied what lies in the receive buffer.
+# Calls ``reply`` before it returns, or parks the request and calls it later. For a large request it
+# may, before it changes any state, return a coroutine that serves it and calls ``reply`` as a task.
+# A handler copies every memoryview of a request that it does not serve at once before it returns:
+# they lie in the receive buffer.
 ImmediateHandler: TypeAlias = Callable[
     [RequestContext, Any, Reply], Coroutine[Any, Any, None] | None
 ]

@@ -24,7 +24,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import offset_commit
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -117,16 +116,16 @@ def _commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommit
 
 
 _COMMIT = TopicRows(
-    offset_commit.OffsetCommitResponse,
-    offset_commit.OffsetCommitResponseTopic,
-    lambda row, error: offset_commit.OffsetCommitResponsePartition(row.partition_index, error),
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+    lambda row, error: OffsetCommitResponsePartition(row.partition_index, error),
 )
 
 
 async def _reads_group(
     authorization: Authorization,
     context: RequestContext,
-    request: offset_commit.OffsetCommitRequest,
+    request: OffsetCommitRequest,
 ) -> Verdict | ErrorCode:
     if authorization.is_allowed(
         context, AclOperation.READ, AclResourceType.GROUP, request.group_id

@@ -19,7 +19,6 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import offset_delete
 from minikafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -59,16 +58,16 @@ class OffsetDeleteHandler:
 
 
 _DELETE = TopicRows(
-    offset_delete.OffsetDeleteResponse,
-    offset_delete.OffsetDeleteResponseTopic,
-    lambda row, error: offset_delete.OffsetDeleteResponsePartition(row.partition_index, error),
+    OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
+    lambda row, error: OffsetDeleteResponsePartition(row.partition_index, error),
 )
 
 
 async def _deletes_group(
     authorization: Authorization,
     context: RequestContext,
-    request: offset_delete.OffsetDeleteRequest,
+    request: OffsetDeleteRequest,
 ) -> Verdict:
     if not authorization.is_allowed(
         context, AclOperation.DELETE, AclResourceType.GROUP, request.group_id

@@ -23,7 +23,6 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import offset_fetch
 from minikafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -158,15 +157,15 @@ def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
 
 
 _FETCH = TopicRows(
-    offset_fetch.OffsetFetchResponse,
-    offset_fetch.OffsetFetchResponseTopic,
-    lambda index, error: offset_fetch.OffsetFetchResponsePartition(index, -1, error_code=error),
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    lambda index, error: OffsetFetchResponsePartition(index, -1, error_code=error),
     partitions="partition_indexes",
 )
 _FETCH_OF_GROUP = TopicRows(
-    offset_fetch.OffsetFetchResponseGroup,
-    offset_fetch.OffsetFetchResponseTopics,
-    lambda index, error: offset_fetch.OffsetFetchResponsePartitions(index, -1, error_code=error),
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+    lambda index, error: OffsetFetchResponsePartitions(index, -1, error_code=error),
     partitions="partition_indexes",
 )
 
@@ -174,9 +173,9 @@ _FETCH_OF_GROUP = TopicRows(
 async def _filter_fetched_offsets(
     authorization: Authorization,
     context: RequestContext,
-    request: offset_fetch.OffsetFetchRequest,
+    request: OffsetFetchRequest,
     serve: Serve,
-) -> offset_fetch.OffsetFetchResponse:
+) -> OffsetFetchResponse:
     """DESCRIBE is needed on the groups, and on the topics. Topics of a request for all offsets are
     left out if they are not allowed."""
     if context.version >= FIRST_VERSION_WITH_MANY_GROUPS:
@@ -185,7 +184,7 @@ async def _filter_fetched_offsets(
         context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.group_id
     ):
         if context.version == 0:
-            response: offset_fetch.OffsetFetchResponse = await _FETCH.refuse_all(
+            response: OffsetFetchResponse = await _FETCH.refuse_all(
                 request, ErrorCode.GROUP_AUTHORIZATION_FAILED
             )
             return response
@@ -195,7 +194,7 @@ async def _filter_fetched_offsets(
             if context.version >= FIRST_VERSION_WITH_ERROR
             else ErrorCode.NONE
         )
-        return offset_fetch.OffsetFetchResponse(error_code=error)
+        return OffsetFetchResponse(error_code=error)
     refused = await _take_refused_topics(authorization, context, request)
     is_all = request.topics is None
     response = await serve(request)
@@ -210,9 +209,9 @@ async def _filter_fetched_offsets(
 async def _filter_groups(
     authorization: Authorization,
     context: RequestContext,
-    request: offset_fetch.OffsetFetchRequest,
+    request: OffsetFetchRequest,
     serve: Serve,
-) -> offset_fetch.OffsetFetchResponse:
+) -> OffsetFetchResponse:
     groups = request.groups
     names = [group.group_id for group in groups]
     allowed = await authorization.allowed(
@@ -223,7 +222,7 @@ async def _filter_groups(
         await _take_refused_topics(authorization, context, group) for group in request.groups
     ]
     is_all = [group.topics is None for group in request.groups]
-    response: offset_fetch.OffsetFetchResponse = await serve(request)
+    response: OffsetFetchResponse = await serve(request)
     for group, topics, leaves_out in zip(response.groups, refused, is_all, strict=True):
         if group.error_code == ErrorCode.NONE:
             rows = await _FETCH_OF_GROUP.refused(topics, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -234,9 +233,7 @@ async def _filter_groups(
     response.groups = [
         next(served)
         if name in allowed
-        else offset_fetch.OffsetFetchResponseGroup(
-            name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
-        )
+        else OffsetFetchResponseGroup(name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         for name in names
     ]
     return response

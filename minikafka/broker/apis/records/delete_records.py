@@ -18,7 +18,6 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.slices import Slices, in_slices
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import delete_records
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -62,9 +61,9 @@ class DeleteRecordsHandler:
 
 
 _DELETE_RECORDS = TopicRows(
-    delete_records.DeleteRecordsResponse,
-    delete_records.DeleteRecordsTopicResult,
-    lambda row, error: delete_records.DeleteRecordsPartitionResult(row.partition_index, -1, error),
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    lambda row, error: DeleteRecordsPartitionResult(row.partition_index, -1, error),
 )
 
 

@@ -33,7 +33,6 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Clock, Workers
 from minikafka.kernel.slices import Slices
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import list_offsets
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -226,9 +225,9 @@ def _put_offset(response: ListOffsetsPartitionResponse, found: ListedOffset, ver
 
 
 _LIST_OFFSETS = TopicRows(
-    list_offsets.ListOffsetsResponse,
-    list_offsets.ListOffsetsTopicResponse,
-    lambda row, error: list_offsets.ListOffsetsPartitionResponse(row.partition_index, error),
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    lambda row, error: ListOffsetsPartitionResponse(row.partition_index, error),
 )
 
 

@@ -20,7 +20,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.slices import Slices
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import offset_for_leader_epoch as epochs
 from minikafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -84,9 +83,9 @@ async def _brokers_or_topics(
 
 
 _EPOCHS = TopicRows(
-    epochs.OffsetForLeaderEpochResponse,
-    lambda name, rows: epochs.OffsetForLeaderTopicResult(name, rows),
-    lambda row, error: epochs.EpochEndOffset(error, row.partition),
+    OffsetForLeaderEpochResponse,
+    lambda name, rows: OffsetForLeaderTopicResult(name, rows),
+    lambda row, error: EpochEndOffset(error, row.partition),
     name="topic",
 )
 

@@ -58,7 +58,7 @@ ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 class ProduceHandler:
     """Serves Produce (an ``ImmediateHandler``).
 
-    Its requests may overlap (see ``Route``). With acks=0 no response is sent: after a failure
+    Its requests may overlap (see ``Api``). With acks=0 no response is sent: after a failure
     the connection is closed (by a KafkaError as reply), since the producer would not notice it
     otherwise.
 
@@ -352,7 +352,6 @@ def _set_reply(replied: asyncio.Future[Any], response: ProduceResponse | KafkaEr
         replied.set_result(response)
 
 
-NO_ACKS = 0
 _PRODUCE = TopicRows(
     ProduceResponse,
     TopicProduceResponse,
@@ -371,11 +370,11 @@ async def _admit_produce(
     With acks=0 an error closes the connection, after what is allowed has been appended."""
     error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if await _has_transactional_batch(request) and not _may_use_id(authorization, context, request):
-        if request.acks == NO_ACKS:
+        if request.acks == ACKS_NONE:
             return Admitted(None, response=denied(error))
         return Admitted(None, response=await _PRODUCE.refuse_all(request, error))
     admitted = await _write_topics(authorization, context, request)
-    if request.acks != NO_ACKS or (admitted.join is None and admitted.request is not None):
+    if request.acks != ACKS_NONE or (admitted.join is None and admitted.request is not None):
         return admitted
     refusal = denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return Admitted(admitted.request, lambda failure: failure or refusal, refusal)

@@ -27,7 +27,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import add_partitions_to_txn
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -140,9 +139,9 @@ def _old_response(result: AddPartitionsToTxnResult) -> AddPartitionsToTxnRespons
 
 FIRST_VERSION_OF_BROKERS = 4
 _ADD = TopicRows(
-    add_partitions_to_txn.AddPartitionsToTxnResponse,
-    add_partitions_to_txn.AddPartitionsToTxnTopicResult,
-    add_partitions_to_txn.AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnPartitionResult,
     requested="v3_and_below_topics",
     responded="results_by_topic_v3_and_below",
 )
@@ -156,7 +155,7 @@ def _guard(broker: Services) -> ApiGuard:
     async def admit(
         authorization: Authorization,
         context: RequestContext,
-        request: add_partitions_to_txn.AddPartitionsToTxnRequest,
+        request: AddPartitionsToTxnRequest,
     ) -> Admitted:
         if context.version >= FIRST_VERSION_OF_BROKERS:
             authorization.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
@@ -179,18 +178,16 @@ def _guard(broker: Services) -> ApiGuard:
         rows = await _ADD.refused(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         async for topic in in_slices(kept):
             rows.append(_not_attempted(topic))
-        response = add_partitions_to_txn.AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=rows
-        )
+        response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
         return Admitted(None, response=response)
 
     def _not_attempted(
-        topic: add_partitions_to_txn.AddPartitionsToTxnTopic,
-    ) -> add_partitions_to_txn.AddPartitionsToTxnTopicResult:
-        return add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+        topic: AddPartitionsToTxnTopic,
+    ) -> AddPartitionsToTxnTopicResult:
+        return AddPartitionsToTxnTopicResult(
             topic.name,
             [
-                add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
+                AddPartitionsToTxnPartitionResult(
                     index,
                     ErrorCode.OPERATION_NOT_ATTEMPTED
                     if broker.cache.contains(TopicPartition(topic.name, index))

@@ -20,7 +20,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import describe_producers
 from minikafka.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -84,9 +83,9 @@ class DescribeProducersHandler:
 
 
 _PRODUCERS = TopicRows(
-    describe_producers.DescribeProducersResponse,
-    describe_producers.TopicResponse,
-    lambda index, error: describe_producers.PartitionResponse(index, error, MESSAGES[error]),
+    DescribeProducersResponse,
+    TopicResponse,
+    lambda index, error: PartitionResponse(index, error, MESSAGES[error]),
     partitions="partition_indexes",
 )
 

@@ -34,7 +34,6 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages import txn_offset_commit
 from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -157,18 +156,16 @@ def _txn_commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> TxnOffse
 
 
 _COMMIT = TopicRows(
-    txn_offset_commit.TxnOffsetCommitResponse,
-    txn_offset_commit.TxnOffsetCommitResponseTopic,
-    lambda row, error: txn_offset_commit.TxnOffsetCommitResponsePartition(
-        row.partition_index, error
-    ),
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
+    lambda row, error: TxnOffsetCommitResponsePartition(row.partition_index, error),
 )
 
 
 async def _may_commit(
     authorization: Authorization,
     context: RequestContext,
-    request: txn_offset_commit.TxnOffsetCommitRequest,
+    request: TxnOffsetCommitRequest,
 ) -> Verdict | ErrorCode:
     if not may_write(authorization, context, request.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
