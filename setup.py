@@ -58,6 +58,9 @@ def extensions() -> list[Extension]:
     """Translate the modules to C. An error of mypyc ends the process, after its message."""
     paths = modules()
     if not paths:
+        if "editable_wheel" in sys.argv:  # those of an earlier installation would be imported
+            for path in [*Path().glob(f"{GROUP}__mypyc.*.so"), *Path("minikafka").rglob("*.so")]:
+                path.unlink()
         return []
     from mypyc.build import mypycify
 

@@ -3,7 +3,7 @@
 A connection has a set of reasons (``Pause``). Each begins and ends by itself:
 
     reason          begins when                                       ends when
-    STARTING        it is accepted by a broker that serves nothing    the broker serves requests
+    STARTING        it opens while the broker serves nothing yet      the broker serves requests
     MUTED           a quota is exceeded                               the delay of the quota is over
     WRITE_BUFFER    the peer does not take its replies                it has taken most of them
     FRAME_MEMORY    its frame under way may not take more memory      it may
@@ -104,8 +104,6 @@ class FlowControl:
     ) -> None:
         self.state = READING
         self.reasons: set[Pause] = set()
-        if resources.holding:
-            self.reasons.add(Pause.STARTING)
         # Of unanswered requests, and of replies that wait for earlier ones.
         self.queued_bytes = 0
         self._unanswered = unanswered

@@ -156,8 +156,9 @@ class ReplyQueue:
     def open_slot(self, request_bytes: int) -> ReplySlot:
         self._requests += 1
         slot = ReplySlot(self, self._requests, request_bytes)
-        self.unanswered.append(slot)
-        self._flow.count(request_bytes)
+        if self.state is not _ENDED:
+            self.unanswered.append(slot)
+            self._flow.count(request_bytes)
         return slot
 
     def send_now(self, reply: ReplyBytes, times: ReplyTimes) -> None:

@@ -144,6 +144,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = made = cast(asyncio.Transport, transport)
         self.flow.transport = made
+        if self._resources.holding:
+            self.flow.reasons.add(Pause.STARTING)
         self._replies.opened(made)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""

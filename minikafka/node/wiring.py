@@ -34,7 +34,7 @@ from minikafka.broker.replication.isr_writes import (
 )
 from minikafka.broker.replication.record_preparation import RecordPreparation
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.broker.replication.stray_replicas import OrphanedLogs
+from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
@@ -114,6 +114,7 @@ class BrokerParts:
         )
         self.fetches = self._make_fetches(metrics)
         self._orphans = self._make_orphaned_logs()
+        self._strays = StrayReplicas(self.replicas, self.logs, self._replica_gone)
         self.fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
@@ -322,6 +323,7 @@ class BrokerParts:
             fetches=self.fetches,
             fetch_sessions=self.fetch_sessions,
             conversion=self._conversion,
+            stray_replicas=self._strays,
             topics=self._topics,
             topic_creation=self.topic_creation,
             topic_reaper=self._topic_reaper,

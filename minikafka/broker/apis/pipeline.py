@@ -405,8 +405,8 @@ class Apis:
     def _load(self, key: int) -> ServedApi | None:
         """Return the row of an API at its first request; None if the release has no such API.
 
-        Raises what an import can raise without memory or descriptors; the next request tries
-        again."""
+        Raises what an import can raise: without memory or descriptors, or while another version
+        is installed. The next request tries again."""
         api_key = self._api_keys.get(key)
         if api_key is None:
             return None
@@ -462,7 +462,7 @@ class Apis:
         if row is None and key >= 0:
             try:
                 row = self._context.run(self._load, key)
-            except (ImportError, MemoryError, OSError) as error:
+            except Exception as error:  # nothing has been changed: no reason to end the node
                 return _refuse(connection, "api_not_loaded", api_key=key, error=_reason(error))
         if connection.unanswered and (row is None or row.api is not connection.overlapping):
             return True

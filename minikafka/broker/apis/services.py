@@ -23,6 +23,7 @@ from minikafka.broker.purgatories import Reaper
 from minikafka.broker.record_formats import FormatConversion
 from minikafka.broker.replication.append_order import AppendOrder
 from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.stray_replicas import StrayReplicas
 from minikafka.broker.replication.transaction_verification import TransactionVerification
 from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.core.policies import AlterConfigPolicy
@@ -60,6 +61,7 @@ class Services:
     fetches: RecordFetches
     fetch_sessions: FetchSessions
     conversion: FormatConversion
+    stray_replicas: StrayReplicas
     topics: TopicAdmin
     topic_creation: AutoTopicCreation
     topic_reaper: Reaper[DelayedOperation]

@@ -51,7 +51,7 @@ class Acceptor:
     uvloop's own server calls nobody when it closes such connections, and closes the listening
     socket for ever where it cannot.
 
-    With ``tls`` the protocol is made for each connection whose handshake has succeeded.
+    With ``tls`` the protocol is made before the handshake, and ``connection_made`` called after it.
     """
 
     def __init__(

@@ -22,6 +22,7 @@ class WiredConnection:
         config: ServerConfig | None = None,
         budget: MemoryBudget | None = None,
         holding: bool = False,
+        opens: bool = True,
     ) -> None:
         self.writes: list[bytes] = []
         self.is_read = True
@@ -35,6 +36,10 @@ class WiredConnection:
         )
         self.resources.holding = holding
         self.connection = ServerConnection(1, self, self.resources, on_frame)
+        if opens:
+            self.open()
+
+    def open(self) -> None:
         self.connection.connection_made(cast(Any, self))
 
     def receive(self, *bodies: bytes) -> None:

@@ -441,3 +441,35 @@ async def test_a_connection_follows_its_table(state: str, event: str) -> None:
         await step(variant, stream)
         assert stream.connection.state.name == CONNECTION.get((state, event), state)
         assert stream.connection.closed == stream.connection.state.name.startswith("CLOS")
+
+
+async def test_a_connection_that_opens_after_the_broker_began_to_serve_is_served() -> None:
+    """With TLS a connection is made before its handshake, and opens after it."""
+    served: list[bytes] = []
+
+    def serve(connection: ServerConnection, frame: memoryview) -> bool:
+        served.append(bytes(frame))
+        connection.open_slot(len(frame)).send(frame.tobytes())
+        return False
+
+    wire = WiredConnection(serve, holding=True, opens=False)
+    wire.resources.holding = False
+    wire.open()
+    wire.receive(b"request")
+    assert served == [b"request"]
+    assert wire.is_read
+
+
+async def test_a_slot_that_is_opened_after_the_end_counts_nothing() -> None:
+    budget = MemoryBudget()
+
+    def serve(connection: ServerConnection, frame: memoryview) -> bool:
+        connection.refuse("unwanted")
+        connection.open_slot(len(frame)).send(b"late")
+        return False
+
+    wire = WiredConnection(serve, budget=budget)
+    wire.receive(b"request")
+    wire.connection.connection_lost(None)
+    assert budget.requests.used_bytes == 0
+    assert not wire.connection.unanswered

@@ -16,7 +16,6 @@ from minikafka.broker.apis.guards import needs
 from minikafka.broker.apis.request import RequestContext
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.quotas import Quota
-from minikafka.broker.replication.stray_replicas import StrayReplicas
 from minikafka.core.metadata_image import MetadataUpdate, update_steps
 from minikafka.core.security.acls import AclOperation
 from minikafka.kernel.cluster import (
@@ -121,7 +120,7 @@ UPDATE_METADATA = Api(
         broker.topic_changed,
         broker.groups.partitions_deleted,
         brokers_changed=broker.replicas.deletion.brokers_changed,
-        drop_strays=StrayReplicas(broker.replicas, broker.logs, broker.replica_gone).drop,
+        drop_strays=broker.stray_replicas.drop,
         get_ready=broker.internal_sizes.learn,
     ),
     task=True,

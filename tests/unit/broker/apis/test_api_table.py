@@ -32,19 +32,29 @@ async def lab() -> Any:
 class ImportFails(dict[ApiKey, Api]):
     """A table of which the first row that is wanted cannot be imported."""
 
-    failed = False
+    error: Exception | None = None
 
     def __getitem__(self, api_key: ApiKey) -> Api:
-        if not self.failed:
-            self.failed = True
-            raise OSError(errno.EMFILE, "Too many open files")
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
         return super().__getitem__(api_key)
 
 
 @pytest.mark.mission("SCALE-11")
-async def test_a_request_whose_api_cannot_be_imported_ends_its_connection_alone(lab: Lab) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        TypeError("another version is being installed"),
+    ],
+)
+async def test_a_request_whose_api_cannot_be_imported_ends_its_connection_alone(
+    lab: Lab, error: Exception
+) -> None:
     stage = Stage(lab)
     rows = ImportFails(table(row(ApiKey.DESCRIBE_CLUSTER, cluster)))
+    rows.error = error
     stage.apis = Apis(1, rows, services(stage.workers), lab.log)
     other = await stage.open()
     peer = await lab.connect(stage.server)
