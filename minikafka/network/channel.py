@@ -286,7 +286,7 @@ class Channel(asyncio.BufferedProtocol):
             frames, bad = list(error.frames), error
         for frame in frames:
             self._receive(frame)
-            if self.close_reason is not None:
+            if not self.is_open:
                 return
         if bad is not None:
             self._break(str(bad))

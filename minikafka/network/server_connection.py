@@ -400,11 +400,16 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._check_invalid_size(self._broken)
 
     def serve_held(self) -> None:
-        held, self.held = self.held, ()
+        held = self._take_held()
         if held or self._broken is not None:
             self._serve(held)
         if not (self.held or self._broken):
             self._reader.rest()
+
+    def _take_held(self) -> Sequence[memoryview]:
+        held = self.held
+        self.held = ()
+        return held
 
     def _check_invalid_size(self, error: FrameError) -> None:
         """Refuse a frame for its size, when every frame before it is served."""
