@@ -17,11 +17,7 @@ from minikafka.core.security.acls import (
     ResourcePattern,
     bit_field,
 )
-from minikafka.core.security.authorizer import (
-    AclAction,
-    Authorizer,
-    Requester,
-)
+from minikafka.core.security.authorizer import AclAction, Authorizer, Requester
 from minikafka.core.security.hosts import java_address
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log

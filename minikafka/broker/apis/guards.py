@@ -17,11 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from minikafka.broker.apis.authorization import Authorization
 from minikafka.broker.apis.eager_start import begun
-from minikafka.broker.apis.request import (
-    Handler,
-    Reply,
-    RequestContext,
-)
+from minikafka.broker.apis.request import Handler, Reply, RequestContext
 from minikafka.broker.apis.services import Services
 from minikafka.core.security.acls import AclOperation
 from minikafka.kernel.errors import KafkaError

@@ -18,13 +18,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 import types
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Mapping,
-)
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
@@ -40,11 +34,7 @@ from minikafka.broker.apis.request import (
     Seam,
     UnreadableRequest,
 )
-from minikafka.broker.apis.request_times import (
-    AllRequestTimes,
-    RequestTimes,
-    RequestWatch,
-)
+from minikafka.broker.apis.request_times import AllRequestTimes, RequestTimes, RequestWatch
 from minikafka.broker.apis.services import Services
 from minikafka.broker.quotas import ClientQuotas, Quota, RequestThrottle
 from minikafka.core.stall_meter import NotedRequest, StallMeter, StallMeterConfig
@@ -55,13 +45,7 @@ from minikafka.kernel.ports import Workers
 from minikafka.network.reply_queue import ReplyBytes, ReplySlot
 from minikafka.network.server_connection import ServerConnection
 from minikafka.protocol.api_keys import LAST_DEPRECATED, ApiKey, Release
-from minikafka.protocol.codec import (
-    DecodeError,
-    FieldOverflow,
-    decode,
-    element_count,
-    error_codes,
-)
+from minikafka.protocol.codec import DecodeError, FieldOverflow, decode, element_count, error_codes
 from minikafka.protocol.frames import (
     RequestHeader,
     decode_request_header,
@@ -70,10 +54,7 @@ from minikafka.protocol.frames import (
     encode_response_parts,
 )
 from minikafka.protocol.layout import top_fields
-from minikafka.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsResponse,
-)
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
 from minikafka.protocol.prepared import PreparedRequests, has_records
 from minikafka.protocol.schema import Message

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-)
+from collections.abc import Callable
 from typing import Protocol
 
 from minikafka.broker.replication.partition import Instruction
 from minikafka.core.replication.partition_state import isr_problem
 from minikafka.core.topic_names import address_problem, require_valid_partition
-from minikafka.kernel.cluster import (
-    NO_EPOCH,
-    TopicPartition,
-)
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.slices import in_slices

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-)
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from typing import TypeAlias
 from uuid import UUID

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Callable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Callable, Iterator, Sequence
 
 from minikafka.broker.apis.api import Api, Senders
 from minikafka.broker.apis.brokers.controller_fence import ControllerFence, EntryRefusals
@@ -17,9 +13,7 @@ from minikafka.broker.quotas import Quota
 from minikafka.broker.replication.leadership import Stop
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.security.acls import AclOperation
-from minikafka.kernel.cluster import (
-    TopicPartition,
-)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.api_keys import ApiKey

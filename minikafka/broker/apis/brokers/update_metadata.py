@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.apis.api import Api, Senders
@@ -18,9 +13,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.quotas import Quota
 from minikafka.core.metadata_image import MetadataUpdate, update_steps
 from minikafka.core.security.acls import AclOperation
-from minikafka.kernel.cluster import (
-    TopicPartition,
-)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.slices import in_slices, run_in_slices

@@ -16,12 +16,8 @@ from minikafka.core.config_resources import ResourceType as ConfigResource
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices
-from minikafka.protocol.messages.alter_configs import (
-    AlterConfigsResource,
-)
-from minikafka.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsResource,
-)
+from minikafka.protocol.messages.alter_configs import AlterConfigsResource
+from minikafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResource
 
 R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 

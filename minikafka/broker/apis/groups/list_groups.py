@@ -10,10 +10,7 @@ from minikafka.broker.ports import GroupCoordination
 from minikafka.broker.quotas import Quota
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.messages.list_groups import (
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from minikafka.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 class ListGroupsHandler:

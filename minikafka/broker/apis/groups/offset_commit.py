@@ -17,10 +17,7 @@ from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.records import NO_TIMESTAMP, CommittedOffset
 from minikafka.core.group.result import RespondOffsets
 from minikafka.core.security.acls import AclOperation, AclResourceType
-from minikafka.kernel.cluster import (
-    TopicPartition,
-    grouped,
-)
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey

@@ -13,10 +13,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.ports import GroupCoordination
 from minikafka.broker.quotas import Quota
 from minikafka.core.security.acls import AclOperation, AclResourceType
-from minikafka.kernel.cluster import (
-    TopicPartition,
-    grouped,
-)
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.offset_delete import (

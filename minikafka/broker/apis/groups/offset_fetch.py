@@ -17,10 +17,7 @@ from minikafka.broker.zookeeper_offsets import ZookeeperOffsets
 from minikafka.core.group.description import NOTHING_COMMITTED, FetchedOffset
 from minikafka.core.group.records import CommittedOffset
 from minikafka.core.security.acls import AclOperation, AclResourceType
-from minikafka.kernel.cluster import (
-    TopicPartition,
-    grouped,
-)
+from minikafka.kernel.cluster import TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.offset_fetch import (

@@ -13,9 +13,7 @@ from minikafka.broker.apis.request import Reply, RequestContext
 from minikafka.broker.quotas import Quota
 from minikafka.broker.replication.record_deletion import RecordDeletion
 from minikafka.core.security.acls import AclOperation
-from minikafka.kernel.cluster import (
-    TopicPartition,
-)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.slices import Slices, in_slices
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.delete_records import (

@@ -27,12 +27,7 @@ from minikafka.broker.fetch.sessions import (
 )
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.quotas import Quota
-from minikafka.broker.record_formats import (
-    FormatConversion,
-    in_format,
-    limited,
-    num_records,
-)
+from minikafka.broker.record_formats import FormatConversion, in_format, limited, num_records
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.replication.fetch_session import NO_SESSION, is_full
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition

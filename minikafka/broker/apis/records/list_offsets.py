@@ -24,11 +24,7 @@ from minikafka.broker.quotas import Quota
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.log.time_search import SearchBudget
 from minikafka.core.security.acls import AclOperation
-from minikafka.kernel.cluster import (
-    CONSUMER_REPLICA_ID,
-    DEBUGGING_REPLICA_ID,
-    TopicPartition,
-)
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Clock, Workers
 from minikafka.kernel.slices import Slices

@@ -14,9 +14,7 @@ from minikafka.broker.apis.request import Reply, RequestContext
 from minikafka.broker.quotas import Quota
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.security.acls import AclOperation
-from minikafka.kernel.cluster import (
-    TopicPartition,
-)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.slices import Slices
 from minikafka.protocol.api_keys import ApiKey

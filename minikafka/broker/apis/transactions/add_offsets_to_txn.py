@@ -12,11 +12,7 @@ from minikafka.broker.apis.transactions.transactional_id import as_known_to, may
 from minikafka.broker.ports import TransactionCoordination
 from minikafka.broker.quotas import Quota
 from minikafka.core.security.acls import AclOperation, AclResourceType
-from minikafka.kernel.cluster import (
-    GROUP_METADATA_TOPIC,
-    ProducerIdAndEpoch,
-    TopicPartition,
-)
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.add_offsets_to_txn import (

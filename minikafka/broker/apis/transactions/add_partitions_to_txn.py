@@ -18,12 +18,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.ports import TransactionCoordination
 from minikafka.broker.quotas import Quota
 from minikafka.core.security.acls import AclOperation, AclResourceType
-from minikafka.kernel.cluster import (
-    INTERNAL_TOPICS,
-    ProducerIdAndEpoch,
-    TopicPartition,
-    grouped,
-)
+from minikafka.kernel.cluster import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition, grouped
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.api_keys import ApiKey

@@ -14,9 +14,7 @@ from minikafka.broker.quotas import Quota
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.security.acls import AclOperation
 from minikafka.core.topic_names import name_problem, require_valid
-from minikafka.kernel.cluster import (
-    TopicPartition,
-)
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.slices import in_slices
 from minikafka.protocol.api_keys import ApiKey

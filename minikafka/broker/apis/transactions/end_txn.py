@@ -9,9 +9,7 @@ from minikafka.broker.apis.request import Reply, RequestContext
 from minikafka.broker.apis.transactions.transactional_id import as_known_to, may_write
 from minikafka.broker.ports import TransactionCoordination
 from minikafka.broker.quotas import Quota
-from minikafka.kernel.cluster import (
-    ProducerIdAndEpoch,
-)
+from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

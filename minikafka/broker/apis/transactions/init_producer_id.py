@@ -16,9 +16,7 @@ from minikafka.broker.ports import TransactionCoordination
 from minikafka.broker.quotas import Quota
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.core.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
-from minikafka.kernel.cluster import (
-    ProducerIdAndEpoch,
-)
+from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.init_producer_id import (

@@ -14,10 +14,7 @@ from minikafka.broker.replication.record_appends import AppendEntry, AppendResul
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.security.acls import AclOperation
-from minikafka.kernel.cluster import (
-    GROUP_METADATA_TOPIC,
-    TopicPartition,
-)
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Clock
 from minikafka.kernel.slices import Slices
