@@ -51,7 +51,7 @@ class Order:
         return self._fence.check(self)
 
     def staleness(self) -> ErrorCode:
-        """As ``refusal``, for an order that is not applied yet: nothing is remembered."""
+        """Return the error of an order that is not applied yet, and do not note it as applied."""
         return self._fence.refuse(self)
 
 

@@ -202,9 +202,6 @@ def _failed_topics(errors: Mapping[str, ErrorCode]) -> list[MetadataResponseTopi
     return [_failed(name, error) for name, error in errors.items()]
 
 
-FIRST_METADATA_VERSION_WITH_IDS = 12
-
-
 def _guard(broker: Services) -> ApiGuard:
     """Return the guard of Metadata. A topic that the principal may not describe is refused whether
     it exists or not, and left out of a request for all. A missing topic is only created if that is
@@ -261,7 +258,7 @@ async def _served(serve: Serve, request: MetadataRequest) -> MetadataResponse:
 
 
 def _is_invalid(context: RequestContext, topics: Sequence[MetadataRequestTopic]) -> bool:
-    return context.version < FIRST_METADATA_VERSION_WITH_IDS and any(
+    return context.version < FIRST_VERSION_WITH_IDS and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in topics
     )
 

@@ -7,6 +7,9 @@ from minikafka.broker.apis.request import RequestContext
 from minikafka.core.security.acls import AclOperation, AclResourceType
 from minikafka.kernel.errors import ErrorCode
 
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
+NO_PRODUCER = -1
+
 
 def as_known_to(version: int, error: ErrorCode, first_with_fenced: int = 2) -> ErrorCode:
     """Return INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for versions below
@@ -14,10 +17,6 @@ def as_known_to(version: int, error: ErrorCode, first_with_fenced: int = 2) -> E
     if error is ErrorCode.PRODUCER_FENCED and version < first_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
-
-
-FIRST_VERSION_WITH_PRODUCER_FENCED = 4
-NO_PRODUCER = -1
 
 
 def may_write(authorization: Authorization, context: RequestContext, name: str) -> bool:
